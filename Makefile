@@ -1,0 +1,53 @@
+# dibs: `make run` starts it, `make test` proves it, `make help` lists the rest.
+# Meson and ninja do the work; scripts/setup installs what is missing first.
+
+BUILD  ?= build
+PREFIX ?= /usr/local
+ROUNDS ?= 100
+SUITE  ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help run build test bench soak fuzz format lint install clean setup-build
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+run: build ## build dibs and start it: local gate, SQLite, 127.0.0.1:8080
+	@exec $(BUILD)/dibs serve $(ARGS)
+
+build: setup-build ## build the program: build/dibs
+	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) --prefix=$(PREFIX)
+	@ninja -C $(BUILD)
+
+test: ## build and run every suite (SUITE="unit system" runs some)
+	@scripts/setup test
+	@scripts/test $(SUITE)
+
+bench: build ## measure dibs against a floor server, in one run
+	@scripts/setup bench
+	@bench/run
+
+soak: ## run the crash tests for long (ROUNDS=100)
+	@scripts/setup test
+	@scripts/test --rounds $(ROUNDS) fault
+
+fuzz: ## run each fuzz target for long (SECONDS_EACH=300)
+	@scripts/setup test
+	@scripts/test --fuzz-seconds $(or $(SECONDS_EACH),300) fuzz
+
+format: ## format all C files
+	@scripts/setup lint
+	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format -i
+
+lint: build ## check format, includes and what clang-tidy sees
+	@scripts/setup lint
+	@scripts/lint $(BUILD)
+
+install: build ## install to PREFIX (/usr/local)
+	@meson install -C $(BUILD) --no-rebuild
+
+clean: ## remove all build folders
+	rm -rf build build-*
+
+setup-build:
+	@scripts/setup build
