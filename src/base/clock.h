@@ -1,0 +1,37 @@
+/* clock.h: the time, read in one place, and RFC 3339 text.
+ *
+ * Wall time is for people and for windows (opens_at); monotonic time is for durations and
+ * deadlines. Both in milliseconds unless the name says otherwise.
+ *
+ * Threads: safe from any.
+ */
+#ifndef BASE_CLOCK_H
+#define BASE_CLOCK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+
+/* Years 1970 to 9999: what an API time may say. */
+#define CLOCK_WALL_MAX_MS INT64_C(253402300799999)
+
+int64_t clock_wall_ms(void);
+int64_t clock_monotonic_ms(void);
+int64_t clock_monotonic_ns(void);
+
+/* "2026-11-15T12:00:00.000Z", 24 characters and a NUL. */
+#define CLOCK_TEXT_SIZE 25
+void clock_format_rfc3339(int64_t wall_ms, char text[CLOCK_TEXT_SIZE]);
+
+/* "Sun, 15 Nov 2026 12:00:00 GMT" for the Date header, 29 characters and a NUL. */
+#define CLOCK_HTTP_DATE_SIZE 30
+void clock_format_http_date(int64_t wall_ms, char text[CLOCK_HTTP_DATE_SIZE]);
+
+/* Takes full RFC 3339 date-times with "Z" or an offset, up to 9 fraction digits (cut to
+ * milliseconds), upper- or lower-case t and z, a leap second read as the next second. False for
+ * everything else, also for days that do not exist. */
+bool clock_parse_rfc3339(struct span text, int64_t *wall_ms);
+
+#endif

@@ -1,0 +1,37 @@
+/* histogram.h: counts of durations or sizes in logarithmic buckets, two per power of two.
+ *
+ * One thread records, any thread may read: the counters are relaxed atomics.
+ */
+#ifndef BASE_HISTOGRAM_H
+#define BASE_HISTOGRAM_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define HISTOGRAM_BUCKETS 64
+
+struct histogram {
+    _Atomic uint64_t counts[HISTOGRAM_BUCKETS];
+    _Atomic uint64_t sum;
+};
+
+/* A plain copy, for adding up several recorders and for reading quantiles. */
+struct histogram_snapshot {
+    uint64_t counts[HISTOGRAM_BUCKETS];
+    uint64_t sum;
+    uint64_t count;
+};
+
+/* Single writer per histogram. */
+void histogram_record(struct histogram *histogram, uint64_t value);
+
+/* Adds the present counts to `snapshot` (zero it first). */
+void histogram_add_to(const struct histogram *histogram, struct histogram_snapshot *snapshot);
+
+/* The largest value that falls into a bucket; UINT64_MAX for the last. */
+uint64_t histogram_bucket_limit(unsigned bucket);
+
+/* The bucket limit at or below which `quantile` (0..1) of the values lie; 0 when empty. */
+uint64_t histogram_quantile(const struct histogram_snapshot *snapshot, double quantile);
+
+#endif

@@ -1,0 +1,73 @@
+/* json.h: strict reading of small JSON objects and writing of JSON text.
+ *
+ * Reading goes through a table of fields, so that unknown fields, duplicate keys, wrong types and
+ * numbers out of range are refused in one place with words that name the field. Depth at most 8,
+ * UTF-8 checked, nothing after the value.
+ *
+ * Threads: a json_reader belongs to one thread (one per loop); it reuses a fixed pool of memory
+ * and allocates nothing per document.
+ */
+#ifndef BASE_JSON_H
+#define BASE_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+#define JSON_DEPTH_MAX 8
+
+enum json_kind {
+    JSON_TEXT,         /* struct span: decoded string, `minimum`..`maximum` counts characters */
+    JSON_ID,           /* struct span: an id (user, product, order): 1-64 bytes of the id alphabet,
+                          not "." or ".."; an integer >= 0 is taken as its decimal digits */
+    JSON_INTEGER,      /* int64_t within minimum..maximum */
+    JSON_FLAG,         /* bool */
+    JSON_TIME,         /* int64_t wall ms, from RFC 3339 text */
+    JSON_OBJECT,       /* nested: `fields`/`field_count` */
+};
+
+enum json_presence { JSON_REQUIRED, JSON_OPTIONAL, JSON_OPTIONAL_OR_NULL };
+
+/* One field that an object may have. `target` points to where the value goes (type by kind),
+ * `seen` (may be NULL) becomes JSON_SEEN_VALUE or JSON_SEEN_NULL when the field was there. */
+enum json_seen { JSON_NOT_SEEN = 0, JSON_SEEN_VALUE, JSON_SEEN_NULL };
+struct json_field {
+    const char *name;
+    enum json_kind kind;
+    enum json_presence presence;
+    int64_t minimum;
+    int64_t maximum;
+    void *target;
+    enum json_seen *seen;
+    const struct json_field *fields;
+    size_t field_count;
+};
+
+struct json_reader;
+
+/* `body_max` bytes is the longest document it will ever read. */
+struct json_reader *json_reader_new(size_t body_max);
+void json_reader_free(struct json_reader *reader);
+
+/* Decodes one object. STATUS_INVALID with words such as
+ * "total: must be an integer from 1 to 100000000" or "discount.value: is missing"; `field` (may be
+ * NULL, at least 64 bytes) gets the path of the offending field or "". Targets may be partly
+ * written after a failure. Spans stay valid until the next call with the same reader. An empty
+ * body counts as {} only when no field is required. */
+enum status json_read_object(struct json_reader *reader, struct span body,
+                             const struct json_field *fields, size_t field_count, char *field,
+                             struct error *error) MUST_CHECK;
+
+/* True for 1-64 bytes of A-Z a-z 0-9 . _ : @ -, not "." or "..". */
+bool json_id_valid(struct span id);
+
+/* Appends a quoted, escaped string; bytes that are not UTF-8 become U+FFFD. */
+void json_append_text(struct buffer *out, struct span text);
+
+/* Appends "2026-11-15T12:00:00.000Z", or null for 0. */
+void json_append_time(struct buffer *out, int64_t wall_ms);
+
+#endif

@@ -1,0 +1,56 @@
+/* log.h: structured lines on stderr, one event each, as logfmt or JSON.
+ *
+ *   log_event(LOG_INFO, "policy_created", LOG_FIELD("policy", LOG_I64(42)));
+ *   → ts=2026-11-15T12:00:00.000Z level=info event=policy_created policy=42
+ *
+ * Values are escaped, so that nobody's input can forge a line; a line is at most 4 KiB and is
+ * written with one write(2). Secrets are never passed to it.
+ *
+ * Threads: safe from any. The sink is the one mutable global besides the signal flag; it is set
+ * once before threads start.
+ */
+#ifndef BASE_LOG_H
+#define BASE_LOG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+
+enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
+enum log_format { LOG_LOGFMT, LOG_JSON };
+
+struct log_value {
+    enum { LOG_VALUE_TEXT, LOG_VALUE_I64, LOG_VALUE_DOUBLE, LOG_VALUE_BOOL } kind;
+    struct span text;
+    int64_t number;
+    double real;
+};
+
+#define LOG_TEXT(value) ((struct log_value){.kind = LOG_VALUE_TEXT, .text = span_of(value)})
+#define LOG_SPAN(value) ((struct log_value){.kind = LOG_VALUE_TEXT, .text = (value)})
+#define LOG_I64(value) ((struct log_value){.kind = LOG_VALUE_I64, .number = (int64_t)(value)})
+#define LOG_REAL(value) ((struct log_value){.kind = LOG_VALUE_DOUBLE, .real = (value)})
+#define LOG_FLAG(value) ((struct log_value){.kind = LOG_VALUE_BOOL, .number = (value)})
+
+struct log_field {
+    const char *name;
+    struct log_value value;
+};
+#define LOG_FIELD(field_name, field_value) ((struct log_field){.name = field_name, .value = field_value})
+
+void log_configure(enum log_level level, enum log_format format, int file_descriptor);
+enum log_level log_level(void);
+
+/* Writes one line when `level` is enabled. The fields are borrowed for the call. */
+void log_write(enum log_level level, const char *event, const struct log_field *fields,
+               size_t field_count);
+
+/* log_event(LOG_WARN, "disk_full", LOG_FIELD("path", LOG_TEXT(path)), ...) */
+#define log_event(level, event, ...)                                                               \
+    do {                                                                                           \
+        const struct log_field log_fields_[] = {__VA_ARGS__};                                      \
+        log_write(level, event, log_fields_, sizeof(log_fields_) / sizeof(log_fields_[0]));        \
+    } while (0)
+
+#endif

@@ -1,0 +1,34 @@
+/* metrics.h: writes the Prometheus text format.
+ *
+ * The counters live where they are counted (one set per loop, summed when asked); this only
+ * knows how to print families. Never a label per user.
+ *
+ * Threads: one buffer per call, no shared state.
+ */
+#ifndef BASE_METRICS_H
+#define BASE_METRICS_H
+
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "base/histogram.h"
+
+enum metrics_kind { METRICS_COUNTER, METRICS_GAUGE, METRICS_HISTOGRAM };
+
+/* # HELP and # TYPE lines. */
+void metrics_family(struct buffer *out, const char *name, enum metrics_kind kind, const char *help);
+
+/* One sample; `labels` is NULL or text such as `result="issued"` (values already escaped by
+ * metrics_label when they are not our own words). */
+void metrics_sample(struct buffer *out, const char *name, const char *labels, double value);
+void metrics_sample_u64(struct buffer *out, const char *name, const char *labels, uint64_t value);
+
+/* Appends name="value" with the value escaped. */
+void metrics_label(struct buffer *labels, const char *name, struct span value);
+
+/* The _bucket, _sum and _count lines; recorded values are divided by `divisor` (1e9 for
+ * nanoseconds shown as seconds, 1 for sizes). Every second power of two becomes a bucket line. */
+void metrics_histogram(struct buffer *out, const char *name, const char *labels,
+                       const struct histogram_snapshot *snapshot, double divisor);
+
+#endif

@@ -1,0 +1,149 @@
+/* model.h: the words of the domain as plain values: policy, lease, claim, coupon.
+ *
+ * Gates, ledgers and relays speak to each other in these. Nothing here does I/O. Times are wall
+ * milliseconds; 0 means "none".
+ *
+ * Threads: values only.
+ */
+#ifndef BASE_MODEL_H
+#define BASE_MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/buffer.h"
+
+#define POLICY_ID_MAX INT64_C(9007199254740991) /* 2^53 - 1: exact in every JSON reader */
+#define POLICY_TOTAL_MAX INT64_C(100000000)
+#define POLICY_NAME_CHARACTERS_MAX 200
+#define POLICY_NAME_SIZE (POLICY_NAME_CHARACTERS_MAX * 4 + 1)
+#define PER_USER_LIMIT_MAX 1000
+#define DISCOUNT_FIXED_MAX INT64_C(1000000000000)
+#define COUPON_VALID_DAYS_MAX 3650
+#define ID_LENGTH_MAX 64
+#define REASON_SIZE 128
+
+/* A user, product or order id: 1-64 bytes of a small alphabet, checked where it enters. */
+struct user_id {
+    uint8_t length;
+    char bytes[ID_LENGTH_MAX];
+};
+
+static inline struct user_id user_id_of(struct span text)
+{
+    struct user_id id = {.length = (uint8_t)text.length};
+    memcpy(id.bytes, text.bytes, text.length);
+    return id;
+}
+
+static inline struct span user_id_span(const struct user_id *id)
+{
+    return (struct span){.bytes = id->bytes, .length = id->length};
+}
+
+static inline bool user_id_equal(const struct user_id *a, const struct user_id *b)
+{
+    return a->length == b->length && memcmp(a->bytes, b->bytes, a->length) == 0;
+}
+
+/* Names one attempt. Made from the client's Idempotency-Key (then the top bit of the first byte is
+ * set, and the gate can be asked for it) or by the server (then the bit is clear). */
+struct request_id {
+    uint8_t bytes[16];
+};
+
+static inline bool request_id_is_keyed(const struct request_id *id)
+{
+    return (id->bytes[0] & 0x80) != 0;
+}
+
+enum discount_type { DISCOUNT_PERCENT, DISCOUNT_FIXED };
+
+/* What is handed out, as the ledger's row has it. */
+struct policy {
+    int64_t id;
+    char name[POLICY_NAME_SIZE];
+    enum discount_type discount_type;
+    int64_t discount_value;
+    int64_t total;
+    int32_t per_user_limit;
+    int32_t coupon_valid_days; /* 0: none */
+    int64_t opens_at_ms;       /* 0: open from the start */
+    int64_t closes_at_ms;      /* 0: never by itself */
+    int64_t reserve;
+    bool paused;
+    int64_t closed_at_ms; /* 0: not closed by hand */
+    int64_t created_at_ms;
+    int64_t version;  /* rises with every change */
+    int64_t unleased; /* stock the ledger has not lent to a gate */
+    int64_t next_seq; /* the first seq no lease has had yet */
+};
+
+enum policy_state {
+    POLICY_SCHEDULED,
+    POLICY_OPEN,
+    POLICY_PAUSED,
+    POLICY_SOLD_OUT,
+    POLICY_CLOSED,
+};
+
+/* "SCHEDULED", "OPEN", ... as the API says it. */
+const char *policy_state_name(enum policy_state state);
+
+/* A range of seqs, with as many units of stock, that the ledger has lent to a gate. */
+struct lease {
+    int64_t id;
+    int64_t policy_id;
+    int64_t first_seq;
+    int64_t count;
+    bool open;
+};
+
+/* One user's win at the gate. */
+struct claim {
+    int64_t policy_id;
+    int64_t seq;
+    int64_t lease_id;
+    int64_t requested_at_ms;
+    struct request_id request_id;
+    int32_t nth;
+    struct user_id user;
+};
+
+/* The fate of a claim in the ledger. EXPIRED is never stored: it is ISSUED past its time. */
+enum coupon_state {
+    COUPON_ISSUED,
+    COUPON_REDEEMED,
+    COUPON_CANCELLED,
+    COUPON_EXPIRED,
+    COUPON_VOID,
+    COUPON_MERGED,
+};
+
+const char *coupon_state_name(enum coupon_state state);
+
+/* True while the coupon counts against `total` and holds its user's slot. */
+static inline bool coupon_state_is_active(enum coupon_state state)
+{
+    return state == COUPON_ISSUED || state == COUPON_REDEEMED || state == COUPON_EXPIRED;
+}
+
+/* The ledger's row for a claim. */
+struct coupon {
+    struct claim claim;
+    enum coupon_state state;
+    int64_t issued_at_ms;
+    int64_t expires_at_ms; /* from coupon_valid_days or the policy's closes_at; 0: never */
+    int64_t redeemed_at_ms;
+    int64_t cancelled_at_ms;
+    int64_t merged_into_seq; /* of a MERGED claim: the seq the user holds instead */
+    struct user_id order_id; /* length 0: none */
+    char reason[REASON_SIZE]; /* why it is VOID; "" otherwise */
+};
+
+/* The state a person sees: ISSUED turns into EXPIRED once its time has passed. */
+enum coupon_state coupon_state_at(const struct coupon *coupon, int64_t now_ms);
+
+#endif

@@ -1,0 +1,131 @@
+/* service.h: the running system: gate, ledger and the duties between them, wired once.
+ *
+ * The operations here are what the API offers besides claiming (which goes through a desk). They
+ * block on the ledger, so they run on clerk threads, never on a loop.
+ *
+ * Threads: every operation may be called from any thread.
+ */
+#ifndef CLAIM_SERVICE_H
+#define CLAIM_SERVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/model.h"
+#include "gate/gate.h"
+#include "ledger/ledger.h"
+
+struct service;
+
+struct service_options {
+    const char *gate_url;
+    const char *ledger_url;
+    const char *relay_url;
+    enum ledger_integrity integrity;
+    size_t pending_max;
+    int64_t ack_timeout_ms;
+    unsigned clerks; /* threads for blocking operations */
+    bool has_code_key;
+    struct hash_key code_key; /* when the operator keeps it; else the ledger does */
+};
+
+/* Opens the ledger, restores the gate from it and starts the steward and the clerks. Says on the
+ * log how much was restored. */
+enum status service_open(struct service **service, const struct service_options *options,
+                         struct error *error) MUST_CHECK;
+
+/* Ends the clerks and the steward, commits what is pending, closes the ledger. The desks must be
+ * closed before. */
+void service_close(struct service *service);
+
+struct gate *service_gate(struct service *service);
+struct ledger *service_ledger(struct service *service);
+
+/* --- clerks: threads for what blocks --- */
+
+struct clerk_task {
+    /* On a clerk's thread. When it returns the task is the caller's again: its last act is usually
+     * to post the answer to a loop. */
+    void (*work)(struct clerk_task *task, struct service *service);
+    struct clerk_task *next;
+};
+
+/* False when too many tasks wait already (answer 503). */
+bool service_submit(struct service *service, struct clerk_task *task);
+size_t service_tasks_waiting(const struct service *service);
+
+/* --- policies --- */
+
+/* A policy as the API shows it. */
+struct policy_view {
+    struct policy policy;
+    struct gate_numbers numbers;
+};
+
+/* Ready to claim when it returns. policy->id 0: the next free id. CONFLICT: the id is taken. */
+enum status service_policy_create(struct service *service, const struct policy *policy,
+                                  struct policy_view *view, struct error *error) MUST_CHECK;
+enum status service_policy_show(struct service *service, int64_t id, struct policy_view *view,
+                                struct error *error) MUST_CHECK;
+enum status service_policy_list(struct service *service, int64_t after_id,
+                                struct policy_view *views, size_t max, size_t *count,
+                                struct error *error) MUST_CHECK;
+
+/* change->now_ms is set by the service. NOT_FOUND, or CONFLICT: total below issued + pending, a
+ * change of a closed policy. INVALID: the window would end before it begins. */
+enum status service_policy_change(struct service *service, int64_t id,
+                                  const struct policy_change *change, struct policy_view *view,
+                                  struct error *error) MUST_CHECK;
+
+/* --- claims and coupons --- */
+
+#define CLAIMS_OF_USER_MAX (PER_USER_LIMIT_MAX + 24) /* shown at most, latest first */
+
+struct claim_status {
+    struct coupon coupon;  /* for a pending claim: only `claim` is filled */
+    bool pending;
+    int64_t ahead;
+};
+
+/* The user's claims of a policy, pending ones included, latest first. NOT_FOUND: no such policy;
+ * *count is 0 when the user has none. `policy_state` and `sold_out_at_ms` in `numbers`. */
+enum status service_claims_of(struct service *service, int64_t policy_id,
+                              const struct user_id *user, struct claim_status *claims, size_t max,
+                              size_t *count, struct gate_numbers *numbers,
+                              struct error *error) MUST_CHECK;
+
+enum status service_coupon_get(struct service *service, int64_t policy_id, int64_t seq,
+                               struct coupon *coupon, struct error *error) MUST_CHECK;
+enum status service_coupons_of_user(struct service *service, const struct user_id *user,
+                                    int64_t after_policy_id, int64_t after_seq,
+                                    struct coupon *coupons, size_t max, size_t *count,
+                                    struct error *error) MUST_CHECK;
+/* order_id->length 0: none given. CONFLICT fills `coupon` and says why. */
+enum status service_coupon_redeem(struct service *service, int64_t policy_id, int64_t seq,
+                                  const struct user_id *order_id, struct coupon *coupon,
+                                  struct error *error) MUST_CHECK;
+/* The unit is claimable again within a second, with a new seq. */
+enum status service_coupon_cancel(struct service *service, int64_t policy_id, int64_t seq,
+                                  struct coupon *coupon, struct error *error) MUST_CHECK;
+
+/* --- users --- */
+
+enum status service_user_block(struct service *service, const struct user_id *user, bool blocked,
+                               struct error *error) MUST_CHECK;
+
+/* --- readiness --- */
+
+struct service_part {
+    const char *name;  /* "gate", "ledger", "relay", "steward" */
+    const char *kind;  /* "local", "sqlite", "direct" */
+    bool ready;
+    char words[256];   /* "ok", or what is wrong */
+};
+#define SERVICE_PARTS 4
+/* Cheap and non-blocking: may be called on a loop. True when all parts are ready. */
+bool service_parts(struct service *service, struct service_part parts[SERVICE_PARTS]);
+
+#endif

@@ -1,0 +1,197 @@
+/* gate.h: the gate decides, atomically, who wins.
+ *
+ * A gate gives out only seqs of leases it holds, never one seq twice, each user at most
+ * `per_user_limit` active claims. Losers leave no trace. It decides a whole batch for one policy in
+ * one step, in the order of the batch; decisions for a policy are linearizable.
+ *
+ * What a verdict rests on may not be durable yet. Then `wish.ticket` is not 0: the answer has to
+ * wait until the ledger has made that ticket durable (guarantee 8).
+ *
+ * Threads: every function may be called from any thread, unless it says otherwise.
+ */
+#ifndef GATE_GATE_H
+#define GATE_GATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/model.h"
+
+/* In the order of the contract: the first that applies is the verdict. */
+enum verdict {
+    VERDICT_UNDECIDED,
+    VERDICT_WON,
+    VERDICT_NO_POLICY,
+    VERDICT_KEY_MISMATCH,  /* the key belongs to another user's claim */
+    VERDICT_HELD,          /* the claim this user or this key already holds */
+    VERDICT_BLOCKED,
+    VERDICT_CLOSED,
+    VERDICT_PAUSED,
+    VERDICT_NOT_OPEN,      /* `opens_at_ms` says when */
+    VERDICT_LIMIT_REACHED,
+    VERDICT_SOLD_OUT,
+    VERDICT_LEASE_WANTED,  /* nothing left here, but the ledger still has stock to lend */
+    VERDICT_UNAVAILABLE,   /* not decided; trying again is safe */
+};
+#define VERDICT_COUNT (VERDICT_UNAVAILABLE + 1)
+
+/* One press of the button, and what became of it. */
+struct wish {
+    /* asked */
+    int64_t policy_id;
+    struct user_id user;
+    struct request_id request_id;
+    /* decided */
+    enum verdict verdict;
+    enum coupon_state coupon_state; /* of WON and HELD */
+    int32_t nth;
+    int64_t seq;
+    int64_t opens_at_ms;
+    uint64_t ticket;      /* what the verdict rests on; 0: durable already */
+    uint32_t void_count;  /* of the policy at the time; see gate_void_count() */
+};
+
+/* What a gate knows of a policy at one moment; remaining + pending + issued = total. */
+struct gate_numbers {
+    int64_t policy_id;
+    int64_t total;
+    int64_t remaining; /* in the gate and unleased */
+    int64_t pending;   /* won, not yet in the ledger */
+    int64_t issued;    /* active coupons in the ledger */
+    int64_t sold_out_at_ms; /* 0: not sold out */
+    int64_t version;
+    enum policy_state state;
+};
+
+/* One claim of a user, as the gate holds it. */
+struct gate_claim {
+    int64_t seq;
+    int32_t nth;
+    bool pending;
+    int64_t ahead; /* claims before it that the ledger has not written yet */
+    enum coupon_state coupon_state;
+};
+
+/* A lease that gave units back: its new count. */
+struct lease_shrunk {
+    int64_t lease_id;
+    int64_t count;
+};
+#define GATE_RECALL_LEASES_MAX 64
+
+/* An Idempotency-Key that came with a claim its user already held. */
+struct key_binding {
+    int64_t policy_id;
+    int64_t seq;
+    struct request_id request_id;
+};
+
+/* Where a gate that decides in memory hands its winners, in the order of their seqs. Returns the
+ * ticket under which the ledger will make them durable; never fails (the pending cap is checked
+ * before the gate is asked). Called with the policy's lock held: it must not call the gate. */
+struct gate_outlet {
+    uint64_t (*push)(void *context, const struct claim *claims, size_t claim_count,
+                     const struct key_binding *bindings, size_t binding_count);
+    void *context;
+};
+
+struct gate;
+
+/* A backend. Every slot is required. */
+struct gate_ops {
+    const char *name;
+    void (*close)(struct gate *gate);
+    enum status (*policy_set)(struct gate *gate, const struct policy *policy, struct error *error);
+    enum status (*lend)(struct gate *gate, const struct lease *lease, int64_t given_count,
+                        struct error *error);
+    enum status (*recall)(struct gate *gate, int64_t policy_id, int64_t count,
+                          struct lease_shrunk *shrunk, size_t *shrunk_count, struct error *error);
+    enum status (*restore)(struct gate *gate, const struct claim *claim, enum coupon_state state,
+                           struct error *error);
+    enum status (*restore_key)(struct gate *gate, const struct key_binding *binding,
+                               struct error *error);
+    void (*claim)(struct gate *gate, int64_t policy_id, struct wish **wishes, size_t count,
+                  int64_t now_ms);
+    void (*acknowledge)(struct gate *gate, const struct claim *claims,
+                        const enum coupon_state *states, size_t count);
+    enum status (*settle)(struct gate *gate, int64_t policy_id, int64_t seq,
+                          enum coupon_state state, struct error *error);
+    enum status (*block)(struct gate *gate, const struct user_id *user, bool blocked,
+                         struct error *error);
+    enum status (*find)(struct gate *gate, int64_t policy_id, const struct user_id *user,
+                        struct gate_claim *claims, size_t claims_max, size_t *count,
+                        struct error *error);
+    enum status (*count)(struct gate *gate, int64_t policy_id, int64_t now_ms,
+                         struct gate_numbers *numbers);
+    size_t (*list)(struct gate *gate, int64_t after_id, int64_t *ids, size_t ids_max);
+    uint32_t (*void_count)(struct gate *gate, int64_t policy_id);
+};
+
+/* Every backend's struct starts with this. */
+struct gate {
+    const struct gate_ops *ops;
+};
+
+/* Opens the gate that `url` names; "local" is the one in process memory. */
+enum status gate_open(struct gate **gate, const char *url, struct gate_outlet outlet,
+                      struct error *error) MUST_CHECK;
+void gate_close(struct gate *gate);
+
+/* Makes a policy known, or brings its limit, window, pause, close and unleased count up to date.
+ * An older version than the one held is ignored. Never touches the stock in the gate. */
+enum status gate_policy_set(struct gate *gate, const struct policy *policy,
+                            struct error *error) MUST_CHECK;
+
+/* Adds a lease's units, of which the first `given_count` were given out already (0 for a new
+ * one; more only when restoring). A lease whose id is not above every lease seen, or whose first
+ * seq is not above every seq seen, is ignored: that is a stalled steward's second push. */
+enum status gate_lend(struct gate *gate, const struct lease *lease, int64_t given_count,
+                      struct error *error) MUST_CHECK;
+
+/* Takes `count` units back from the end of the leases, all or none: CONFLICT when the gate has
+ * fewer. `shrunk` has GATE_RECALL_LEASES_MAX places. */
+enum status gate_recall(struct gate *gate, int64_t policy_id, int64_t count,
+                        struct lease_shrunk *shrunk, size_t *shrunk_count,
+                        struct error *error) MUST_CHECK;
+
+/* Rebuilding from the ledger: a claim that is durable, in rising seq order per policy, before
+ * anything is claimed; and the keys bound to it besides its own. */
+enum status gate_restore(struct gate *gate, const struct claim *claim, enum coupon_state state,
+                         struct error *error) MUST_CHECK;
+enum status gate_restore_key(struct gate *gate, const struct key_binding *binding,
+                             struct error *error) MUST_CHECK;
+
+/* Decides all wishes of one tick for one policy, in their order. */
+void gate_claim(struct gate *gate, int64_t policy_id, struct wish **wishes, size_t count,
+                int64_t now_ms);
+
+/* The ledger has these claims now, each in this state; VOID and MERGED free the user's slot. */
+void gate_acknowledge(struct gate *gate, const struct claim *claims,
+                      const enum coupon_state *states, size_t count);
+
+/* A coupon's state changed in the ledger (redeemed, cancelled); CANCELLED and VOID free the slot. */
+enum status gate_settle(struct gate *gate, int64_t policy_id, int64_t seq, enum coupon_state state,
+                        struct error *error) MUST_CHECK;
+
+enum status gate_block(struct gate *gate, const struct user_id *user, bool blocked,
+                       struct error *error) MUST_CHECK;
+
+/* The user's active claims, newest first; *count may exceed claims_max. NOT_FOUND: no policy. */
+enum status gate_find(struct gate *gate, int64_t policy_id, const struct user_id *user,
+                      struct gate_claim *claims, size_t claims_max, size_t *count,
+                      struct error *error) MUST_CHECK;
+
+/* NOT_FOUND: no such policy. Cheap enough for a few calls a second per watcher. */
+enum status gate_count(struct gate *gate, int64_t policy_id, int64_t now_ms,
+                       struct gate_numbers *numbers) MUST_CHECK;
+
+/* Policy ids above `after_id` in rising order. */
+size_t gate_list(struct gate *gate, int64_t after_id, int64_t *ids, size_t ids_max);
+
+/* Rises each time a claim of the policy ended VOID or MERGED. A waiting verdict whose void_count
+ * is no longer this one may rest on a claim that came to nothing: it has to be decided again. */
+uint32_t gate_void_count(struct gate *gate, int64_t policy_id);
+
+#endif

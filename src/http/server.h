@@ -1,0 +1,195 @@
+/* server.h: an HTTP/1.1 server on libuv and llhttp that knows nothing of coupons.
+ *
+ * One loop per thread, each with its own SO_REUSEPORT listener. A request is handed to the one
+ * handler when it is complete; the handler answers now or later, always on the same loop. Answers
+ * leave in the order of the requests, all answers of one loop tick for a connection in one write.
+ * Every limit and timeout of the contract is kept here; what breaks them is answered by the
+ * `refuse` callback (which knows the words) and the connection is closed.
+ *
+ * Order within a tick: reads and handlers, posted tasks, then `on_tick` (where batches are
+ * decided), then the writes.
+ *
+ * Threads: everything with a loop or an exchange belongs to that loop's thread;
+ * http_loop_post() and http_server_stop() may be called from any thread.
+ */
+#ifndef HTTP_SERVER_H
+#define HTTP_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <uv.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+enum http_method { HTTP_METHOD_GET, HTTP_METHOD_HEAD, HTTP_METHOD_POST, HTTP_METHOD_PUT,
+                   HTTP_METHOD_PATCH, HTTP_METHOD_DELETE, HTTP_METHOD_OPTIONS, HTTP_METHOD_OTHER };
+
+struct http_server;
+struct http_loop;
+
+/* One request and its answer. Lives until it is answered, also when the client has gone. */
+struct http_exchange;
+
+/* A complete request. Everything it points to is valid only during the handler's call. Header
+ * values are without surrounding blanks; absent ones have bytes == NULL. A header that may come
+ * once but came twice is refused before the handler sees it. */
+struct http_request {
+    enum http_method method;
+    struct span path;  /* as sent, before '?' ; always starts with '/' */
+    struct span query; /* after '?', or empty */
+    struct span host;
+    struct span authorization;
+    struct span content_type;
+    struct span idempotency_key;
+    struct span request_id; /* X-Request-Id as sent */
+    struct span origin;
+    struct span accept;
+    struct span cookie;
+    struct span if_none_match;
+    struct span last_event_id;
+    struct span access_control_request_method;
+    struct span access_control_request_headers;
+    struct span traceparent;
+    struct span body;
+};
+
+/* Why the server itself turned a request away. */
+enum http_refusal {
+    HTTP_REFUSE_BAD_REQUEST,       /* 400 */
+    HTTP_REFUSE_TIMEOUT,           /* 408 */
+    HTTP_REFUSE_TOO_LARGE,         /* 413 */
+    HTTP_REFUSE_URI_TOO_LONG,      /* 414 */
+    HTTP_REFUSE_HEADERS_TOO_LARGE, /* 431 */
+    HTTP_REFUSE_NOT_IMPLEMENTED,   /* 501: Transfer-Encoding, an unknown method */
+    HTTP_REFUSE_OVERLOADED,        /* 503: the connection cap is reached */
+    HTTP_REFUSE_VERSION,           /* 505 */
+};
+
+struct http_callbacks {
+    /* A complete request. Must answer with http_answer() or http_stream_start(), now or later. */
+    void (*handle)(void *loop_context, struct http_exchange *exchange,
+                   const struct http_request *request);
+    /* Must answer at once; the server closes the connection after it. `detail` says what was
+     * wrong in a few words. */
+    void (*refuse)(void *loop_context, struct http_exchange *exchange, enum http_refusal refusal,
+                   const char *detail);
+    /* Called as soon as the headers are known: the largest body this request may have. */
+    size_t (*body_max)(void *loop_context, enum http_method method, struct span path);
+    /* Once per tick, after all reads and posted tasks, before the writes. */
+    void (*on_tick)(void *loop_context, int64_t wall_ms);
+    /* Set up and tear down what belongs to one loop, on its own thread; `index` counts from 0. */
+    enum status (*loop_open)(void *server_context, struct http_loop *loop, unsigned index,
+                             void **loop_context, struct error *error);
+    void (*loop_close)(void *loop_context);
+};
+
+/* What one loop has counted; relaxed atomics, written by its thread only. */
+struct http_counters {
+    _Atomic uint64_t connections_accepted;
+    _Atomic uint64_t connections_open;
+    _Atomic uint64_t connections_refused; /* over the cap */
+    _Atomic uint64_t requests;
+    _Atomic uint64_t refusals;
+    _Atomic uint64_t timeouts;
+    _Atomic uint64_t bytes_in;
+    _Atomic uint64_t bytes_out;
+    _Atomic uint64_t ticks;
+};
+
+struct http_options {
+    const char *listen; /* "127.0.0.1:8080", "[::1]:8080", "0.0.0.0:80"; port 0 picks one */
+    unsigned threads;
+    size_t connections_max; /* over all loops; 0: as many as the fd limit allows, less a margin */
+    int64_t header_timeout_ms;
+    int64_t body_timeout_ms;
+    int64_t idle_timeout_ms;
+    int64_t write_timeout_ms;
+    int64_t stop_timeout_ms; /* how long a graceful stop waits for answers in flight */
+    struct http_callbacks callbacks;
+    void *server_context;
+};
+
+/* Contract limits. */
+#define HTTP_REQUEST_LINE_MAX 2048
+#define HTTP_HEADERS_BYTES_MAX 8192
+#define HTTP_HEADERS_COUNT_MAX 64
+#define HTTP_BODY_MAX 16384
+#define HTTP_PIPELINE_MAX 64 /* unanswered requests of one connection before reading stops */
+
+/* Binds and listens (so that errors such as a taken port come back here), serves nothing yet.
+ * Raises the soft fd limit to the hard one. */
+enum status http_server_open(struct http_server **server, const struct http_options *options,
+                             struct error *error) MUST_CHECK;
+
+/* The address it listens on, with the real port, e.g. "127.0.0.1:8080". */
+const char *http_server_address(const struct http_server *server);
+
+/* Starts the threads and returns when http_server_stop() was called and all loops have ended:
+ * listeners closed first, what is in flight answered (with "Connection: close"), idle
+ * connections closed, streams ended, at most stop_timeout_ms. */
+enum status http_server_run(struct http_server *server, struct error *error) MUST_CHECK;
+
+/* From any thread or from a signal watcher; idempotent. */
+void http_server_stop(struct http_server *server);
+bool http_server_stopping(const struct http_server *server);
+void http_server_close(struct http_server *server);
+
+unsigned http_server_loop_count(const struct http_server *server);
+const struct http_counters *http_server_counters(const struct http_server *server,
+                                                 unsigned loop_index);
+
+/* --- on a loop --- */
+
+uv_loop_t *http_loop_uv(struct http_loop *loop);
+void *http_loop_context(struct http_loop *loop);
+
+/* Wall time of this tick, read once per tick. */
+int64_t http_loop_wall_ms(const struct http_loop *loop);
+
+/* Work that another thread wants done on this loop. The task is borrowed until `run` is called. */
+struct http_task {
+    void (*run)(struct http_task *task);
+    struct http_task *next;
+};
+void http_loop_post(struct http_loop *loop, struct http_task *task);
+
+/* --- answering --- */
+
+/* An answer is one or more http_answer_header() between begin and end. The body's bytes are
+ * copied. HEAD gets the headers with the right Content-Length and no body; 204 and 304 get none.
+ * Date, Content-Length and Connection are added by the server. */
+void http_answer_begin(struct http_exchange *exchange, int status, struct span content_type);
+void http_answer_header(struct http_exchange *exchange, struct span name, struct span value);
+void http_answer_end(struct http_exchange *exchange, struct span body);
+
+/* Closes the connection once this answer is written. Before http_answer_end(). */
+void http_answer_close(struct http_exchange *exchange);
+
+/* A stream (SSE): headers go out at once, then pieces as they come, until either side ends.
+ * `on_gone` is called once when the client went away or the server stops; then the exchange is
+ * gone too, and nothing more may be written. http_stream_end() ends it from our side (no
+ * on_gone). A piece that finds more than 256 KiB unsent ends the stream: a reader that does not
+ * read. http_answer_header() may be called between begin and stream_start. */
+void http_stream_start(struct http_exchange *exchange, void (*on_gone)(void *context),
+                       void *context);
+void http_stream_write(struct http_exchange *exchange, struct span piece);
+void http_stream_end(struct http_exchange *exchange);
+
+struct http_loop *http_exchange_loop(const struct http_exchange *exchange);
+/* True when the client has gone: the answer will be dropped. */
+bool http_exchange_gone(const struct http_exchange *exchange);
+const struct sockaddr *http_exchange_peer(const struct http_exchange *exchange);
+
+/* Room for whoever handles the request to remember what the answer needs (request id,
+ * origin flags); zeroed before the handler is called. */
+struct http_exchange_notes {
+    char request_id[40];  /* what X-Request-Id of the answer says; "" when not set */
+    uint8_t cors;         /* the handler's own */
+    int64_t started_ns;   /* monotonic, when the request was complete */
+};
+struct http_exchange_notes *http_exchange_notes(struct http_exchange *exchange);
+
+#endif

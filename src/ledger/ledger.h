@@ -1,0 +1,177 @@
+/* ledger.h: the database, the truth. Policies, leases, coupons, blocked users.
+ *
+ * Two ways in. Issuing claims never waits: ledger_issue() appends to the queue and returns a
+ * ticket; a writer thread commits everything that has gathered in one transaction, in order, and
+ * then says which ticket is durable. Everything else is an ordinary blocking call: writes ride in
+ * the same group commits, reads use read-only sessions of their own.
+ *
+ * In one snapshot: total = unleased + Σ open leases (count − rows in their range) + active.
+ *
+ * Threads: every function may be called from any thread.
+ */
+#ifndef LEDGER_LEDGER_H
+#define LEDGER_LEDGER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/histogram.h"
+#include "base/model.h"
+#include "gate/gate.h"
+
+struct ledger;
+
+enum ledger_integrity { LEDGER_CHECK_QUICK, LEDGER_CHECK_FULL, LEDGER_CHECK_OFF };
+
+struct ledger_options {
+    const char *url; /* "sqlite:dibs.db" */
+    enum ledger_integrity integrity;
+    unsigned readers; /* read-only sessions */
+    /* On the writer thread, after a commit and before its ticket counts as durable: what became
+     * of each claim, in order. */
+    void (*on_issued)(void *context, const struct claim *claims, const enum coupon_state *states,
+                      size_t count);
+    /* On the writer thread, after tickets became durable: wake whoever waits. */
+    void (*on_durable)(void *context);
+    void *context;
+};
+
+/* Opens, checks, migrates and takes ownership for this process. CONFLICT: another process owns
+ * it; the words say who. */
+enum status ledger_open(struct ledger **ledger, const struct ledger_options *options,
+                        struct error *error) MUST_CHECK;
+
+/* Commits what is queued (unless the database refuses), then closes. */
+void ledger_close(struct ledger *ledger);
+
+/* --- issuing --- */
+
+/* Queues claims and bound keys; the ticket is durable when ledger_durable() has reached it. */
+uint64_t ledger_issue(struct ledger *ledger, const struct claim *claims, size_t claim_count,
+                      const struct key_binding *bindings, size_t binding_count);
+uint64_t ledger_durable(const struct ledger *ledger);
+
+/* Claims queued and not durable. */
+size_t ledger_pending(const struct ledger *ledger);
+
+/* False while commits fail (disk full, database away): claims are refused before the gate. */
+bool ledger_healthy(const struct ledger *ledger);
+
+/* --- policies and leases --- */
+
+/* Inserts the policy (id 0: the next free one is given) and takes its first lease of
+ * total − reserve units. CONFLICT: the id is taken. */
+enum status ledger_policy_create(struct ledger *ledger, struct policy *policy, struct lease *lease,
+                                 struct error *error) MUST_CHECK;
+enum status ledger_policy_get(struct ledger *ledger, int64_t id, struct policy *policy,
+                              struct error *error) MUST_CHECK;
+/* Up to `max` policies with ids above after_id, in rising order. */
+enum status ledger_policy_list(struct ledger *ledger, int64_t after_id, struct policy *policies,
+                               size_t max, size_t *count, struct error *error) MUST_CHECK;
+
+/* What a PATCH or a DELETE changes. */
+struct policy_change {
+    bool sets_total, sets_opens_at, sets_closes_at, sets_paused, closes;
+    int64_t total;
+    int64_t opens_at_ms;
+    int64_t closes_at_ms;
+    bool paused;
+    int64_t now_ms;
+};
+
+/* Applies the change in one transaction, after the gate has given back what `shrunk` says.
+ * CONFLICT when total would fall below what is not unleased, or the policy is closed.
+ * `policy` becomes what is now there. Closing twice is fine. */
+enum status ledger_policy_change(struct ledger *ledger, int64_t id,
+                                 const struct policy_change *change,
+                                 const struct lease_shrunk *shrunk, size_t shrunk_count,
+                                 struct policy *policy, struct error *error) MUST_CHECK;
+
+/* Lends everything unleased but `keep` units. lease->count is 0 when there was nothing. */
+enum status ledger_lease_take(struct ledger *ledger, int64_t policy_id, int64_t keep,
+                              struct lease *lease, struct policy *policy,
+                              struct error *error) MUST_CHECK;
+
+/* Closes a lease: what it never gave out returns to unleased. */
+enum status ledger_lease_close(struct ledger *ledger, int64_t lease_id,
+                               struct error *error) MUST_CHECK;
+
+/* --- coupons --- */
+
+enum status ledger_coupon_get(struct ledger *ledger, int64_t policy_id, int64_t seq,
+                              struct coupon *coupon, struct error *error) MUST_CHECK;
+
+/* All coupons of a user in rising (policy_id, seq) order, after the
+ * given pair; the page's cursor is the last pair. */
+enum status ledger_coupons_of_user(struct ledger *ledger, const struct user_id *user,
+                                   int64_t after_policy_id, int64_t after_seq,
+                                   struct coupon *coupons, size_t max, size_t *count,
+                                   struct error *error) MUST_CHECK;
+
+/* A user's coupons of one policy, latest seq first. */
+enum status ledger_coupons_of_claimant(struct ledger *ledger, int64_t policy_id,
+                                       const struct user_id *user, struct coupon *coupons,
+                                       size_t max, size_t *count, struct error *error) MUST_CHECK;
+
+/* Idempotent: a coupon redeemed for the same order stays as it is. CONFLICT with the reason when
+ * it is cancelled, void, expired or redeemed for another order; `coupon` is filled then too. */
+enum status ledger_coupon_redeem(struct ledger *ledger, int64_t policy_id, int64_t seq,
+                                 const struct user_id *order_id, int64_t now_ms,
+                                 struct coupon *coupon, struct error *error) MUST_CHECK;
+
+/* Frees the slot and returns the unit to unleased; idempotent. CONFLICT when redeemed, expired or
+ * void. `policy` becomes what is now there. */
+enum status ledger_coupon_cancel(struct ledger *ledger, int64_t policy_id, int64_t seq,
+                                 int64_t now_ms, struct coupon *coupon, struct policy *policy,
+                                 struct error *error) MUST_CHECK;
+
+/* --- users --- */
+
+enum status ledger_user_block(struct ledger *ledger, const struct user_id *user, bool blocked,
+                              int64_t now_ms, struct error *error) MUST_CHECK;
+
+/* --- secrets the ledger keeps for its servers --- */
+
+/* The bytes kept under `name`; made from `fresh` when there are none yet. */
+enum status ledger_secret(struct ledger *ledger, const char *name, const uint8_t *fresh,
+                          uint8_t *bytes, size_t length, struct error *error) MUST_CHECK;
+
+/* --- restoring a gate --- */
+
+struct ledger_visitor {
+    enum status (*policy)(void *context, const struct policy *policy, struct error *error);
+    /* In rising (policy, seq) order. */
+    enum status (*claim)(void *context, const struct claim *claim, enum coupon_state state,
+                         struct error *error);
+    enum status (*key)(void *context, const struct key_binding *binding, struct error *error);
+    /* An open lease, with how many rows it has and the highest of their seqs (0: none). */
+    enum status (*lease)(void *context, const struct lease *lease, int64_t row_count,
+                         int64_t last_seq, struct error *error);
+    enum status (*blocked)(void *context, const struct user_id *user, struct error *error);
+    void *context;
+};
+
+/* Walks everything a gate is rebuilt from, in the order of the callbacks above, in one snapshot. */
+enum status ledger_visit(struct ledger *ledger, const struct ledger_visitor *visitor,
+                         struct error *error) MUST_CHECK;
+
+/* --- seeing inside --- */
+
+struct ledger_stats {
+    struct histogram commit_ns;   /* from BEGIN to the return of COMMIT */
+    struct histogram batch_size;  /* claims per commit */
+    _Atomic uint64_t commits;
+    _Atomic uint64_t commit_failures;
+    _Atomic uint64_t claims_issued;
+    _Atomic uint64_t claims_void;
+    _Atomic uint64_t checkpoints;
+};
+const struct ledger_stats *ledger_stats(const struct ledger *ledger);
+
+/* The kind of database and a word on its state, for /readyz: "sqlite", "ok" or why not. */
+const char *ledger_kind(const struct ledger *ledger);
+void ledger_state(const struct ledger *ledger, struct error *words);
+
+#endif
