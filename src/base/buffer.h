@@ -82,7 +82,9 @@ static inline void buffer_append_text(struct buffer *buffer, const char *text)
 
 static inline void buffer_append_span(struct buffer *buffer, struct span span)
 {
-    buffer_append(buffer, span.bytes, span.length);
+    if (span.length > 0) { /* an empty span may have no bytes to point to */
+        buffer_append(buffer, span.bytes, span.length);
+    }
 }
 
 #define buffer_append_literal(buffer, literal) buffer_append(buffer, literal, sizeof(literal) - 1)

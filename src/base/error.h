@@ -12,7 +12,7 @@
 #ifndef BASE_ERROR_H
 #define BASE_ERROR_H
 
-#define MUST_CHECK __attribute__((warn_unused_result))
+#define MUST_CHECK                       __attribute__((warn_unused_result))
 #define PRINTF_LIKE(format_at, first_at) __attribute__((format(printf, format_at, first_at)))
 
 enum status {
@@ -42,7 +42,7 @@ const char *status_name(enum status status);
 
 /* A programmer's mistake or a state from which going on would break a guarantee: says where and
  * what on stderr and aborts. Stays on in release builds. */
-#define ensure(condition)                                                                          \
+#define ensure(condition) \
     ((condition) ? (void)0 : ensure_failed(#condition, __FILE__, __LINE__, __func__))
 void ensure_failed(const char *condition, const char *file, int line, const char *function)
     __attribute__((noreturn));

@@ -1,0 +1,67 @@
+/* error.c: the words and names of what went wrong. */
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum status error_set(struct error *error, enum status status, const char *format, ...)
+{
+    if (error == NULL) {
+        return status;
+    }
+    /* Not straight into error->text: a caller may pass the old words as an argument. */
+    struct error words;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(words.text, sizeof(words.text), format, arguments);
+    va_end(arguments);
+    memcpy(error->text, words.text, strlen(words.text) + 1);
+    return status;
+}
+
+void error_prefix(struct error *error, const char *format, ...)
+{
+    if (error == NULL) {
+        return;
+    }
+    struct error words;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(words.text, sizeof(words.text), format, arguments);
+    va_end(arguments);
+
+    char joined[2 * sizeof(words.text) + 2];
+    snprintf(joined, sizeof(joined), "%s: %s", words.text, error->text);
+    size_t length = strnlen(joined, sizeof(error->text) - 1);
+    memcpy(error->text, joined, length);
+    error->text[length] = '\0';
+}
+
+const char *status_name(enum status status)
+{
+    switch (status) {
+    case STATUS_OK:
+        return "ok";
+    case STATUS_INVALID:
+        return "invalid";
+    case STATUS_NOT_FOUND:
+        return "not_found";
+    case STATUS_CONFLICT:
+        return "conflict";
+    case STATUS_UNAVAILABLE:
+        return "unavailable";
+    case STATUS_UNKNOWN:
+        return "unknown";
+    case STATUS_FAILED:
+        return "failed";
+    }
+    ensure_failed("a known status", __FILE__, __LINE__, __func__);
+}
+
+void ensure_failed(const char *condition, const char *file, int line, const char *function)
+{
+    fprintf(stderr, "dibs: %s:%d: %s: does not hold: %s\n", file, line, function, condition);
+    abort();
+}
