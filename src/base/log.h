@@ -29,7 +29,7 @@ struct log_value {
 
 #define LOG_TEXT(value) ((struct log_value){.kind = LOG_VALUE_TEXT, .text = span_of(value)})
 #define LOG_SPAN(value) ((struct log_value){.kind = LOG_VALUE_TEXT, .text = (value)})
-#define LOG_I64(value) ((struct log_value){.kind = LOG_VALUE_I64, .number = (int64_t)(value)})
+#define LOG_I64(value)  ((struct log_value){.kind = LOG_VALUE_I64, .number = (int64_t)(value)})
 #define LOG_REAL(value) ((struct log_value){.kind = LOG_VALUE_DOUBLE, .real = (value)})
 #define LOG_FLAG(value) ((struct log_value){.kind = LOG_VALUE_BOOL, .number = (value)})
 
@@ -37,7 +37,8 @@ struct log_field {
     const char *name;
     struct log_value value;
 };
-#define LOG_FIELD(field_name, field_value) ((struct log_field){.name = field_name, .value = field_value})
+#define LOG_FIELD(field_name, field_value) \
+    ((struct log_field){.name = field_name, .value = field_value})
 
 void log_configure(enum log_level level, enum log_format format, int file_descriptor);
 enum log_level log_level(void);
@@ -46,11 +47,14 @@ enum log_level log_level(void);
 void log_write(enum log_level level, const char *event, const struct log_field *fields,
                size_t field_count);
 
-/* log_event(LOG_WARN, "disk_full", LOG_FIELD("path", LOG_TEXT(path)), ...) */
-#define log_event(level, event, ...)                                                               \
-    do {                                                                                           \
-        const struct log_field log_fields_[] = {__VA_ARGS__};                                      \
-        log_write(level, event, log_fields_, sizeof(log_fields_) / sizeof(log_fields_[0]));        \
+/* log_event(LOG_WARN, "disk_full", LOG_FIELD("path", LOG_TEXT(path)), ...)
+ * The fields are not even evaluated when `level` is off. */
+#define log_event(level, event, ...)                                                            \
+    do {                                                                                        \
+        if ((level) >= log_level()) {                                                           \
+            const struct log_field log_fields_[] = {__VA_ARGS__};                               \
+            log_write(level, event, log_fields_, sizeof(log_fields_) / sizeof(log_fields_[0])); \
+        }                                                                                       \
     } while (0)
 
 #endif
