@@ -19,20 +19,25 @@
 
 #define JSON_DEPTH_MAX 8
 
+/* Room for the path of a field, cut if need be, and its NUL. */
+#define JSON_FIELD_SIZE 64
+
 enum json_kind {
-    JSON_TEXT,         /* struct span: decoded string, `minimum`..`maximum` counts characters */
-    JSON_ID,           /* struct span: an id (user, product, order): 1-64 bytes of the id alphabet,
-                          not "." or ".."; an integer >= 0 is taken as its decimal digits */
-    JSON_INTEGER,      /* int64_t within minimum..maximum */
-    JSON_FLAG,         /* bool */
-    JSON_TIME,         /* int64_t wall ms, from RFC 3339 text */
-    JSON_OBJECT,       /* nested: `fields`/`field_count` */
+    JSON_TEXT,    /* struct span: decoded string without U+0000, `minimum`..`maximum` counts
+                     characters */
+    JSON_ID,      /* struct span: an id (user, product, order): 1-64 bytes of the id alphabet,
+                     not "." or ".."; an integer >= 0 is taken as its decimal digits */
+    JSON_INTEGER, /* int64_t within minimum..maximum */
+    JSON_FLAG,    /* bool */
+    JSON_TIME,    /* int64_t wall ms > 0, from RFC 3339 text */
+    JSON_OBJECT,  /* nested: `fields`/`field_count` */
 };
 
 enum json_presence { JSON_REQUIRED, JSON_OPTIONAL, JSON_OPTIONAL_OR_NULL };
 
-/* One field that an object may have. `target` points to where the value goes (type by kind),
- * `seen` (may be NULL) becomes JSON_SEEN_VALUE or JSON_SEEN_NULL when the field was there. */
+/* One field that an object may have (at most 64 in one object). `target` points to where the value
+ * goes (type by kind), `seen` (may be NULL) becomes JSON_SEEN_VALUE or JSON_SEEN_NULL when the
+ * field was there, else JSON_NOT_SEEN. */
 enum json_seen { JSON_NOT_SEEN = 0, JSON_SEEN_VALUE, JSON_SEEN_NULL };
 struct json_field {
     const char *name;
@@ -48,15 +53,15 @@ struct json_field {
 
 struct json_reader;
 
-/* `body_max` bytes is the longest document it will ever read. */
+/* `body_max` bytes is the longest document it will ever read. NULL when there is no memory. */
 struct json_reader *json_reader_new(size_t body_max);
 void json_reader_free(struct json_reader *reader);
 
 /* Decodes one object. STATUS_INVALID with words such as
  * "total: must be an integer from 1 to 100000000" or "discount.value: is missing"; `field` (may be
- * NULL, at least 64 bytes) gets the path of the offending field or "". Targets may be partly
- * written after a failure. Spans stay valid until the next call with the same reader. An empty
- * body counts as {} only when no field is required. */
+ * NULL, else JSON_FIELD_SIZE bytes) gets the path of the offending field or "". Targets may be
+ * partly written after a failure. Spans stay valid until the next call with the same reader. An
+ * empty body counts as {} only when no field is required. */
 enum status json_read_object(struct json_reader *reader, struct span body,
                              const struct json_field *fields, size_t field_count, char *field,
                              struct error *error) MUST_CHECK;

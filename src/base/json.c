@@ -1,0 +1,502 @@
+/* json.c: decodes JSON objects through tables of fields, and writes JSON text. */
+#include "base/json.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <yyjson.h>
+
+#include "base/clock.h"
+#include "base/utf8.h"
+
+/* One bit per field remembers what an object has already had. */
+#define FIELD_COUNT_MAX 64
+
+struct json_reader {
+    size_t body_max;
+    char *text; /* a copy of the body, decoded in place */
+    void *pool; /* what yyjson builds its values in */
+    size_t pool_size;
+    struct buffer digits; /* ids that came as numbers */
+};
+
+/* Where the reader stands in the document; only walked when something has to be refused. */
+struct json_place {
+    const struct json_place *parent; /* NULL: a field of the body itself */
+    struct span name;
+};
+
+/* One call of json_read_object. */
+struct json_reading {
+    struct json_reader *reader;
+    char *field;
+    struct error *error;
+};
+
+static enum status read_object(const struct json_reading *reading, const struct json_place *place,
+                               yyjson_val *object, const struct json_field *fields,
+                               size_t field_count);
+
+struct json_reader *json_reader_new(size_t body_max)
+{
+    struct json_reader *reader = calloc(1, sizeof(*reader));
+    if (reader == NULL) {
+        return NULL;
+    }
+    reader->body_max = body_max;
+    reader->pool_size = yyjson_read_max_memory_usage(body_max, YYJSON_READ_INSITU);
+    reader->text = malloc(body_max + YYJSON_PADDING_SIZE);
+    reader->pool = malloc(reader->pool_size);
+    /* No number has more digits than the body has bytes. */
+    buffer_init(&reader->digits, body_max);
+    if (reader->text == NULL || reader->pool == NULL ||
+        !buffer_reserve(&reader->digits, body_max)) {
+        json_reader_free(reader);
+        return NULL;
+    }
+    return reader;
+}
+
+void json_reader_free(struct json_reader *reader)
+{
+    if (reader == NULL) {
+        return;
+    }
+    buffer_release(&reader->digits);
+    free(reader->pool);
+    free(reader->text);
+    free(reader);
+}
+
+/* "discount.value", cut to fit, without control characters. */
+static void write_path(const struct json_place *place, char path[JSON_FIELD_SIZE])
+{
+    const struct json_place *chain[JSON_DEPTH_MAX + 1];
+    size_t depth = 0;
+    for (; place != NULL && depth <= JSON_DEPTH_MAX; place = place->parent) {
+        chain[depth++] = place;
+    }
+    size_t length = 0;
+    while (depth > 0) {
+        struct span name = utf8_prefix(chain[--depth]->name, JSON_FIELD_SIZE - 1 - length);
+        for (size_t i = 0; i < name.length; i++) {
+            unsigned char byte = (unsigned char)name.bytes[i];
+            path[length++] = byte < ' ' || byte == 0x7f ? '?' : (char)byte;
+        }
+        if (depth > 0 && length < JSON_FIELD_SIZE - 1) {
+            path[length++] = '.';
+        }
+    }
+    path[length] = '\0';
+}
+
+static enum status refuse(const struct json_reading *reading, const struct json_place *place,
+                          const char *format, ...) PRINTF_LIKE(3, 4);
+
+static enum status refuse(const struct json_reading *reading, const struct json_place *place,
+                          const char *format, ...)
+{
+    char path[JSON_FIELD_SIZE];
+    write_path(place, path);
+    if (reading->field != NULL) {
+        memcpy(reading->field, path, sizeof(path));
+    }
+    char words[sizeof(reading->error->text)];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(words, sizeof(words), format, arguments);
+    va_end(arguments);
+    return error_set(reading->error, STATUS_INVALID, "%s: %s", path[0] != '\0' ? path : "body",
+                     words);
+}
+
+static enum status refuse_unknown(const struct json_reading *reading,
+                                  const struct json_place *place, const struct json_field *fields,
+                                  size_t field_count)
+{
+    struct buffer known;
+    buffer_init(&known, 256);
+    for (size_t i = 0; i < field_count; i++) {
+        buffer_printf(&known, "%s%s", i > 0 ? ", " : "", fields[i].name);
+    }
+    enum status status = refuse(reading, place, "is not a known field; known are %s",
+                                known.length > 0 ? known.bytes : "none");
+    buffer_release(&known);
+    return status;
+}
+
+static enum status refuse_kind(const struct json_reading *reading, const struct json_place *place,
+                               const struct json_field *field)
+{
+    const char *or_null = field->presence == JSON_OPTIONAL_OR_NULL ? ", or null" : "";
+    switch (field->kind) {
+    case JSON_TEXT:
+        return refuse(reading, place,
+                      "must be a string of %" PRId64 " to %" PRId64 " characters without U+0000%s",
+                      field->minimum, field->maximum, or_null);
+    case JSON_ID:
+        return refuse(reading, place,
+                      "must be 1 to 64 characters of A-Z a-z 0-9 . _ : @ - and not \".\" or "
+                      "\"..\", or an integer from 0%s",
+                      or_null);
+    case JSON_INTEGER:
+        return refuse(reading, place, "must be an integer from %" PRId64 " to %" PRId64 "%s",
+                      field->minimum, field->maximum, or_null);
+    case JSON_FLAG:
+        return refuse(reading, place, "must be true or false%s", or_null);
+    case JSON_TIME:
+        return refuse(reading, place,
+                      "must be an RFC 3339 time after 1970 such as \"2026-11-15T12:00:00Z\"%s",
+                      or_null);
+    case JSON_OBJECT:
+        return refuse(reading, place, "must be an object%s", or_null);
+    }
+    ensure_failed("a known kind of field", __FILE__, __LINE__, __func__);
+}
+
+static struct span span_of_value(yyjson_val *text)
+{
+    return (struct span){.bytes = unsafe_yyjson_get_str(text),
+                         .length = unsafe_yyjson_get_len(text)};
+}
+
+static bool read_text(const struct json_field *field, yyjson_val *value)
+{
+    if (!yyjson_is_str(value)) {
+        return false;
+    }
+    struct span text = span_of_value(value);
+    int64_t character_count = 0;
+    for (size_t i = 0; i < text.length; i++) {
+        /* Texts end up in C strings and in databases that know no NUL. */
+        if (text.bytes[i] == '\0') {
+            return false;
+        }
+        character_count += ((unsigned char)text.bytes[i] & 0xc0) != 0x80;
+    }
+    *(struct span *)field->target = text;
+    return character_count >= field->minimum && character_count <= field->maximum;
+}
+
+static bool read_id(struct json_reader *reader, const struct json_field *field, yyjson_val *value)
+{
+    struct span *target = field->target;
+    if (yyjson_is_str(value)) {
+        *target = span_of_value(value);
+        return json_id_valid(*target);
+    }
+    if (yyjson_is_uint(value)) {
+        size_t start = reader->digits.length;
+        buffer_append_u64(&reader->digits, unsafe_yyjson_get_uint(value));
+        *target = (struct span){.bytes = reader->digits.bytes + start,
+                                .length = reader->digits.length - start};
+        return true;
+    }
+    return false;
+}
+
+/* 1.0, 1e3 and what does not fit 64 bits are reals to yyjson, hence no integers. */
+static bool read_integer(const struct json_field *field, yyjson_val *value)
+{
+    int64_t number;
+    if (yyjson_is_uint(value) && unsafe_yyjson_get_uint(value) <= INT64_MAX) {
+        number = (int64_t)unsafe_yyjson_get_uint(value);
+    } else if (yyjson_is_sint(value)) {
+        number = unsafe_yyjson_get_sint(value);
+    } else {
+        return false;
+    }
+    *(int64_t *)field->target = number;
+    return number >= field->minimum && number <= field->maximum;
+}
+
+static bool read_flag(const struct json_field *field, yyjson_val *value)
+{
+    if (!yyjson_is_bool(value)) {
+        return false;
+    }
+    *(bool *)field->target = unsafe_yyjson_get_bool(value);
+    return true;
+}
+
+/* Wall time 0 means "none" everywhere, so the first instant of 1970 cannot be said. */
+static bool read_time(const struct json_field *field, yyjson_val *value)
+{
+    int64_t *wall_ms = field->target;
+    return yyjson_is_str(value) && clock_parse_rfc3339(span_of_value(value), wall_ms) &&
+           *wall_ms != 0;
+}
+
+static enum status read_value(const struct json_reading *reading, const struct json_place *place,
+                              const struct json_field *field, yyjson_val *value)
+{
+    if (field->presence == JSON_OPTIONAL_OR_NULL && yyjson_is_null(value)) {
+        if (field->seen != NULL) {
+            *field->seen = JSON_SEEN_NULL;
+        }
+        return STATUS_OK;
+    }
+    if (field->seen != NULL) {
+        *field->seen = JSON_SEEN_VALUE;
+    }
+    bool fits = false;
+    switch (field->kind) {
+    case JSON_TEXT:
+        fits = read_text(field, value);
+        break;
+    case JSON_ID:
+        fits = read_id(reading->reader, field, value);
+        break;
+    case JSON_INTEGER:
+        fits = read_integer(field, value);
+        break;
+    case JSON_FLAG:
+        fits = read_flag(field, value);
+        break;
+    case JSON_TIME:
+        fits = read_time(field, value);
+        break;
+    case JSON_OBJECT:
+        if (yyjson_is_obj(value)) {
+            return read_object(reading, place, value, field->fields, field->field_count);
+        }
+        break;
+    }
+    return fits ? STATUS_OK : refuse_kind(reading, place, field);
+}
+
+static size_t find_field(const struct json_field *fields, size_t field_count, struct span name)
+{
+    size_t i = 0;
+    while (i < field_count && !span_equal(span_of(fields[i].name), name)) {
+        i++;
+    }
+    return i;
+}
+
+static enum status read_object(const struct json_reading *reading, const struct json_place *place,
+                               yyjson_val *object, const struct json_field *fields,
+                               size_t field_count)
+{
+    ensure(field_count <= FIELD_COUNT_MAX);
+    uint64_t had = 0;
+    size_t index;
+    size_t count;
+    yyjson_val *key;
+    yyjson_val *value;
+    yyjson_obj_foreach(object, index, count, key, value)
+    {
+        struct json_place here = {.parent = place, .name = span_of_value(key)};
+        size_t i = find_field(fields, field_count, here.name);
+        if (i == field_count) {
+            return refuse_unknown(reading, &here, fields, field_count);
+        }
+        if ((had >> i & 1) != 0) {
+            return refuse(reading, &here, "must be there only once");
+        }
+        had |= UINT64_C(1) << i;
+        enum status status = read_value(reading, &here, &fields[i], value);
+        if (status != STATUS_OK) {
+            return status;
+        }
+    }
+    for (size_t i = 0; i < field_count; i++) {
+        if (fields[i].presence == JSON_REQUIRED && (had >> i & 1) == 0) {
+            struct json_place here = {.parent = place, .name = span_of(fields[i].name)};
+            return refuse(reading, &here, "is missing");
+        }
+    }
+    return STATUS_OK;
+}
+
+/* yyjson keeps all values in one array, each container before what it contains. */
+static bool is_too_deep(yyjson_doc *doc)
+{
+    size_t value_count = yyjson_doc_get_val_count(doc);
+    if (value_count <= JSON_DEPTH_MAX) {
+        return false;
+    }
+    const yyjson_val *ends[JSON_DEPTH_MAX];
+    size_t depth = 0;
+    yyjson_val *first = yyjson_doc_get_root(doc);
+    for (yyjson_val *value = first; value < first + value_count; value++) {
+        while (depth > 0 && value >= ends[depth - 1]) {
+            depth--;
+        }
+        if (yyjson_is_ctn(value)) {
+            if (depth == JSON_DEPTH_MAX) {
+                return true;
+            }
+            ends[depth++] = unsafe_yyjson_get_next(value);
+        }
+    }
+    return false;
+}
+
+/* Sets the document's root, or refuses what is no JSON text. */
+static enum status parse_body(const struct json_reading *reading, struct span body,
+                              yyjson_val **root)
+{
+    struct json_reader *reader = reading->reader;
+    if (body.length > reader->body_max) {
+        return refuse(reading, NULL, "must have at most %zu bytes", reader->body_max);
+    }
+    memcpy(reader->text, body.bytes, body.length);
+    memset(reader->text + body.length, 0, YYJSON_PADDING_SIZE);
+
+    /* A fresh pool for every document, so that nothing has to be freed. */
+    yyjson_alc pool;
+    ensure(yyjson_alc_pool_init(&pool, reader->pool, reader->pool_size));
+    yyjson_read_err why;
+    yyjson_doc *doc = yyjson_read_opts(reader->text, body.length, YYJSON_READ_INSITU, &pool, &why);
+    if (doc == NULL) {
+        /* The pool is enough for every valid text, so only unfinished ones exhaust it. */
+        const char *words =
+            why.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION ? "too many open brackets" : why.msg;
+        return refuse(reading, NULL, "must be valid JSON: %s at byte %zu", words, why.pos);
+    }
+    if (is_too_deep(doc)) {
+        return refuse(reading, NULL, "must not be nested deeper than %d levels", JSON_DEPTH_MAX);
+    }
+    *root = yyjson_doc_get_root(doc);
+    return STATUS_OK;
+}
+
+static bool any_required(const struct json_field *fields, size_t field_count)
+{
+    for (size_t i = 0; i < field_count; i++) {
+        if (fields[i].presence == JSON_REQUIRED) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void clear_seen(const struct json_field *fields, size_t field_count)
+{
+    for (size_t i = 0; i < field_count; i++) {
+        if (fields[i].seen != NULL) {
+            *fields[i].seen = JSON_NOT_SEEN;
+        }
+        if (fields[i].kind == JSON_OBJECT) {
+            clear_seen(fields[i].fields, fields[i].field_count);
+        }
+    }
+}
+
+enum status json_read_object(struct json_reader *reader, struct span body,
+                             const struct json_field *fields, size_t field_count, char *field,
+                             struct error *error)
+{
+    struct json_reading reading = {.reader = reader, .field = field, .error = error};
+    if (field != NULL) {
+        field[0] = '\0';
+    }
+    buffer_clear(&reader->digits);
+    clear_seen(fields, field_count);
+    if (body.length == 0) {
+        return any_required(fields, field_count)
+                   ? refuse(&reading, NULL, "must be a JSON object and is empty")
+                   : STATUS_OK;
+    }
+    yyjson_val *root = NULL;
+    enum status status = parse_body(&reading, body, &root);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (!yyjson_is_obj(root)) {
+        return refuse(&reading, NULL, "must be a JSON object");
+    }
+    return read_object(&reading, NULL, root, fields, field_count);
+}
+
+bool json_id_valid(struct span id)
+{
+    static const bool allowed[256] = {
+        ['0' ... '9'] = true, ['A' ... 'Z'] = true, ['a' ... 'z'] = true, ['.'] = true,
+        ['_'] = true,         [':'] = true,         ['@'] = true,         ['-'] = true,
+    };
+    if (id.length < 1 || id.length > 64) {
+        return false;
+    }
+    for (size_t i = 0; i < id.length; i++) {
+        if (!allowed[(unsigned char)id.bytes[i]]) {
+            return false;
+        }
+    }
+    /* These two mean something else in a URL's path. */
+    return !span_equal(id, SPAN(".")) && !span_equal(id, SPAN(".."));
+}
+
+static void append_escape(struct buffer *out, unsigned char byte)
+{
+    static const char hex[] = "0123456789abcdef";
+    switch (byte) {
+    case '"':
+        buffer_append_literal(out, "\\\"");
+        return;
+    case '\\':
+        buffer_append_literal(out, "\\\\");
+        return;
+    case '\n':
+        buffer_append_literal(out, "\\n");
+        return;
+    case '\r':
+        buffer_append_literal(out, "\\r");
+        return;
+    case '\t':
+        buffer_append_literal(out, "\\t");
+        return;
+    default: {
+        char escape[6] = {'\\', 'u', '0', '0', hex[byte >> 4], hex[byte & 15]};
+        buffer_append(out, escape, sizeof(escape));
+    }
+    }
+}
+
+void json_append_text(struct buffer *out, struct span text)
+{
+    buffer_append_literal(out, "\"");
+    size_t run_start = 0; /* what follows it and is plain goes out in one piece */
+    size_t at = 0;
+    while (at < text.length) {
+        unsigned char byte = (unsigned char)text.bytes[at];
+        uint32_t code_point;
+        if (byte >= ' ' && byte < 0x80 && byte != '"' && byte != '\\') {
+            at++;
+            continue;
+        }
+        size_t count = utf8_decode(text.bytes + at, text.length - at, &code_point);
+        if (count > 1) {
+            at += count;
+            continue;
+        }
+        if (at > run_start) {
+            buffer_append(out, text.bytes + run_start, at - run_start);
+        }
+        if (count == 1) {
+            append_escape(out, byte);
+        } else {
+            buffer_append_literal(out, "\xef\xbf\xbd");
+        }
+        run_start = ++at;
+    }
+    if (at > run_start) {
+        buffer_append(out, text.bytes + run_start, at - run_start);
+    }
+    buffer_append_literal(out, "\"");
+}
+
+void json_append_time(struct buffer *out, int64_t wall_ms)
+{
+    if (wall_ms == 0) {
+        buffer_append_literal(out, "null");
+        return;
+    }
+    char text[CLOCK_TEXT_SIZE + 2];
+    text[0] = '"';
+    clock_format_rfc3339(wall_ms, text + 1);
+    text[CLOCK_TEXT_SIZE] = '"';
+    buffer_append(out, text, CLOCK_TEXT_SIZE + 1);
+}
