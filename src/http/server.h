@@ -186,8 +186,13 @@ const struct sockaddr *http_exchange_peer(const struct http_exchange *exchange);
 /* Room for whoever handles the request to remember what the answer needs (request id,
  * origin flags); zeroed before the handler is called. */
 struct http_exchange_notes {
-    char request_id[40];  /* what X-Request-Id of the answer says; "" when not set */
+    char request_id[64]; /* what X-Request-Id of the answer says */
+    uint8_t request_id_length; /* 0: not set */
     uint8_t cors;         /* the handler's own */
+    uint8_t limited;      /* the handler's own, with the three below */
+    uint32_t rate_limit;
+    uint32_t rate_remaining;
+    uint32_t rate_reset_s;
     int64_t started_ns;   /* monotonic, when the request was complete */
 };
 struct http_exchange_notes *http_exchange_notes(struct http_exchange *exchange);
