@@ -1,0 +1,439 @@
+"""The OpenAPI document and the server say the same, in both directions."""
+
+import copy
+import json
+
+import pytest
+
+from harness import ROOT, make_token, now_rfc3339, wait_until, write_secret
+from openapi_check import Mismatch, Spec
+from wire import encode
+
+FILE = ROOT / "src/http/openapi.json"
+ADMIN_TOKEN = "admin-token-of-the-openapi-test"
+USER_KEY = b"a key of the openapi test, 32 bytes and more"
+
+# What this build cannot be made to say from outside, and why.
+NOT_PROVOKED = {
+    ("claim", "202"): "only a gate outside the process answers before the ledger has the claim",
+    ("readiness", "503"): "needs a failing disk: tests/fault does that",
+}
+# What HTTP itself refuses, on whatever path.
+PROTOCOL_STATUSES = {"400", "405", "408", "413", "414", "431", "501", "505"}
+
+# One good request per operation; {id} and {coupon} are filled in.
+REQUESTS = {
+    "createPolicy": ("POST", "/v1/policies",
+                     {"name": "n", "discount": {"type": "fixed", "value": 5}, "total": 3}),
+    "listPolicies": ("GET", "/v1/policies", None),
+    "getPolicy": ("GET", "/v1/policies/{id}", None),
+    "changePolicy": ("PATCH", "/v1/policies/{id}", {"paused": False}),
+    "closePolicy": ("DELETE", "/v1/policies/{id}", None),
+    "watchPolicy": ("GET", "/v1/policies/{id}/events", None),
+    "claim": ("POST", "/v1/policies/{id}/claims", {"user": "u1"}),
+    "getClaim": ("GET", "/v1/policies/{id}/claims/u1", None),
+    "watchClaim": ("GET", "/v1/policies/{id}/claims/u1/events", None),
+    "listUserCoupons": ("GET", "/v1/users/u1/coupons", None),
+    "putUser": ("PUT", "/v1/users/u9", {"blocked": True}),
+    "getCoupon": ("GET", "/v1/coupons/{coupon}", None),
+    "redeemCoupon": ("POST", "/v1/coupons/{coupon}/redeem", {"order_id": "o1"}),
+    "cancelCoupon": ("POST", "/v1/coupons/{coupon}/cancel", {}),
+    "health": ("GET", "/healthz", None),
+    "readiness": ("GET", "/readyz", None),
+    "metrics": ("GET", "/metrics", None),
+    "openapi": ("GET", "/openapi.json", None),
+    "problemPage": ("GET", "/problems/SOLD_OUT", None),
+}
+
+
+@pytest.fixture
+def spec():
+    return Spec(json.loads(FILE.read_text("utf-8")))
+
+
+class Tour:
+    """Asks a server and holds every answer against the document."""
+
+    def __init__(self, spec, server):
+        self.spec = spec
+        self.server = server
+
+    def ask(self, status, method, path, body=None, code=None, **options):
+        answer = self.server.request(method, path, body, **options)
+        self.spec.check(method, path, answer)
+        assert answer.status == status, f"{method} {path}: {answer}"
+        if code is not None:
+            assert answer.code == code, f"{method} {path}: {answer}"
+        return answer
+
+    def listen(self, path, name):
+        """Opens a stream and checks its head and its first event."""
+        with self.server.events_of(path) as stream:
+            response = self.spec.check("GET", path, StreamHead(stream), body="")
+            event, data = stream.next()
+            assert event == name
+            self.spec.check_event(response, event, data)
+
+    def operation(self, name, status, **options):
+        """The good request of REQUESTS, which this server answers with `status`."""
+        method, path, body = REQUESTS[name]
+        path = path.format(id=options.pop("id", 1), coupon=options.pop("coupon", "1-1"))
+        return self.ask(status, method, path, body, **options)
+
+
+class StreamHead:
+    """The head of a stream in the shape of an answer."""
+
+    def __init__(self, stream):
+        self.status = stream.status
+        self.headers = stream.headers
+        self.body = b""
+
+
+# --- the document by itself ---
+
+
+def test_openapi__is_served_as_it_is(shared):
+    assert shared.get("/openapi.json").body == FILE.read_bytes()
+
+
+def walk(node, path=()):
+    yield path, node
+    children = node.items() if isinstance(node, dict) else enumerate(node)
+    for name, child in children:
+        if isinstance(child, (dict, list)) and name not in ("example", "examples", "x-events"):
+            yield from walk(child, (*path, name))
+
+
+def test_openapi__references_lead_somewhere_and_parts_are_used(spec):
+    used = set()
+    for _, node in walk(spec.document):
+        if isinstance(node, dict) and "$ref" in node:
+            spec.resolve(node)
+            used.add(node["$ref"])
+        if isinstance(node, dict) and "x-events" in node:
+            used.update(event["$ref"] for event in node["x-events"].values())
+    parts = {f"#/components/{kind}/{name}" for kind, entries in spec.document["components"].items()
+             if kind != "securitySchemes" for name in entries}
+    assert used == parts
+
+
+def test_openapi__names_every_path_parameter(spec):
+    for template, item in spec.document["paths"].items():
+        named = {spec.resolve(parameter)["name"] for parameter in item["parameters"]
+                 if spec.resolve(parameter)["in"] == "path"}
+        assert named == {part[1:-1] for part in template.split("/") if part.startswith("{")}
+    assert set(REQUESTS) == set(spec.operations)
+
+
+def test_openapi__examples_fit_their_schemas(spec):
+    count = 0
+    for path, node in walk(spec.document):
+        schema = node.get("schema", node) if isinstance(node, dict) else {}
+        examples = [] if not isinstance(node, dict) else node.get("examples", [])
+        if isinstance(node, dict) and "example" in node:
+            examples = [*examples, node["example"]]
+        for example in examples:
+            spec.validate(schema, example, ".".join(map(str, path)))
+            count += 1
+    assert count > 20
+
+
+def test_openapi__every_operation_lists_what_it_may_refuse(spec):
+    for name, operation in spec.operations.items():
+        statuses = set(operation["responses"])
+        assert "default" in statuses, name
+        if "requestBody" in operation:
+            assert {"400", "413", "415"} <= statuses, name
+        if {} not in operation["security"] and operation["security"]:
+            assert "401" in statuses, name
+
+
+# --- the validator can fail ---
+
+
+def spoiled(value):
+    """The value with one thing wrong, in every way that a strict schema must notice."""
+    for name in value:
+        without = copy.deepcopy(value)
+        del without[name]
+        yield f"without {name}", without
+        wrong = copy.deepcopy(value)
+        wrong[name] = {"wrong": []}
+        yield f"wrong {name}", wrong
+    yield "with a stranger", {**value, "stranger": 1}
+
+
+@pytest.mark.parametrize("name", ["Policy", "Claim", "ClaimStatus", "Coupon", "User", "Problem"])
+def test_openapi__validator_refuses_spoiled_answers(spec, name):
+    schema = spec.document["components"]["schemas"][name]
+    good = schema["examples"][0]
+    spec.validate(schema, good, name)
+    optional = set(schema["properties"]) - set(schema["required"])
+    for what, bad in spoiled(good):
+        if what.removeprefix("without ") in optional:
+            continue
+        with pytest.raises(Mismatch):
+            spec.validate(schema, bad, f"{name} {what}")
+
+
+@pytest.mark.parametrize("name, bad", [
+    ("PolicyId", 0), ("PolicyId", 2**53), ("PolicyId", True), ("PolicyId", "42"),
+    ("UserId", ""), ("UserId", "."), ("UserId", "a" * 65), ("UserId", "a b"), ("UserId", "a\n"),
+    ("Time", "2026-11-15T12:00:00Z"), ("Time", "2026-02-30T12:00:00.000Z"), ("Time", None),
+    ("CouponCode", "42-17-K7Q2M9XU"), ("CouponId", "42-0"), ("CouponState", "VOID"),
+    ("Discount", {"type": "percent", "value": 101}), ("Discount", {"type": "gift", "value": 1}),
+    ("Problem", {"type": "/problems/NOT_OPEN", "title": "t", "status": 403, "code": "NOT_OPEN",
+                 "detail": "d"}),
+])
+def test_openapi__validator_refuses_bad_values(spec, name, bad):
+    with pytest.raises(Mismatch):
+        spec.validate({"$ref": f"#/components/schemas/{name}"}, bad, name)
+
+
+def test_openapi__validator_refuses_keywords_it_does_not_know(spec):
+    with pytest.raises(NotImplementedError):
+        spec.validate({"multipleOf": 2}, 4, "number")
+
+
+# --- the server against the document ---
+
+
+def tour_policies(tour):
+    created = tour.operation("createPolicy", 201)
+    policy = created.json["id"]
+    path = f"/v1/policies/{policy}"
+    assert created.headers["location"] == path
+    body = REQUESTS["createPolicy"][2]
+    tour.ask(409, "POST", "/v1/policies", {**body, "id": policy})
+    refuse_bodies(tour, "POST", "/v1/policies", {**body, "total": 0})
+
+    tour.ask(200, "GET", path)
+    for bad in ("0", "abc", "9007199254740992"):
+        tour.ask(400, "GET", f"/v1/policies/{bad}")
+    tour.ask(404, "GET", "/v1/policies/987654321", code="POLICY_NOT_FOUND")
+
+    tour.operation("createPolicy", 201)
+    page = tour.ask(200, "GET", "/v1/policies?limit=1").json
+    assert len(page["items"]) == 1
+    tour.ask(200, "GET", f"/v1/policies?limit=1&after={page['next']}")
+    tour.ask(400, "GET", "/v1/policies?limit=0")
+    tour.ask(400, "GET", "/v1/policies?after=!")
+
+    tour.ask(200, "PATCH", path, {"total": 4, "closes_at": now_rfc3339(3600)})
+    tour.ask(200, "PATCH", path, {"closes_at": None})
+    tour.ask(404, "PATCH", "/v1/policies/987654321", {"paused": True})
+    refuse_bodies(tour, "PATCH", path, {"paused": 1})
+    tour.ask(201, "POST", f"{path}/claims", {"user": "a"})
+    tour.ask(201, "POST", f"{path}/claims", {"user": "b"})
+    tour.ask(409, "PATCH", path, {"total": 1}, code="CONFLICT")
+
+    tour.listen(f"{path}/events", "numbers")
+    tour.ask(404, "GET", "/v1/policies/987654321/events")
+    tour.ask(400, "GET", "/v1/policies/0/events")
+
+    tour.ask(200, "DELETE", path)
+    tour.ask(200, "DELETE", path)
+    tour.ask(404, "DELETE", "/v1/policies/987654321")
+    tour.ask(400, "DELETE", "/v1/policies/0")
+
+
+def refuse_bodies(tour, method, path, invalid):
+    """What any call with a body refuses."""
+    tour.ask(400, method, path, invalid, code="INVALID_REQUEST")
+    tour.ask(400, method, path, b'{"a":')
+    tour.ask(400, method, path, b'{"stranger":1}')
+    tour.ask(413, method, path, b'{"name":"' + b"a" * 17000 + b'"}')
+    tour.ask(415, method, path, b"total=3", headers={"Content-Type": "text/plain"})
+
+
+def tour_claims(tour):
+    policy = tour.server.create(total=2)["id"]
+    path = f"/v1/policies/{policy}/claims"
+    tour.ask(404, "GET", f"{path}/u1", code="NO_CLAIM")
+    won = tour.ask(201, "POST", path, {"user": "u1"}, headers={"Idempotency-Key": "key-1"})
+    assert won.headers["location"] == f"{path}/u1"
+    tour.ask(200, "POST", path, {"user": "u1"})
+    tour.ask(422, "POST", path, {"user": "u2"}, headers={"Idempotency-Key": "key-1"},
+             code="IDEMPOTENCY_MISMATCH")
+    tour.ask(201, "POST", path, {"user": 7})
+    tour.ask(409, "POST", path, {"user": "u3"}, code="SOLD_OUT")
+    lost = tour.ask(404, "GET", f"{path}/u3", code="NO_CLAIM").json
+    assert lost["policy_state"] == "SOLD_OUT" and "sold_out_at" in lost
+    tour.ask(404, "POST", "/v1/policies/987654321/claims", {"user": "u1"},
+             code="POLICY_NOT_FOUND")
+    tour.ask(400, "POST", "/v1/policies/0/claims", {"user": "u1"})
+    tour.ask(400, "POST", path, {"user": "u1"}, headers={"Idempotency-Key": "a" * 200})
+    refuse_bodies(tour, "POST", path, {"user": "not valid"})
+
+    tour.ask(200, "GET", f"{path}/u1")
+    tour.ask(200, "GET", f"{path}/u1?wait=1")
+    tour.ask(400, "GET", f"{path}/u1?wait=61")
+    tour.ask(404, "GET", "/v1/policies/987654321/claims/u1", code="POLICY_NOT_FOUND")
+    tour.listen(f"{path}/u1/events", "status")
+    tour.ask(404, "GET", f"{path}/u3/events", code="NO_CLAIM")
+    tour.ask(400, "GET", "/v1/policies/0/claims/u1/events")
+    tour_refused_claims(tour)
+
+
+def tour_refused_claims(tour):
+    server = tour.server
+
+    def path_of(**fields):
+        return f"/v1/policies/{server.create(**fields)['id']}/claims"
+
+    several = path_of(limit=2)
+    for status in (201, 201):
+        tour.ask(status, "POST", several, {"user": "u1"})
+    tour.ask(409, "POST", several, {"user": "u1"}, code="LIMIT_REACHED")
+    early = tour.ask(403, "POST", path_of(opens_at=now_rfc3339(3600)), {"user": "u1"},
+                     code="NOT_OPEN")
+    assert int(early.headers["retry-after"]) > 3000
+    paused = path_of()
+    tour.ask(200, "PATCH", paused.removesuffix("/claims"), {"paused": True})
+    tour.ask(403, "POST", paused, {"user": "u1"}, code="PAUSED")
+    closed = path_of()
+    tour.ask(200, "DELETE", closed.removesuffix("/claims"))
+    tour.ask(410, "POST", closed, {"user": "u1"}, code="CLOSED")
+    tour.ask(200, "PUT", "/v1/users/mallory", {"blocked": True})
+    tour.ask(403, "POST", path_of(), {"user": "mallory"}, code="BLOCKED")
+    refuse_bodies(tour, "PUT", "/v1/users/mallory", {"blocked": "yes"})
+    tour.ask(400, "PUT", "/v1/users/mal%20lory", {"blocked": True})
+
+
+def tour_coupons(tour):
+    policy = tour.server.create(total=10, coupon_valid_days=30)["id"]
+    claims = [tour.server.win(policy, f"holder-{index}") for index in range(3)]
+    redeemed, cancelled, kept = (f"/v1/coupons/{claim['code']}" for claim in claims)
+
+    tour.ask(200, "GET", f"/v1/coupons/{claims[0]['coupon_id']}")
+    tour.ask(200, "GET", kept)
+    tour.ask(404, "GET", f"/v1/coupons/{policy}-99999")
+    tour.ask(400, "GET", "/v1/coupons/what")
+
+    for _ in range(2):
+        tour.ask(200, "POST", f"{redeemed}/redeem", {"order_id": "o1"})
+        tour.ask(200, "POST", f"{cancelled}/cancel")
+    tour.ask(409, "POST", f"{redeemed}/redeem", {"order_id": "o2"}, code="CONFLICT")
+    tour.ask(409, "POST", f"{cancelled}/redeem", {"order_id": "o1"}, code="CONFLICT")
+    tour.ask(409, "POST", f"{redeemed}/cancel", code="CONFLICT")
+    for verb in ("redeem", "cancel"):
+        tour.ask(404, "POST", f"/v1/coupons/{policy}-99999/{verb}", {})
+        refuse_bodies(tour, "POST", f"{kept}/{verb}", {"order_id": ""})
+    for user in ("holder-0", "holder-1", "nobody"):
+        tour.ask(200, "GET", f"/v1/users/{user}/coupons")
+    tour.ask(400, "GET", "/v1/users/holder-0/coupons?limit=1001")
+    two = tour.server.create(total=10, limit=2)["id"]
+    for _ in range(2):
+        tour.server.win(two, "holder-0")
+    first = tour.ask(200, "GET", "/v1/users/holder-0/coupons?limit=1").json
+    tour.ask(200, "GET", f"/v1/users/holder-0/coupons?limit=1&after={first['next']}")
+
+
+def tour_expiry(tour):
+    """A coupon whose time has passed shows as EXPIRED wherever it is shown."""
+    policy = tour.server.create(total=1, closes_at=now_rfc3339(1))["id"]
+    code = tour.server.win(policy, "late")["code"]
+    path = f"/v1/coupons/{code}"
+    wait_until(lambda: tour.ask(200, "GET", path).json["state"] == "EXPIRED", "expiry")
+    tour.ask(409, "POST", f"{path}/redeem", {}, code="CONFLICT")
+    status = tour.ask(200, "GET", f"/v1/policies/{policy}/claims/late").json
+    assert status["state"] == "ISSUED" and status["coupon_state"] == "EXPIRED"
+
+
+def tour_operations(tour):
+    for name in ("health", "readiness", "metrics", "openapi"):
+        tour.operation(name, 200)
+    for code in tour.spec.document["components"]["schemas"]["ProblemCode"]["enum"]:
+        html = tour.ask(200, "GET", f"/problems/{code}")
+        assert html.headers["content-type"].startswith("text/html")
+        page = tour.ask(200, "GET", f"/problems/{code}", headers={"Accept": "application/json"})
+        assert page.json["code"] == code
+    tour.ask(404, "GET", "/problems/NOTHING")
+
+
+def tour_heads(tour):
+    """Every GET answers HEAD with the same head and no body."""
+    policy = tour.server.create(total=5)["id"]
+    coupon = tour.server.win(policy, "u1")["coupon_id"]
+    for method, path, _ in REQUESTS.values():
+        if method == "GET" and not path.endswith("/events"):
+            tour.ask(200, "HEAD", path.format(id=policy, coupon=coupon))
+
+
+def tour_tokens(spec, serve, folder):
+    """What needs a token says 401 without one and does its work with one."""
+    server = serve(config={
+        "admin_token_file": write_secret(folder, "admin", ADMIN_TOKEN),
+        "user_key_file": write_secret(folder, "key", USER_KEY),
+    })
+    server.admin_token = ADMIN_TOKEN
+    tour = Tour(spec, server)
+    policy = server.create(total=5)["id"]
+    mine = make_token(USER_KEY, {"sub": "u1", "exp": 4102444800})
+    path = f"/v1/policies/{policy}/claims"
+    won = tour.ask(201, "POST", path, {}, token=mine).json
+    assert won["user"] == "u1" and "code" in won
+    for name, operation in spec.operations.items():
+        if "401" in operation["responses"]:
+            tour.operation(name, 401, id=policy, coupon=won["coupon_id"], token=False)
+            tour.operation(name, 401, id=policy, coupon=won["coupon_id"], token="wrong-token")
+    assert "code" in tour.ask(200, "GET", f"{path}/u1", token=mine).json
+    tour.ask(200, "GET", "/v1/users/u1/coupons", token=mine)
+
+
+def tour_limits(spec, serve):
+    """Over the rate, and over the connections, every call gives way."""
+    slow = Tour(spec, serve(config={"rate_limit_address": "0.001", "rate_limit_address_burst": 1}))
+    slow.server.request("GET", "/v1/policies")
+    for name, operation in spec.operations.items():
+        if "429" in operation["responses"]:
+            slow.operation(name, 429)
+    full = Tour(spec, serve(config={"connections_max": 1, "threads": 1}))
+    with full.server.connect() as held:
+        held.request("GET", "/healthz")
+        for name, operation in spec.operations.items():
+            if "503" in operation["responses"] and (name, "503") not in NOT_PROVOKED:
+                full.operation(name, 503)
+
+
+def tour_protocol(spec, server):
+    """What HTTP refuses before any operation is chosen."""
+    path = "/v1/policies"
+    long = "a" * 3000
+    refusals = [
+        (400, encode("GET", path, headers={"Host": None})),
+        (405, encode("PUT", path, {})),
+        (408, b"GET /v1/policies HTTP/1.1\r\nHost: dibs.test\r\n"),
+        (413, encode("GET", path, b"a" * 20000)),
+        (414, encode("GET", f"{path}?after={long}")),
+        (431, encode("GET", path, headers={f"X-{n}": "1" for n in range(70)})),
+        (501, encode("POST", path, {}, {"Transfer-Encoding": "chunked", "Content-Length": None})),
+        (505, encode("GET", path).replace(b"HTTP/1.1", b"HTTP/3.7")),
+    ]
+    operation = spec.operations["listPolicies"]
+    for status, raw in refusals:
+        with server.connect() as connection:
+            connection.send(raw, "GET")
+            answer = connection.receive()
+            assert answer.status == status, answer
+            documented = {**operation, "responses": {"default": operation["responses"]["default"]}}
+            spec.check_operation(documented, "GET", answer)
+            if status == 405:
+                assert set(answer.headers["allow"].replace(" ", "").split(",")) >= {"GET", "POST"}
+
+
+def test_openapi__real_answers_are_documented_and_documented_answers_are_real(spec, serve,
+                                                                              tmp_path):
+    server = serve()
+    for visit in (tour_policies, tour_claims, tour_coupons, tour_expiry, tour_operations,
+                  tour_heads):
+        visit(Tour(spec, server))
+    tour_tokens(spec, serve, tmp_path)
+    tour_limits(spec, serve)
+    tour_protocol(spec, serve(config={"header_timeout": "200ms"}))
+
+    missing = spec.documented() - spec.seen - set(NOT_PROVOKED)
+    assert not missing, f"documented, never seen: {sorted(missing)}"
+    assert not set(NOT_PROVOKED) & spec.seen, "can be provoked after all"
+    assert PROTOCOL_STATUSES == {status for name, status in spec.seen if name == "default"}
