@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/digits.h"
+
 #define CAPACITY_MIN 128
 
 void buffer_init(struct buffer *buffer, size_t length_max)
@@ -93,45 +95,28 @@ void buffer_printf(struct buffer *buffer, const char *format, ...)
     buffer->length += (size_t)length;
 }
 
-/* "00" to "99": halves the divisions. */
-static const char digit_pairs[200] =
-    "0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546"
-    "4748495051525354555657585960616263646566676869707172737475767778798081828384858687888990919293"
-    "949596979899";
-
-/* Writes the digits so that they end before `end`, and returns where they start. */
-static char *write_digits(char *end, uint64_t number)
-{
-    char *at = end;
-    while (number >= 100) {
-        at -= 2;
-        memcpy(at, digit_pairs + 2 * (number % 100), 2);
-        number /= 100;
-    }
-    if (number >= 10) {
-        at -= 2;
-        memcpy(at, digit_pairs + 2 * number, 2);
-    } else {
-        *--at = (char)('0' + number);
-    }
-    return at;
-}
-
 void buffer_append_u64(struct buffer *buffer, uint64_t number)
 {
-    char digits[20];
-    char *end = digits + sizeof(digits);
-    char *start = write_digits(end, number);
-    buffer_append(buffer, start, (size_t)(end - start));
+    size_t count = digits_count(number);
+    bool fits = !buffer->overflowed && buffer->capacity - buffer->length > count;
+    if (!fits && !buffer_reserve(buffer, count)) {
+        return;
+    }
+    digits_put(buffer->bytes + buffer->length, number, count);
+    buffer->length += count;
+    buffer->bytes[buffer->length] = '\0';
 }
 
 void buffer_append_i64(struct buffer *buffer, int64_t number)
 {
-    char digits[20];
-    char *end = digits + sizeof(digits);
-    char *start = write_digits(end, number < 0 ? -(uint64_t)number : (uint64_t)number);
-    if (number < 0) {
-        *--start = '-';
+    if (number >= 0) {
+        buffer_append_u64(buffer, (uint64_t)number);
+        return;
     }
-    buffer_append(buffer, start, (size_t)(end - start));
+    uint64_t size = -(uint64_t)number;
+    /* Room for all of it first, so that the sign never stands alone. */
+    if (buffer_reserve(buffer, 1 + digits_count(size))) {
+        buffer_append_literal(buffer, "-");
+        buffer_append_u64(buffer, size);
+    }
 }

@@ -3,6 +3,8 @@
 
 #include <time.h>
 
+#include "base/digits.h"
+
 #define MS_PER_DAY      INT64_C(86400000)
 #define SECONDS_PER_DAY INT64_C(86400)
 
@@ -73,16 +75,10 @@ static unsigned days_in_month(unsigned year, unsigned month)
     return month == 2 && leap ? 29 : days[month - 1];
 }
 
-static inline void put_2(char *at, unsigned number)
-{
-    at[0] = (char)('0' + number / 10);
-    at[1] = (char)('0' + number % 10);
-}
-
 static inline void put_4(char *at, unsigned number)
 {
-    put_2(at, number / 100);
-    put_2(at + 2, number % 100);
+    digits_put_2(at, number / 100);
+    digits_put_2(at + 2, number % 100);
 }
 
 /* The formats have room for four-digit years only. */
@@ -103,12 +99,12 @@ void clock_format_rfc3339(int64_t wall_ms, char text[CLOCK_TEXT_SIZE])
 
     memcpy(text, "0000-00-00T00:00:00.000Z", CLOCK_TEXT_SIZE);
     put_4(text, date.year);
-    put_2(text + 5, date.month);
-    put_2(text + 8, date.day);
-    put_2(text + 11, second / 3600);
-    put_2(text + 14, second / 60 % 60);
-    put_2(text + 17, second % 60);
-    put_2(text + 20, ms % 1000 / 10);
+    digits_put_2(text + 5, date.month);
+    digits_put_2(text + 8, date.day);
+    digits_put_2(text + 11, second / 3600);
+    digits_put_2(text + 14, second / 60 % 60);
+    digits_put_2(text + 17, second % 60);
+    digits_put_2(text + 20, ms % 1000 / 10);
     text[22] = (char)('0' + ms % 10);
 }
 
@@ -124,12 +120,12 @@ void clock_format_http_date(int64_t wall_ms, char text[CLOCK_HTTP_DATE_SIZE])
 
     memcpy(text, "Thu, 00 Jan 0000 00:00:00 GMT", CLOCK_HTTP_DATE_SIZE);
     memcpy(text, weekdays + day % 7 * 3, 3);
-    put_2(text + 5, date.day);
+    digits_put_2(text + 5, date.day);
     memcpy(text + 8, months + (date.month - 1) * 3, 3);
     put_4(text + 12, date.year);
-    put_2(text + 17, second / 3600);
-    put_2(text + 20, second / 60 % 60);
-    put_2(text + 23, second % 60);
+    digits_put_2(text + 17, second / 3600);
+    digits_put_2(text + 20, second / 60 % 60);
+    digits_put_2(text + 23, second % 60);
 }
 
 /* Reads exactly `digits` digits; false when one of them is not. */

@@ -1,96 +1,7 @@
-/* hash.c: SipHash by Aumasson and Bernstein, with 1-3 rounds for tables and 2-4 for codes. */
+/* hash.c: the hashing that is not on the way of every claim. */
 #include "base/hash.h"
 
-#include <endian.h>
-#include <string.h>
-
 #include "base/random.h"
-
-struct sip_state {
-    uint64_t v0, v1, v2, v3;
-};
-
-static inline uint64_t load_64(const unsigned char *bytes)
-{
-    uint64_t word;
-    memcpy(&word, bytes, sizeof(word));
-    return le64toh(word);
-}
-
-static inline uint64_t load_32(const unsigned char *bytes)
-{
-    uint32_t word;
-    memcpy(&word, bytes, sizeof(word));
-    return le32toh(word);
-}
-
-static inline uint64_t rotate(uint64_t word, unsigned count)
-{
-    return word << count | word >> (64 - count);
-}
-
-static inline void sip_rounds(struct sip_state *state, int count)
-{
-    for (int i = 0; i < count; i++) {
-        state->v0 += state->v1;
-        state->v2 += state->v3;
-        state->v1 = rotate(state->v1, 13) ^ state->v0;
-        state->v3 = rotate(state->v3, 16) ^ state->v2;
-        state->v0 = rotate(state->v0, 32) + state->v3;
-        state->v2 += state->v1;
-        state->v1 = rotate(state->v1, 17) ^ state->v2;
-        state->v3 = rotate(state->v3, 21) ^ state->v0;
-        state->v2 = rotate(state->v2, 32);
-    }
-}
-
-/* The last length % 8 bytes as a number. Loads overlap the bytes before them where there are any,
- * which is cheaper than going byte by byte. */
-static inline uint64_t sip_tail(const unsigned char *end, size_t length)
-{
-    size_t count = length % 8;
-    if (count == 0) {
-        return 0;
-    }
-    if (length >= 8) {
-        return load_64(end - 8) >> (64 - 8 * count);
-    }
-    if (count >= 4) {
-        return load_32(end - count) | load_32(end - 4) << (8 * (count - 4));
-    }
-    const unsigned char *start = end - count;
-    return (uint64_t)start[0] | (uint64_t)start[count / 2] << (8 * (count / 2)) |
-           (uint64_t)start[count - 1] << (8 * (count - 1));
-}
-
-static inline void sip_compress(struct sip_state *state, uint64_t word, int rounds)
-{
-    state->v3 ^= word;
-    sip_rounds(state, rounds);
-    state->v0 ^= word;
-}
-
-/* Always inlined, so that both round counts become constants. */
-static inline __attribute__((always_inline)) uint64_t sip_hash(struct hash_key key,
-                                                               const unsigned char *bytes,
-                                                               size_t length, int block_rounds,
-                                                               int final_rounds)
-{
-    struct sip_state state = {
-        .v0 = key.k0 ^ UINT64_C(0x736f6d6570736575),
-        .v1 = key.k1 ^ UINT64_C(0x646f72616e646f6d),
-        .v2 = key.k0 ^ UINT64_C(0x6c7967656e657261),
-        .v3 = key.k1 ^ UINT64_C(0x7465646279746573),
-    };
-    const unsigned char *end = bytes + length;
-    for (size_t left = length; left >= 8; left -= 8, bytes += 8) {
-        sip_compress(&state, load_64(bytes), block_rounds);
-    }
-    sip_compress(&state, sip_tail(end, length) | (uint64_t)length << 56, block_rounds);
-    state.v2 ^= 0xff;
-    sip_rounds(&state, final_rounds);
-    return state.v0 ^ state.v1 ^ state.v2 ^ state.v3;
-}
 
 struct hash_key hash_key_random(void)
 {
@@ -99,12 +10,7 @@ struct hash_key hash_key_random(void)
     return key;
 }
 
-uint64_t hash_table(struct hash_key key, const void *bytes, size_t length)
-{
-    return sip_hash(key, bytes, length, 1, 3);
-}
-
 uint64_t hash_mac(struct hash_key key, const void *bytes, size_t length)
 {
-    return sip_hash(key, bytes, length, 2, 4);
+    return hash_sip(key, bytes, length, 2, 4);
 }

@@ -266,10 +266,21 @@ static enum status read_value(const struct json_reading *reading, const struct j
     return fits ? STATUS_OK : refuse_kind(reading, place, field);
 }
 
-static size_t find_field(const struct json_field *fields, size_t field_count, struct span name)
+/* Names are short and mostly differ at once, so the library's calls would cost more than they do.
+ */
+static bool is_name(const char *name, struct span key)
 {
     size_t i = 0;
-    while (i < field_count && !span_equal(span_of(fields[i].name), name)) {
+    while (i < key.length && name[i] == key.bytes[i] && name[i] != '\0') {
+        i++;
+    }
+    return i == key.length && name[i] == '\0';
+}
+
+static size_t find_field(const struct json_field *fields, size_t field_count, struct span key)
+{
+    size_t i = 0;
+    while (i < field_count && !is_name(fields[i].name, key)) {
         i++;
     }
     return i;
@@ -420,13 +431,13 @@ bool json_id_valid(struct span id)
     if (id.length < 1 || id.length > 64) {
         return false;
     }
+    bool all_allowed = true; /* most ids are good, so none is left early */
     for (size_t i = 0; i < id.length; i++) {
-        if (!allowed[(unsigned char)id.bytes[i]]) {
-            return false;
-        }
+        all_allowed &= allowed[(unsigned char)id.bytes[i]];
     }
-    /* These two mean something else in a URL's path. */
-    return !span_equal(id, SPAN(".")) && !span_equal(id, SPAN(".."));
+    /* "." and ".." mean something else in a URL's path. */
+    bool dots = id.length <= 2 && id.bytes[0] == '.' && id.bytes[id.length - 1] == '.';
+    return all_allowed && !dots;
 }
 
 static void append_escape(struct buffer *out, unsigned char byte)
@@ -457,16 +468,20 @@ static void append_escape(struct buffer *out, unsigned char byte)
 
 void json_append_text(struct buffer *out, struct span text)
 {
+    static const bool plain[256] = {
+        [' ' ... '!'] = true, ['#' ... '['] = true, [']' ... 0x7f] = true};
+
     buffer_append_literal(out, "\"");
     size_t run_start = 0; /* what follows it and is plain goes out in one piece */
     size_t at = 0;
-    while (at < text.length) {
-        unsigned char byte = (unsigned char)text.bytes[at];
-        uint32_t code_point;
-        if (byte >= ' ' && byte < 0x80 && byte != '"' && byte != '\\') {
+    for (;;) {
+        while (at < text.length && plain[(unsigned char)text.bytes[at]]) {
             at++;
-            continue;
         }
+        if (at == text.length) {
+            break;
+        }
+        uint32_t code_point;
         size_t count = utf8_decode(text.bytes + at, text.length - at, &code_point);
         if (count > 1) {
             at += count;
@@ -476,7 +491,7 @@ void json_append_text(struct buffer *out, struct span text)
             buffer_append(out, text.bytes + run_start, at - run_start);
         }
         if (count == 1) {
-            append_escape(out, byte);
+            append_escape(out, (unsigned char)text.bytes[at]);
         } else {
             buffer_append_literal(out, "\xef\xbf\xbd");
         }
