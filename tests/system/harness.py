@@ -95,7 +95,7 @@ class Server:
     """One `dibs serve` on a ledger in a folder of its own; can be killed and started again."""
 
     def __init__(self, folder=None, config=None, arguments=(), env=None, binary=None,
-                 files_max=None, wrapper=()):
+                 files_max=None, wrapper=(), listen="127.0.0.1:0"):
         self.owns_folder = folder is None
         self.folder = pathlib.Path(folder or tempfile.mkdtemp(prefix="dibs-test-"))
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -106,6 +106,7 @@ class Server:
         self.binary = pathlib.Path(binary or BINARY)
         self.files_max = files_max
         self.wrapper = list(wrapper)
+        self.listen = listen
         self.admin_token = None
         self.process = None
         self.address = None
@@ -116,7 +117,7 @@ class Server:
     # --- life ---
 
     def command(self):
-        return [*self.wrapper, str(self.binary), "serve", "--listen", "127.0.0.1:0",
+        return [*self.wrapper, str(self.binary), "serve", "--listen", self.listen,
                 "--ledger", f"sqlite:{self.database}", *self.arguments]
 
     def spawn(self):
@@ -144,7 +145,7 @@ class Server:
         self.spawn()
         fields = self.await_log("listening", START_TIMEOUT_S)
         host, port = fields["address"].rsplit(":", 1)
-        self.address = (host, int(port))
+        self.address = ("127.0.0.1" if host == "0.0.0.0" else host, int(port))
         return self
 
     def _read_log(self, pipe):

@@ -47,7 +47,7 @@ def _audit_policy(connection, policy):
         "SELECT coalesce(sum(lease.count - (SELECT count(*) FROM coupon"
         " WHERE coupon.policy_id = lease.policy_id AND coupon.seq >= lease.first_seq"
         " AND coupon.seq < lease.first_seq + lease.count)), 0)"
-        " FROM lease WHERE policy_id = ? AND open")
+        " FROM lease WHERE policy_id = ? AND state = 'OPEN'")
     total, unleased = policy["total"], policy["unleased"]
     assert active <= total, f"{name} is oversold: {active} of {total}"
     assert unleased >= 0 and lent >= 0, f"{name}: {unleased} unleased, {lent} lent"
@@ -65,7 +65,7 @@ def _audit_policy(connection, policy):
                f" WHERE policy_id = ? AND state IN {ACTIVE} GROUP BY user_id)")
     assert most <= policy["per_user_limit"], f"{name}: a user holds {most}"
     slots = one(f"SELECT count(*) FROM coupon WHERE policy_id = ?"
-                f" AND (slot IS NULL) = (state IN {ACTIVE})")
+                f" AND slot IS NOT (CASE WHEN state IN {ACTIVE} THEN nth END)")
     assert slots == 0, f"{name}: {slots} coupons whose slot does not fit their state"
 
     overlap = one("SELECT count(*) FROM lease a JOIN lease b ON a.policy_id = b.policy_id"
