@@ -1,0 +1,197 @@
+/* check.c: addresses, the ledger's URL, tokens, origins, time zones, and the rules between them. */
+#include "config/check.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "config/config.h"
+
+#define ZONEINFO_FOLDER "/usr/share/zoneinfo"
+#define SQLITE_SCHEME   "sqlite:"
+
+/* The port of "host:port", or -1. */
+static long port_of(const char *text)
+{
+    size_t length = strlen(text);
+    if (length == 0 || length > 5 || strspn(text, "0123456789") != length) {
+        return -1;
+    }
+    long port = strtol(text, NULL, 10);
+    return port <= 65535 ? port : -1;
+}
+
+/* Cuts "host:port" or "[host]:port" into numbers: AF_INET, AF_INET6 or -1. */
+static int parse_address(const char *value, unsigned char bytes[16])
+{
+    const char *colon = strrchr(value, ':');
+    if (colon == NULL || port_of(colon + 1) < 0) {
+        return -1;
+    }
+    size_t length = (size_t)(colon - value);
+    bool bracketed = length >= 2 && value[0] == '[' && value[length - 1] == ']';
+    char host[INET6_ADDRSTRLEN];
+    if (length - (bracketed ? 2 : 0) >= sizeof(host)) {
+        return -1;
+    }
+    snprintf(host, sizeof(host), "%.*s", (int)(length - (bracketed ? 2 : 0)),
+             value + (bracketed ? 1 : 0));
+    int family = bracketed ? AF_INET6 : AF_INET;
+    return inet_pton(family, host, bytes) == 1 ? family : -1;
+}
+
+enum status config_check_address(const char *value, struct error *error)
+{
+    unsigned char bytes[16];
+    if (parse_address(value, bytes) >= 0) {
+        return STATUS_OK;
+    }
+    if (value[0] == ':' && port_of(value + 1) >= 0) {
+        return error_set(error, STATUS_INVALID,
+                         "\"%.64s\" has no address; write 0.0.0.0%.6s for all addresses or "
+                         "127.0.0.1%.6s for this machine",
+                         value, value, value);
+    }
+    return error_set(error, STATUS_INVALID,
+                     "\"%.64s\" is not an address and a port in numbers, as in 127.0.0.1:8080 or "
+                     "[::1]:8080",
+                     value);
+}
+
+bool config_address_is_loopback(const char *address)
+{
+    unsigned char bytes[16] = {0};
+    int family = parse_address(address, bytes);
+    if (family == AF_INET) {
+        return bytes[0] == 127;
+    }
+    static const unsigned char mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+    if (family == AF_INET6 && memcmp(bytes, mapped, sizeof(mapped)) == 0) {
+        return bytes[12] == 127;
+    }
+    return family == AF_INET6 && memcmp(bytes, &in6addr_loopback, sizeof(bytes)) == 0;
+}
+
+enum status config_check_ledger(const char *value, struct error *error)
+{
+    if (strncmp(value, SQLITE_SCHEME, strlen(SQLITE_SCHEME)) != 0) {
+        /* Only the scheme is repeated: the rest of a database's URL may hold a password. */
+        return error_set(error, STATUS_INVALID,
+                         "\"%.*s\" is not a ledger that dibs knows; known: " SQLITE_SCHEME
+                         "PATH, as in sqlite:dibs.db",
+                         (int)(strcspn(value, ":") < 64 ? strcspn(value, ":") : 64), value);
+    }
+    const char *path = value + strlen(SQLITE_SCHEME);
+    if (*path == '\0') {
+        return error_set(error, STATUS_INVALID, "the path of the file is missing after sqlite:");
+    }
+    if (strncmp(path, ":memory:", strlen(":memory:")) == 0 || strncmp(path, "file:", 5) == 0) {
+        return error_set(error, STATUS_INVALID,
+                         "\"%.64s\" is not a plain file; a coupon must survive the process", path);
+    }
+    return STATUS_OK;
+}
+
+enum status config_check_token(const char *value, struct error *error)
+{
+    for (const char *at = value; *at != '\0'; at++) {
+        if (*at <= ' ' || *at > '~') {
+            return error_set(error, STATUS_INVALID, "must be visible ASCII characters only");
+        }
+    }
+    return STATUS_OK;
+}
+
+enum status config_check_origin(const char *value, struct error *error)
+{
+    if (strcmp(value, "*") == 0) {
+        return STATUS_OK;
+    }
+    const char *host = strncmp(value, "https://", 8) == 0  ? value + 8
+                       : strncmp(value, "http://", 7) == 0 ? value + 7
+                                                           : NULL;
+    /* A browser sends origins in lower case, and they are compared byte by byte. */
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyz0123456789.-_[]:";
+    if (host == NULL || *host == '\0' || host[strspn(host, allowed)] != '\0') {
+        return error_set(error, STATUS_INVALID,
+                         "\"%.128s\" is not an origin, as in https://shop.example (lower case, no "
+                         "path), or *",
+                         value);
+    }
+    return STATUS_OK;
+}
+
+/* Files of time zones begin with these four bytes. */
+static bool is_zone_file(const char *path)
+{
+    char magic[4] = {0};
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return false;
+    }
+    size_t length = fread(magic, 1, sizeof(magic), file);
+    fclose(file);
+    return length == sizeof(magic) && memcmp(magic, "TZif", sizeof(magic)) == 0;
+}
+
+enum status config_check_timezone(const char *value, struct error *error)
+{
+    if (strcmp(value, "UTC") == 0) {
+        return STATUS_OK;
+    }
+    bool shaped = isalpha((unsigned char)value[0]) && strlen(value) <= 64;
+    for (const char *at = value; *at != '\0'; at++) {
+        shaped = shaped && (isalnum((unsigned char)*at) || strchr("_+-/", *at) != NULL);
+    }
+    struct stat folder;
+    char path[sizeof(ZONEINFO_FOLDER) + 1 + 64 + 1];
+    snprintf(path, sizeof(path), ZONEINFO_FOLDER "/%.64s", value);
+    if (!shaped || (stat(ZONEINFO_FOLDER, &folder) == 0 && !is_zone_file(path))) {
+        return error_set(
+            error, STATUS_INVALID,
+            "\"%.64s\" is not a time zone's IANA name, as in UTC, Asia/Seoul or Europe/Berlin",
+            value);
+    }
+    return STATUS_OK;
+}
+
+bool config_listens_on_loopback(const struct config *config)
+{
+    return config_address_is_loopback(config->listen);
+}
+
+const char *config_ledger_path(const struct config *config)
+{
+    return config->ledger + strlen(SQLITE_SCHEME);
+}
+
+enum status config_check(const struct config *config, struct error *error)
+{
+    if (config->admin_token.bytes == NULL && !config_listens_on_loopback(config)) {
+        return error_set(
+            error, STATUS_INVALID,
+            "listen: %s can be reached from other machines, and without an admin token "
+            "anyone there could change policies; set admin_token_file (or the variable "
+            "DIBS_ADMIN_TOKEN), or listen on 127.0.0.1",
+            config->listen);
+    }
+    if (config->user_key.bytes == NULL && config->user_audience[0] != '\0') {
+        return error_set(error, STATUS_INVALID,
+                         "user_audience: is checked in users' tokens, and there are none without a "
+                         "key; set user_key_file too");
+    }
+    if (config->admin_token.bytes != NULL && config->service_token.bytes != NULL &&
+        config->admin_token.length == config->service_token.length &&
+        memcmp(config->admin_token.bytes, config->service_token.bytes,
+               config->admin_token.length) == 0) {
+        return error_set(error, STATUS_INVALID,
+                         "service_token: is the same as admin_token, so the shop's backend could "
+                         "change policies; make them different");
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,33 @@
+/* check.h: what must hold for single values beyond their type.
+ *
+ * The table names these; config_check() in config.h holds the rules between values. The words of
+ * an error follow the name of the key, and never repeat a secret.
+ *
+ * Threads: pure, but for a look at the time zone files.
+ */
+#ifndef CONFIG_CHECK_H
+#define CONFIG_CHECK_H
+
+#include <stdbool.h>
+
+#include "base/error.h"
+
+/* host:port in numbers, IPv6 in brackets, port 0 to 65535. */
+enum status config_check_address(const char *value, struct error *error) MUST_CHECK;
+
+/* True for 127.0.0.0/8, ::1 and the former mapped into IPv6; the address must be a valid one. */
+bool config_address_is_loopback(const char *address);
+
+/* "sqlite:" and a path. */
+enum status config_check_ledger(const char *value, struct error *error) MUST_CHECK;
+
+/* Visible ASCII only, because it travels in a header. */
+enum status config_check_token(const char *value, struct error *error) MUST_CHECK;
+
+/* One item of cors_origin: "*" or "https://host[:port]". */
+enum status config_check_origin(const char *value, struct error *error) MUST_CHECK;
+
+/* UTC, or a name of the system's time zone files; only its shape when there are no such files. */
+enum status config_check_timezone(const char *value, struct error *error) MUST_CHECK;
+
+#endif

@@ -1,0 +1,34 @@
+/* value.h: one setting's value between its text and its field in struct config.
+ *
+ * Threads: as struct config.
+ */
+#ifndef CONFIG_VALUE_H
+#define CONFIG_VALUE_H
+
+#include "config/config.h"
+
+/* Reads `text` and puts it in the place of the value the key had. STATUS_INVALID with words that
+ * follow the name of the key ("\"many\" is not …; allowed: …") and leave the old value alone. */
+enum status config_value_set(struct config *config, const struct config_key *key, const char *text,
+                             struct error *error) MUST_CHECK;
+
+/* The same for a secret, whose bytes may be any; they are copied. */
+enum status config_secret_set(struct config *config, const struct config_key *key,
+                              struct span bytes, struct error *error) MUST_CHECK;
+
+/* Frees the value and leaves the field zeroed; wipes a secret. */
+void config_value_release(struct config *config, const struct config_key *key);
+
+/* Reads "500ms", "5s", "2m" or "1h"; false for anything else. */
+bool config_parse_duration(const char *text, int64_t *duration_ms);
+
+/* Appends the shortest of those that is exact. */
+void config_append_duration(struct buffer *out, int64_t duration_ms);
+
+/* Memory for small things at start-up, where running out of it leaves nothing to do. */
+void *config_allocate(size_t size);
+char *config_copy(struct span text);
+void config_list_add(struct config_list *list, struct span text);
+void config_list_release(struct config_list *list);
+
+#endif
