@@ -8,7 +8,7 @@ from pathlib import Path
 
 TITLES = {
     "claims": "Requests per second of server CPU, and the ratio to the floor",
-    "growth": "CPU per request as the policy holds more claims",
+    "growth": "Cost of a request as the policy holds more claims",
     "gate": "The gate alone, in batches of 64",
     "memory": "Memory",
     "restore": "Restoring at the start",
@@ -39,6 +39,8 @@ class Figure:
         return f"{sign} {self.target:g} {word}"
 
     def ratio(self):
+        if self.low == self.high:
+            return f"{self.value:.2f}"
         return f"{self.value:.2f} ({self.low:.2f}–{self.high:.2f})"
 
 
@@ -84,7 +86,7 @@ class Report:
                 rows.append([f.name, f"{d['floor'][0]:,.0f}", f"{d['speed'][0]:,.0f}", f.ratio(),
                              f.verdict()])
             elif section == "growth":
-                rows.append([f.name, f"{d['few_us']:.2f} µs", f"{d['many_us']:.2f} µs", f.ratio(),
+                rows.append([f.name, d["few"], d["many"], f.ratio(),
                              f.verdict()])
             elif section == "gate":
                 instructions = "–" if f.value is None else f"{f.value:.0f}"
