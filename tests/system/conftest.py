@@ -1,5 +1,7 @@
 """Fixtures for the system tests; tests/fault uses them too."""
 
+import os
+
 import pytest
 
 from harness import BINARY, Server, raise_file_limit
@@ -9,6 +11,14 @@ from ledger import audit
 def pytest_configure(config):
     config.addinivalue_line(
         "markers", "heavy: costs much and shows a sanitizer nothing new; not repeated there")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Under a sanitizer the heavy ones stay out."""
+    if os.environ.get("DIBS_SANITIZER"):
+        heavy = [item for item in items if item.get_closest_marker("heavy")]
+        config.hook.pytest_deselected(items=heavy)
+        items[:] = [item for item in items if item not in heavy]
 
 
 def pytest_sessionstart(session):

@@ -28,7 +28,7 @@ BINARY = pathlib.Path(os.environ.get("DIBS_BINARY", BUILD_DIR / "dibs")).resolve
 START_TIMEOUT_S = 30 * SLOW
 STOP_TIMEOUT_S = 30 * SLOW
 FILES_WANTED = 24000
-OPENAPI = Document((ROOT / "src/http/openapi.json").read_text())
+OPENAPI = Document((ROOT / "src/http/openapi.json").read_text("utf-8"))
 
 # What a sanitizer or a failed assertion leaves behind.
 ALARMS = re.compile(

@@ -12,7 +12,9 @@ import selectors
 import socket
 import time
 
-SLOW = float(os.environ.get("DIBS_TEST_SLOW", "1"))
+# How many times slower than a plain build the binary may be.
+SLOW = float(os.environ.get("DIBS_TEST_SLOW") or
+             {"address": 4, "thread": 8}.get(os.environ.get("DIBS_SANITIZER", ""), 1))
 TIMEOUT_S = 30 * SLOW
 
 STATUS_LINE = re.compile(rb"HTTP/1\.1 ([1-5][0-9][0-9]) ([A-Za-z' -]*)")
@@ -156,7 +158,7 @@ def check_headers(status, headers):
         raise ProtocolError(f"{status} with a body but no Content-Type: {headers}")
 
 
-def encode(method, path, body=None, headers=None, host="dibs.test"):
+def encode(method, path, body=None, headers=None, host="127.0.0.1"):
     """The bytes of one request. `body` is bytes as they are, or anything JSON can say. A header
     whose value is None is left out."""
     fields = {"Host": host}
