@@ -68,9 +68,11 @@ static enum status refuse_key(const char *name, struct error *error)
         }
     }
     const char *best = suggestion_best(&suggestion);
-    return error_set(error, STATUS_INVALID, "unknown key \"%.64s\"; %s%s", name,
-                     best != NULL ? "did you mean " : "`dibs config` lists all settings",
-                     best != NULL ? best : "");
+    if (best == NULL) {
+        return error_set(error, STATUS_INVALID,
+                         "unknown key \"%.64s\"; `dibs config` lists all settings", name);
+    }
+    return error_set(error, STATUS_INVALID, "unknown key \"%.64s\"; did you mean %s?", name, best);
 }
 
 /* A list may go on in indented lines; everything else is said once. */
@@ -144,7 +146,9 @@ enum status config_layer_read_text(struct config_layer *layer, const char *path,
     }
     struct file_walk walk = {.layer = layer, .rest = text, .error = error};
     int wrong_line = ini_parse_stream(walk_read_line, &walk, walk_take, &walk);
-    if (walk.status == STATUS_OK && wrong_line != 0) {
+    /* inih goes on after a line it cannot read; what it was may be further up than what we found.
+     */
+    if (wrong_line != 0 && (walk.status == STATUS_OK || wrong_line < walk.line)) {
         return error_set(error, STATUS_INVALID,
                          "%s:%d: is not a setting, as in `listen = 127.0.0.1:8080`, nor a comment "
                          "that begins with # or ;",

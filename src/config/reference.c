@@ -56,7 +56,7 @@ static void append_row(struct buffer *out, const struct config_key *key)
     append_kind(out, key);
     buffer_append_text(out, " | ");
     append_cell(out, key->help);
-    if (key->example != NULL) {
+    if (key->example != NULL && strcmp(key->example, key->fallback) != 0) {
         buffer_printf(out, " Example: `%s`", key->example);
     }
     buffer_append_text(out, " |\n");
