@@ -16,7 +16,9 @@ run: build ## build dibs and start it: local gate, SQLite, 127.0.0.1:8080
 	@exec $(BUILD)/dibs serve $(ARGS)
 
 build: setup-build ## build the program: build/dibs
-	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) --prefix=$(PREFIX)
+	@test -f $(BUILD)/build.ninja || { \
+	    echo "configuring $(BUILD)"; \
+	    output=$$(meson setup $(BUILD) --prefix=$(PREFIX)) || { echo "$$output"; exit 1; }; }
 	@ninja -C $(BUILD)
 
 test: ## build and run every suite (SUITE="unit system" runs some)
