@@ -1,0 +1,226 @@
+"""The command line: every command, exit codes, --json, configuration."""
+
+import json
+import re
+
+import pytest
+
+from harness import run_dibs, write_secret
+
+
+def url(server):
+    return f"http://127.0.0.1:{server.address[1]}"
+
+
+def dibs(server, *arguments, **options):
+    return run_dibs(*arguments, "--url", url(server), **options)
+
+
+def as_json(ended, code=0):
+    assert ended.returncode == code, ended
+    return json.loads(ended.stdout)
+
+
+def test_version():
+    for arguments in (["version"], ["--version"]):
+        ended = run_dibs(*arguments)
+        assert ended.returncode == 0, ended
+        assert re.search(r"dibs \d+\.\d+\.\d+", ended.stdout)
+        assert ended.stderr == ""
+    assert "version" in as_json(run_dibs("version", "--json"))
+
+
+def test_help__exists_for_every_command():
+    top = run_dibs("--help")
+    assert top.returncode == 0 and top.stdout and not top.stderr
+    for command in ("serve", "policy", "claim", "status", "config", "version"):
+        assert command in top.stdout
+        ended = run_dibs(command, "--help")
+        assert ended.returncode == 0, ended
+        assert "dibs " + command in ended.stdout
+        assert "\x1b" not in ended.stdout
+
+
+@pytest.mark.parametrize("arguments", [
+    [], ["nonsense"], ["serv"], ["serve", "--nonsense"], ["serve", "--listen"], ["claim"],
+    ["policy"], ["policy", "nonsense"], ["policy", "show"], ["status", "1"], ["serve", "extra"],
+    ["claim", "x", "u1"], ["serve", "--threads", "many"], ["serve", "--listen", "nowhere"],
+    ["serve", "--ledger", "oracle:x"], ["policy", "create"], ["serve", "--threads=-1"],
+])
+def test_usage__errors_exit_2_and_say_so_on_stderr(arguments, tmp_path):
+    ended = run_dibs(*arguments, folder=tmp_path)
+    assert ended.returncode == 2, ended
+    assert ended.stdout == ""
+    assert ended.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments,word", [
+    (["srve"], "serve"), (["polcy"], "policy"), (["serve", "--lisen", "x"], "listen"),
+    (["policy", "crate"], "create"), (["config", "--treads", "1"], "threads"),
+])
+def test_usage__did_you_mean(arguments, word):
+    ended = run_dibs(*arguments)
+    assert ended.returncode == 2
+    assert "did you mean" in ended.stderr.lower() and word in ended.stderr, ended.stderr
+
+
+def test_policy_and_claim__round_trip(server):
+    created = as_json(dibs(server, "policy", "create", "--name", "Launch", "--percent", "20",
+                           "--total", "2", "--json"))
+    policy = str(created["id"])
+    assert (created["name"], created["total"], created["state"]) == ("Launch", 2, "OPEN")
+    won = as_json(dibs(server, "claim", policy, "u1", "--json"))
+    assert (won["result"], won["seq"]) == ("ISSUED", 1)
+    again = as_json(dibs(server, "claim", policy, "u1", "--json"))
+    assert (again["result"], again["seq"]) == ("ALREADY_ISSUED", 1)
+    as_json(dibs(server, "claim", policy, "u2", "--json"))
+    sold_out = dibs(server, "claim", policy, "u3", "--json")
+    assert sold_out.returncode == 1
+    assert json.loads(sold_out.stdout or sold_out.stderr)["code"] == "SOLD_OUT"
+    status = as_json(dibs(server, "status", policy, "u1", "--json"))
+    assert (status["seq"], status["state"]) == (1, "ISSUED")
+    none = dibs(server, "status", policy, "u3", "--json")
+    assert none.returncode == 1
+    shown = as_json(dibs(server, "policy", "show", policy, "--json"))
+    assert (shown["state"], shown["issued"]) == ("SOLD_OUT", 2)
+    listed = as_json(dibs(server, "policy", "list", "--json"))
+    assert [item["id"] for item in listed["items"]] == [created["id"]]
+
+
+def test_policy__pause_resume_close(server):
+    policy = str(server.create(total=5)["id"])
+    assert as_json(dibs(server, "policy", "pause", policy, "--json"))["state"] == "PAUSED"
+    assert as_json(dibs(server, "policy", "resume", policy, "--json"))["state"] == "OPEN"
+    assert as_json(dibs(server, "policy", "close", policy, "--json"))["state"] == "CLOSED"
+    assert as_json(dibs(server, "policy", "close", policy, "--json"))["state"] == "CLOSED"
+    failed = dibs(server, "policy", "pause", policy)
+    assert failed.returncode == 1 and failed.stderr
+
+
+def test_commands__words_for_people(server):
+    policy = str(server.create(total=1, name="Words")["id"])
+    for arguments in (["policy", "list"], ["policy", "show", policy], ["claim", policy, "u1"],
+                      ["status", policy, "u1"]):
+        ended = dibs(server, *arguments)
+        assert ended.returncode == 0, ended
+        assert ended.stdout.strip()
+        assert "\x1b" not in ended.stdout + ended.stderr
+    refused = dibs(server, "claim", policy, "u2")
+    assert refused.returncode == 1
+    assert "sold out" in (refused.stdout + refused.stderr).lower()
+
+
+def test_commands__server_away_exits_1_with_words():
+    for arguments in (["policy", "list"], ["claim", "1", "u1"], ["status", "1", "u1"]):
+        ended = run_dibs(*arguments, "--url", "http://127.0.0.1:1")
+        assert ended.returncode == 1, ended
+        assert ended.stdout == "" and "127.0.0.1:1" in ended.stderr
+
+
+def test_commands__unknown_policy_exits_1(server):
+    for arguments in (["policy", "show", "999"], ["claim", "999", "u1"], ["status", "999", "u1"]):
+        assert dibs(server, *arguments).returncode == 1
+
+
+def test_commands__admin_token_from_file_or_environment(serve, tmp_path):
+    token = "command-line-token-0123456789"
+    path = write_secret(tmp_path, "token", token)
+    server = serve(config={"admin_token_file": path})
+    refused = dibs(server, "policy", "list", "--json")
+    assert refused.returncode == 0  # Reading is free.
+    create = ["policy", "create", "--name", "x", "--percent", "5", "--total", "1", "--json"]
+    assert dibs(server, *create).returncode == 1
+    as_json(dibs(server, *create, config={"admin_token_file": path}))
+    as_json(dibs(server, *create, config={"admin_token": token}))
+    ended = dibs(server, *create, "--admin-token", token)
+    assert ended.returncode == 2  # Secrets never come from flags.
+    assert token not in ended.stderr
+
+
+# --- config ---
+
+
+def settings(ended):
+    assert ended.returncode == 0, ended
+    shown = json.loads(ended.stdout)
+    rows = shown.get("settings", shown) if isinstance(shown, dict) else shown
+    if isinstance(rows, dict):
+        return {name: (row["value"], row.get("origin", row.get("source")))
+                for name, row in rows.items()}
+    return {row.get("name", row.get("key")): (row["value"], row.get("origin", row.get("source")))
+            for row in rows}
+
+
+def test_config__defaults(tmp_path):
+    shown = settings(run_dibs("config", "--json", folder=tmp_path))
+    assert shown["listen"][0] == "127.0.0.1:8080"
+    assert shown["ledger"][0] == "sqlite:dibs.db"
+    assert shown["gate"][0] == "local"
+    assert shown["relay"][0] == "direct"
+    assert all(origin == "default" for _, origin in shown.values())
+    assert run_dibs("config", folder=tmp_path).stdout.count("\n") >= len(shown)
+
+
+def test_config__flag_beats_environment_beats_file(tmp_path):
+    (tmp_path / "dibs.conf").write_text("threads = 3\nlisten = 127.0.0.1:1111\n"
+                                        "ack_timeout = 2s\n")
+    ended = run_dibs("config", "--json", "--listen", "127.0.0.1:3333", folder=tmp_path,
+                     config={"listen": "127.0.0.1:2222", "threads": 4})
+    shown = settings(ended)
+    assert shown["listen"] == ("127.0.0.1:3333", "--listen")
+    assert str(shown["threads"][0]) == "4" and "DIBS_THREADS" in shown["threads"][1]
+    assert shown["ack_timeout"][0] == "2s" and "dibs.conf:3" in shown["ack_timeout"][1]
+    assert shown["relay"][1] == "default"
+
+
+def test_config__secrets_are_masked(tmp_path):
+    secret = "very-secret-token-0123456789"
+    (tmp_path / "token").write_text(secret)
+    for options in ({"config": {"admin_token": secret}},
+                    {"config": {"admin_token_file": tmp_path / "token"}}):
+        for arguments in (["config"], ["config", "--json"]):
+            ended = run_dibs(*arguments, folder=tmp_path, **options)
+            assert ended.returncode == 0, ended
+            assert secret not in ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize("text,word", [
+    ("treads = 3\n", "threads"), ("listn = 127.0.0.1:1\n", "listen"),
+    ("nonsense = 1\n", "nonsense"), ("threads = x\n", "threads"), ("threads\n", "dibs.conf"),
+    ("threads = 999999\n", "threads"), ("admin_token = abcdefghijklmnopqrst\n", "admin_token"),
+    ("threads = 1\nthreads = 2\n", "threads"),
+])
+def test_config__bad_files_are_refused(tmp_path, text, word):
+    (tmp_path / "dibs.conf").write_text(text)
+    for arguments in (["config"], ["serve", "--listen", "127.0.0.1:0"]):
+        ended = run_dibs(*arguments, folder=tmp_path)
+        assert ended.returncode in (1, 2), ended
+        assert word in ended.stderr, ended.stderr
+        assert "abcdefghijklmnopqrst" not in ended.stderr
+
+
+def test_config__unknown_variable_is_refused(tmp_path):
+    ended = run_dibs("config", folder=tmp_path, config={"treads": "3"})
+    assert ended.returncode == 2, ended
+    assert "DIBS_THREADS" in ended.stderr or "threads" in ended.stderr
+
+
+@pytest.mark.parametrize("name,value", [
+    ("threads", "-1"), ("threads", "257"), ("threads", ""), ("listen", "localhost"),
+    ("listen", "127.0.0.1:99999"), ("ack_timeout", "5"), ("ack_timeout", "-1s"),
+    ("ack_timeout", "1ms"), ("gate", "magic"), ("ledger", "sqlite:"), ("timezone", "Mars/Base"),
+    ("log_level", "loud"), ("admin_token", "short"), ("cors_origin", "shop.example/path"),
+    ("rate_limit_user", "fast"), ("pending_max", "0"),
+])
+def test_config__bad_values_are_refused(tmp_path, name, value):
+    ended = run_dibs("config", folder=tmp_path, config={name: value})
+    assert ended.returncode == 2, ended
+    assert name.upper() in ended.stderr.upper(), ended.stderr
+
+
+def test_config__missing_secret_file_is_said(tmp_path):
+    ended = run_dibs("serve", "--listen", "127.0.0.1:0", "--admin-token-file", "no-such-file",
+                     folder=tmp_path)
+    assert ended.returncode in (1, 2)
+    assert "no-such-file" in ended.stderr

@@ -1,0 +1,140 @@
+"""Seeing inside: metrics, health, readiness."""
+
+import re
+
+from harness import expect, expect_problem
+
+RESULTS = ["issued", "already_issued", "sold_out", "limit_reached", "blocked", "closed", "paused",
+           "not_open"]
+
+
+def claims_total(metrics, result):
+    return metrics[f'dibs_claims_total{{result="{result}"}}']
+
+
+def test_metrics__zeros_from_the_start(server):
+    metrics = server.metrics()
+    for result in RESULTS:
+        assert claims_total(metrics, result) == 0, result
+    assert metrics["dibs_connections_open"] >= 0
+    assert any(name.startswith("dibs_build_info{") and value == 1
+               for name, value in metrics.items())
+
+
+def test_metrics__format(server):
+    policy = server.create(total=3)
+    server.claims(policy["id"], ["a", "b", "c", "d"])
+    answer = server.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    text = answer.body.decode()
+    assert text.endswith("\n")
+    helped, typed, current = set(), {}, None
+    sample = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(\{(?:[a-z_]+="(?:[^"\\\n]|\\.)*",?)*\})? '
+                        r"([-+0-9.eE]+|\+Inf|NaN)")
+    for line in text.splitlines():
+        if line.startswith("# HELP "):
+            name = line.split(" ")[2]
+            assert name not in helped
+            helped.add(name)
+        elif line.startswith("# TYPE "):
+            _, _, name, kind = line.split(" ")
+            assert kind in ("counter", "gauge", "histogram")
+            typed[name] = kind
+            current = name
+        else:
+            match = sample.fullmatch(line)
+            assert match, line
+            base = re.sub(r"_(bucket|sum|count)$", "", match[1]) \
+                if typed.get(current) == "histogram" else match[1]
+            assert base == current, f"{line} under {current}"
+            if typed[current] == "counter":
+                assert current.endswith("_total")
+    assert helped == set(typed)
+
+
+def test_metrics__count_each_result(server):
+    policy = server.create(total=2, limit=1)["id"]
+    server.win(policy, "u1")
+    server.win(policy, "u2")
+    server.claim(policy, "u1")
+    server.claim(policy, "u3")
+    limited = server.create(total=5, limit=2)["id"]
+    for _ in range(3):
+        server.claim(limited, "u1")
+    expect(server.request("PUT", "/v1/users/bad", {"blocked": True}), 200)
+    server.claim(limited, "bad")
+    expect(server.patch(limited, paused=True), 200)
+    server.claim(limited, "u2")
+    expect(server.patch(limited, paused=False, opens_at="2099-01-01T00:00:00Z"), 200)
+    server.claim(limited, "u2")
+    expect(server.request("DELETE", f"/v1/policies/{limited}"), 200)
+    server.claim(limited, "u2")
+    metrics = server.metrics()
+    assert {result: claims_total(metrics, result) for result in RESULTS} == {
+        "issued": 4, "already_issued": 1, "sold_out": 1, "limit_reached": 1, "blocked": 1,
+        "closed": 1, "paused": 1, "not_open": 1}
+
+
+def test_metrics__policy_gauges(server):
+    policy = server.create(total=10)["id"]
+    server.claims(policy, ["a", "b", "c"])
+    metrics = server.metrics()
+    for name, value in {"total": 10, "remaining": 7, "pending": 0, "issued": 3}.items():
+        assert metrics[f'dibs_policy_{name}{{policy="{policy}"}}'] == value
+
+
+def test_metrics__histograms_count_what_happened(server):
+    policy = server.create(total=100)["id"]
+    server.claims(policy, [f"u{i}" for i in range(50)])
+    metrics = server.metrics()
+    histograms = {name[:-6] for name in metrics if name.endswith("_count")} | {
+        re.sub(r"_count\{.*", "", name) for name in metrics if "_count{" in name}
+    for wanted in ("claim", "batch", "commit"):
+        assert any(wanted in name for name in histograms), (wanted, histograms)
+    for name, value in metrics.items():
+        if name.endswith('_bucket{le="+Inf"}'):
+            assert value == metrics[name.replace('_bucket{le="+Inf"}', "_count")]
+
+
+def test_metrics__never_name_a_user(server):
+    policy = server.create(total=10)["id"]
+    server.claim(policy, "very-particular-user")
+    server.claim(policy, "very-particular-user", key="very-particular-key")
+    text = server.get("/metrics").body.decode()
+    assert "very-particular" not in text
+    labels = set(re.findall(r'[{,]([a-z_]+)="', text))
+    assert not labels & {"user", "user_id", "code", "key", "address", "coupon"}
+
+
+def test_metrics__survive_many_policies(server):
+    for _ in range(200):
+        server.create(total=1)
+    metrics = server.metrics()
+    assert sum(name.startswith("dibs_policy_total{") for name in metrics) == 200
+
+
+def test_healthz(shared):
+    assert expect(shared.get("/healthz"), 200) == {"status": "ok"}
+
+
+def test_readyz__names_each_part(shared):
+    body = expect(shared.get("/readyz"), 200)
+    assert body["ready"] is True
+    parts = {part["name"]: part for part in body["parts"]}
+    assert parts["gate"]["kind"] == "local"
+    assert parts["ledger"]["kind"] == "sqlite"
+    assert {"gate", "ledger", "relay"} <= set(parts)
+    assert all(part["ready"] for part in body["parts"])
+
+
+def test_caching__live_answers_are_not_stored(shared):
+    policy = shared.create(total=1)["id"]
+    for answer in (shared.get("/healthz"), shared.get(f"/v1/policies/{policy}"),
+                   shared.claim(policy, "u1"), shared.claim(policy, "u2"),
+                   shared.status(policy, "u1")):
+        assert "no-store" in answer.headers.get("cache-control", ""), answer
+
+
+def test_problem__details_are_sentences(shared):
+    problem = expect_problem(shared.claim(123456789, "u1"), 404, "POLICY_NOT_FOUND")
+    assert problem["detail"].endswith(".")
