@@ -299,7 +299,8 @@ def tour_coupons(tour):
     tour.ask(200, "GET", f"/v1/coupons/{claims[0]['coupon_id']}")
     tour.ask(200, "GET", kept)
     tour.ask(404, "GET", f"/v1/coupons/{policy}-99999")
-    tour.ask(400, "GET", "/v1/coupons/what")
+    tour.ask(404, "GET", "/v1/coupons/what")
+    tour.ask(400, "GET", f"{kept}?what=1")
 
     for _ in range(2):
         tour.ask(200, "POST", f"{redeemed}/redeem", {"order_id": "o1"})
@@ -329,6 +330,8 @@ def tour_expiry(tour):
     tour.ask(409, "POST", f"{path}/redeem", {}, code="CONFLICT")
     status = tour.ask(200, "GET", f"/v1/policies/{policy}/claims/late").json
     assert status["state"] == "ISSUED" and status["coupon_state"] == "EXPIRED"
+    held = tour.ask(200, "POST", f"/v1/policies/{policy}/claims", {"user": "late"}).json
+    assert held["coupon_state"] == "EXPIRED"
 
 
 def tour_operations(tour):
