@@ -1,0 +1,528 @@
+/* test_json.c: what the reader takes and refuses, and text that survives the way there and back. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+
+#define BODY_MAX 16384
+
+static struct json_reader *reader;
+static char field[JSON_FIELD_SIZE];
+static struct error error;
+
+/* A table with every kind and presence. */
+static struct {
+    struct span name;
+    struct span user;
+    int64_t total;
+    bool paused;
+    int64_t opens_at_ms;
+    enum json_seen opens_at_seen;
+    struct span type;
+    int64_t value;
+    enum json_seen value_seen;
+    enum json_seen paused_seen;
+} got;
+
+static const struct json_field discount_fields[] = {
+    {.name = "type",
+     .kind = JSON_TEXT,
+     .presence = JSON_REQUIRED,
+     .maximum = 10,
+     .target = &got.type},
+    {.name = "value",
+     .kind = JSON_INTEGER,
+     .presence = JSON_REQUIRED,
+     .minimum = -5,
+     .maximum = INT64_MAX,
+     .target = &got.value,
+     .seen = &got.value_seen},
+};
+
+static const struct json_field fields[] = {
+    {.name = "name",
+     .kind = JSON_TEXT,
+     .presence = JSON_OPTIONAL,
+     .minimum = 1,
+     .maximum = 5,
+     .target = &got.name},
+    {.name = "user", .kind = JSON_ID, .presence = JSON_OPTIONAL, .target = &got.user},
+    {.name = "total",
+     .kind = JSON_INTEGER,
+     .presence = JSON_REQUIRED,
+     .minimum = 1,
+     .maximum = 100000000,
+     .target = &got.total},
+    {.name = "paused",
+     .kind = JSON_FLAG,
+     .presence = JSON_OPTIONAL,
+     .target = &got.paused,
+     .seen = &got.paused_seen},
+    {.name = "opens_at",
+     .kind = JSON_TIME,
+     .presence = JSON_OPTIONAL_OR_NULL,
+     .target = &got.opens_at_ms,
+     .seen = &got.opens_at_seen},
+    {.name = "discount",
+     .kind = JSON_OBJECT,
+     .presence = JSON_OPTIONAL,
+     .fields = discount_fields,
+     .field_count = 2},
+};
+
+static int setup(void **state)
+{
+    reader = json_reader_new(BODY_MAX);
+    memset(&got, 0, sizeof(got));
+    return reader == NULL;
+}
+
+static int teardown(void **state)
+{
+    json_reader_free(reader);
+    return 0;
+}
+
+/* The body in memory of just its size, gone before the spans are looked at. */
+static enum status read_body(struct span body)
+{
+    char *copy = malloc(body.length > 0 ? body.length : 1);
+    assert_non_null(copy);
+    if (body.length > 0) {
+        memcpy(copy, body.bytes, body.length);
+    }
+    strcpy(error.text, "");
+    memset(field, '#', sizeof(field));
+    enum status status =
+        json_read_object(reader, (struct span){.bytes = copy, .length = body.length}, fields,
+                         sizeof(fields) / sizeof(fields[0]), field, &error);
+    free(copy);
+    return status;
+}
+
+static void assert_refused(const char *body, const char *expected_field, const char *words)
+{
+    enum status status = read_body(span_of(body));
+    if (status != STATUS_INVALID || strcmp(field, expected_field) != 0 ||
+        strstr(error.text, words) == NULL) {
+        fail_msg("%s: status %s, field \"%s\", words \"%s\"", body, status_name(status), field,
+                 error.text);
+    }
+}
+
+static void assert_taken(const char *body)
+{
+    if (read_body(span_of(body)) != STATUS_OK) {
+        fail_msg("%s: %s", body, error.text);
+    }
+    assert_string_equal(field, "");
+}
+
+static void test_json__every_kind_reaches_its_target(void **state)
+{
+    assert_taken(" {\"name\":\"caf\\u00e9\", \"user\":\"u1@shop:x-y_z.0\", \"total\":100000000,\r\n"
+                 "\t\"paused\":true,\"opens_at\":\"2026-11-15T21:00:00+09:00\","
+                 "\"discount\":{\"type\":\"percent\",\"value\":-5}} ");
+    assert_true(span_equal(got.name, SPAN("caf\xc3\xa9")));
+    assert_true(span_equal(got.user, SPAN("u1@shop:x-y_z.0")));
+    assert_int_equal(got.total, 100000000);
+    assert_true(got.paused);
+    assert_int_equal(got.paused_seen, JSON_SEEN_VALUE);
+    assert_int_equal(got.opens_at_ms, INT64_C(1794744000000));
+    assert_int_equal(got.opens_at_seen, JSON_SEEN_VALUE);
+    assert_true(span_equal(got.type, SPAN("percent")));
+    assert_int_equal(got.value, -5);
+}
+
+static void test_json__seen_tells_value_null_and_absence(void **state)
+{
+    assert_taken("{\"total\":1,\"opens_at\":null,\"discount\":{\"type\":\"\",\"value\":1}}");
+    assert_int_equal(got.opens_at_seen, JSON_SEEN_NULL);
+    assert_int_equal(got.value_seen, JSON_SEEN_VALUE);
+    assert_int_equal(got.paused_seen, JSON_NOT_SEEN);
+    /* What an earlier document had does not stay. */
+    assert_taken("{\"total\":1}");
+    assert_int_equal(got.opens_at_seen, JSON_NOT_SEEN);
+    assert_int_equal(got.value_seen, JSON_NOT_SEEN);
+}
+
+static void test_json__numbers_become_ids(void **state)
+{
+    struct span ids[3];
+    const struct json_field id_fields[] = {
+        {.name = "a", .kind = JSON_ID, .target = &ids[0]},
+        {.name = "b", .kind = JSON_ID, .target = &ids[1]},
+        {.name = "c", .kind = JSON_ID, .target = &ids[2]},
+    };
+    struct span body = SPAN("{\"a\":0,\"b\":18446744073709551615,\"c\":10}");
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(json_read_object(reader, body, id_fields, 3, NULL, NULL), STATUS_OK);
+        assert_true(span_equal(ids[0], SPAN("0")));
+        assert_true(span_equal(ids[1], SPAN("18446744073709551615")));
+        assert_true(span_equal(ids[2], SPAN("10")));
+    }
+}
+
+static void test_json__values_out_of_bounds_are_refused_by_name(void **state)
+{
+    static const char *const totals[] = {
+        "0",
+        "-1",
+        "100000001",
+        "9223372036854775808",
+        "18446744073709551616",
+        "1e400",
+        "1.0",
+        "1e0",
+        "1E3",
+        "-0.0",
+        "1.5",
+        "\"1\"",
+        "true",
+        "null",
+        "[1]",
+        "{\"a\":1}",
+        "-9223372036854775809",
+    };
+    for (size_t i = 0; i < sizeof(totals) / sizeof(totals[0]); i++) {
+        char body[128];
+        snprintf(body, sizeof(body), "{\"total\":%s}", totals[i]);
+        if (strcmp(totals[i], "1e400") == 0) {
+            assert_refused(body, "", "must be valid JSON");
+        } else {
+            assert_refused(body, "total", "total: must be an integer from 1 to 100000000");
+        }
+    }
+    assert_refused("{\"total\":1,\"name\":\"\"}", "name", "must be a string of 1 to 5 characters");
+    assert_refused("{\"total\":1,\"name\":\"123456\"}", "name", "1 to 5 characters");
+    assert_refused("{\"total\":1,\"name\":\"a\\u0000b\"}", "name", "without U+0000");
+    assert_refused("{\"total\":1,\"name\":5}", "name", "must be a string");
+    assert_refused("{\"total\":1,\"name\":null}", "name", "must be a string");
+    assert_refused("{\"total\":1,\"paused\":1}", "paused", "must be true or false");
+    assert_refused("{\"total\":1,\"paused\":null}", "paused", "must be true or false");
+    assert_refused("{\"total\":1,\"opens_at\":\"tomorrow\"}", "opens_at",
+                   "such as \"2026-11-15T12:00:00Z\", or null");
+    assert_refused("{\"total\":1,\"opens_at\":1794744000}", "opens_at", "RFC 3339");
+    assert_refused("{\"total\":1,\"opens_at\":\"1970-01-01T00:00:00.0009Z\"}", "opens_at",
+                   "after 1970");
+    assert_refused("{\"total\":1,\"discount\":[]}", "discount", "must be an object");
+    assert_refused("{\"total\":1,\"discount\":{\"type\":\"p\",\"value\":-6}}", "discount.value",
+                   "discount.value: must be an integer from -5 to 9223372036854775807");
+}
+
+static void test_json__text_counts_characters(void **state)
+{
+    assert_taken(
+        "{\"total\":1,\"name\":\"\xf0\x9f\x8e\x9f\xf0\x9f\x8e\x9f\xe2\x82\xac\xc3\xa9x\"}");
+    assert_int_equal(got.name.length, 14);
+    assert_taken("{\"total\":1,\"name\":\"\\ud83c\\udf9f\\u20ac\"}");
+    assert_true(span_equal(got.name, SPAN("\xf0\x9f\x8e\x9f\xe2\x82\xac")));
+    assert_refused("{\"total\":1,\"name\":\"\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\"}",
+                   "name", "1 to 5 characters");
+}
+
+static void test_json__ids_have_their_alphabet(void **state)
+{
+    char longest[66];
+    memset(longest, 'a', sizeof(longest));
+    for (unsigned byte = 0; byte < 256; byte++) {
+        char id[3] = {'x', (char)byte, 'y'};
+        bool allowed = byte != 0 && byte < 128 &&
+                       strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:@-",
+                              (int)byte) != NULL;
+        assert_int_equal(json_id_valid((struct span){.bytes = id, .length = 3}), allowed);
+    }
+    assert_false(json_id_valid((struct span){0}));
+    assert_true(json_id_valid((struct span){.bytes = longest, .length = 1}));
+    assert_true(json_id_valid((struct span){.bytes = longest, .length = 64}));
+    assert_false(json_id_valid((struct span){.bytes = longest, .length = 65}));
+    assert_false(json_id_valid(SPAN(".")));
+    assert_false(json_id_valid(SPAN("..")));
+    assert_true(json_id_valid(SPAN("...")));
+    assert_true(json_id_valid(SPAN(".a")));
+    assert_true(json_id_valid(SPAN("a.")));
+
+    static const char *const bodies[] = {
+        "{\"total\":1,\"user\":\"\"}",         "{\"total\":1,\"user\":\"..\"}",
+        "{\"total\":1,\"user\":\"a b\"}",      "{\"total\":1,\"user\":\"a/b\"}",
+        "{\"total\":1,\"user\":-1}",           "{\"total\":1,\"user\":1.0}",
+        "{\"total\":1,\"user\":true}",         "{\"total\":1,\"user\":null}",
+        "{\"total\":1,\"user\":[\"u1\"]}",     "{\"total\":1,\"user\":18446744073709551616}",
+        "{\"total\":1,\"user\":\"\xc3\xa9\"}", "{\"total\":1,\"user\":\"a\\u0000\"}",
+    };
+    for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
+        assert_refused(bodies[i], "user", "user: must be 1 to 64 characters of A-Z a-z 0-9");
+    }
+}
+
+static void test_json__missing_unknown_and_double_fields_are_refused(void **state)
+{
+    assert_refused("{}", "total", "total: is missing");
+    assert_refused("{\"discount\":{\"type\":\"p\"},\"total\":1}", "discount.value",
+                   "discount.value: is missing");
+    assert_refused("{\"total\":1,\"colour\":2}", "colour",
+                   "colour: is not a known field; known are name, user, total, paused");
+    assert_refused("{\"total\":1,\"discount\":{\"typ\":\"p\"}}", "discount.typ", "type, value");
+    assert_refused("{\"total\":1,\"Total\":1}", "Total", "is not a known field");
+    assert_refused("{\"total\":1,\"tota\":1}", "tota", "is not a known field");
+    assert_refused("{\"total\":1,\"total\\u0000\":1}", "total?", "is not a known field");
+    assert_refused("{\"total\":1,\"\":1}", "", "is not a known field");
+    assert_refused("{\"total\":1,\"total\":1}", "total", "total: must be there only once");
+    assert_refused("{\"total\":1,\"t\\u006ftal\":2}", "total", "only once");
+    assert_refused("{\"total\":1,\"opens_at\":null,\"opens_at\":null}", "opens_at", "only once");
+    assert_refused("{\"total\":1,\"discount\":{\"type\":\"a\",\"type\":\"b\",\"value\":1}}",
+                   "discount.type", "only once");
+}
+
+static void test_json__a_long_field_name_is_cut_at_a_character(void **state)
+{
+    /* 62 bytes, then a character that would end at 65. */
+    char body[256] = "{\"total\":1,\"";
+    for (int i = 0; i < 31; i++) {
+        strcat(body, "\xc3\xa9");
+    }
+    strcat(body, "\xe2\x82\xac\n\":1}");
+    body[strlen(body) - 5] = 'x'; /* not a control character, which JSON would refuse */
+    assert_int_equal(read_body(span_of(body)), STATUS_INVALID);
+    assert_int_equal(strlen(field), 62);
+    assert_true(field[61] == '\xa9');
+}
+
+static void test_json__what_is_no_object_is_refused(void **state)
+{
+    static const char *const bodies[] = {
+        " ", "[]", "\"total\"", "1", "null", "true", "[{\"total\":1}]",
+    };
+    for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
+        assert_refused(bodies[i], "",
+                       i == 0 ? "body: must be valid JSON" : "body: must be a JSON object");
+    }
+}
+
+static void test_json__what_is_no_json_is_refused(void **state)
+{
+    static const struct span bodies[] = {
+        SPAN("{\"total\":1"),
+        SPAN("{\"total\":1}}"),
+        SPAN("{\"total\":1} x"),
+        SPAN("{\"total\":1}{\"total\":1}"),
+        SPAN("{\"total\":1}\0"),
+        SPAN("{\"total\":1,}"),
+        SPAN("{\"total\" 1}"),
+        SPAN("{total:1}"),
+        SPAN("{'total':1}"),
+        SPAN("{\"total\":01}"),
+        SPAN("{\"total\":+1}"),
+        SPAN("{\"total\":0x1}"),
+        SPAN("{\"total\":.5}"),
+        SPAN("{\"total\":1.}"),
+        SPAN("{\"total\":NaN}"),
+        SPAN("{\"total\":nan}"),
+        SPAN("{\"total\":Infinity}"),
+        SPAN("{\"total\":-Infinity}"),
+        SPAN("{\"total\":inf}"),
+        SPAN("{\"total\":1}//"),
+        SPAN("/**/{\"total\":1}"),
+        SPAN("{\"name\":\"a\nb\"}"),
+        SPAN("{\"name\":\"a\tb\"}"),
+        SPAN("{\"name\":\"\\x41\"}"),
+        SPAN("{\"name\":\"\\ud800\"}"),
+        SPAN("{\"name\":\"\\udc00\\ud800\"}"),
+        SPAN("{\"name\":\"\xff\"}"),
+        SPAN("{\"name\":\"\xc0\xaf\"}"),
+        SPAN("{\"name\":\"\xed\xa0\x80\"}"),
+        SPAN("{\"name\":\"\xf4\x90\x80\x80\"}"),
+        SPAN("{\"name\":\"\xe2\x82\"}"),
+        SPAN("{\"\xff\":1}"),
+        SPAN("\xef\xbb\xbf{\"total\":1}"),
+        SPAN("{\0\"\0t\0\"\0:\0\x31\0}\0"),
+        SPAN("{"),
+        SPAN("{\""),
+        SPAN("\0"),
+    };
+    for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
+        enum status status = read_body(bodies[i]);
+        if (status != STATUS_INVALID || strcmp(field, "") != 0 ||
+            strncmp(error.text, "body: must be valid JSON: ", 26) != 0) {
+            fail_msg("%s: status %s, words \"%s\"", bodies[i].bytes, status_name(status),
+                     error.text);
+        }
+    }
+}
+
+/* {"total":1,"discount":{...}} with containers of `open` inside each other, `depth` in all. */
+static void check_depth(char open, char close, int depth, const char *words)
+{
+    char body[256] = "{\"discount\":";
+    size_t length = strlen(body);
+    for (int i = 1; i < depth; i++) {
+        length += (size_t)sprintf(body + length, open == '{' && i > 1 ? "\"a\":%c" : "%c", open);
+    }
+    for (int i = 1; i < depth; i++) {
+        body[length++] = close;
+    }
+    strcpy(body + length, "}");
+    assert_int_equal(read_body(span_of(body)), STATUS_INVALID);
+    if (strstr(error.text, words) == NULL) {
+        fail_msg("%s: %s", body, error.text);
+    }
+}
+
+static void test_json__more_than_eight_levels_are_refused(void **state)
+{
+    check_depth('[', ']', 8, "discount: must be an object");
+    check_depth('[', ']', 9, "body: must not be nested deeper than 8 levels");
+    check_depth('{', '}', 8, "discount.a: is not a known field");
+    check_depth('{', '}', 9, "body: must not be nested deeper than 8 levels");
+    /* Breadth is not depth. */
+    assert_refused("{\"discount\":[[],[],[],[],[],[],[],[],[],[],[{},{},{}]]}", "discount",
+                   "must be an object");
+    /* Deep inside a field that nobody knows, after shallow ones. */
+    assert_refused("{\"total\":1,\"x\":[[],{},[[[[[[[[]]]]]]]]]}", "", "nested deeper");
+}
+
+static void test_json__brackets_without_end_do_not_exhaust_the_reader(void **state)
+{
+    static char body[BODY_MAX + 2];
+    memset(body, '[', BODY_MAX);
+    assert_refused(body, "", "body: must be valid JSON: ");
+    memset(body, '{', BODY_MAX);
+    assert_refused(body, "", "body: must be valid JSON: ");
+    for (size_t i = 0; i + 5 <= BODY_MAX; i += 5) {
+        memcpy(body + i, "{\"a\":", 5);
+    }
+    assert_refused(body, "", "body: must be valid JSON: ");
+    assert_taken("{\"total\":1}");
+}
+
+static void test_json__the_longest_documents_are_read_without_more_memory(void **state)
+{
+    /* As many values as fit: the pool must hold every valid text. */
+    static char body[BODY_MAX + 2];
+    strcpy(body, "{\"total\":[");
+    size_t length = strlen(body);
+    while (length < BODY_MAX - 3) {
+        body[length++] = '1';
+        body[length++] = ',';
+    }
+    strcpy(body + length - 1, "]}");
+    assert_refused(body, "total", "must be an integer");
+
+    memset(body, ' ', BODY_MAX);
+    memcpy(body, "{\"total\":7}", 11);
+    body[BODY_MAX] = '\0';
+    assert_taken(body);
+    assert_int_equal(got.total, 7);
+    body[BODY_MAX] = ' ';
+    body[BODY_MAX + 1] = '\0';
+    assert_refused(body, "", "body: must have at most 16384 bytes");
+}
+
+static void test_json__an_empty_body_is_an_empty_object_if_nothing_is_required(void **state)
+{
+    assert_refused("", "", "body: must be a JSON object and is empty");
+    got.paused_seen = JSON_SEEN_VALUE;
+    assert_int_equal(json_read_object(reader, (struct span){0}, &fields[3], 1, field, &error),
+                     STATUS_OK);
+    assert_int_equal(got.paused_seen, JSON_NOT_SEEN);
+    assert_int_equal(json_read_object(reader, SPAN("{}"), NULL, 0, field, &error), STATUS_OK);
+    assert_int_equal(json_read_object(reader, SPAN("{\"a\":1}"), NULL, 0, field, &error),
+                     STATUS_INVALID);
+    assert_string_equal(error.text, "a: is not a known field; known are none");
+}
+
+static void test_json__refusals_need_no_words(void **state)
+{
+    assert_int_equal(json_read_object(reader, SPAN("{\"total\":0}"), fields, 6, NULL, NULL),
+                     STATUS_INVALID);
+}
+
+static void append_and_compare(struct span text, const char *expected)
+{
+    struct buffer out;
+    buffer_init(&out, 1000);
+    json_append_text(&out, text);
+    assert_string_equal(out.bytes, expected);
+    buffer_release(&out);
+}
+
+static void test_json__append_text_escapes(void **state)
+{
+    append_and_compare((struct span){0}, "\"\"");
+    append_and_compare(SPAN("u1"), "\"u1\"");
+    append_and_compare(SPAN("a\"b\\c/d"), "\"a\\\"b\\\\c/d\"");
+    append_and_compare(SPAN("\n\r\t\b\f\x01\x1f\0"),
+                       "\"\\n\\r\\t\\u0008\\u000c\\u0001\\u001f\\u0000\"");
+    append_and_compare(SPAN("caf\xc3\xa9 \xf0\x9f\x8e\x9f\x7f"),
+                       "\"caf\xc3\xa9 \xf0\x9f\x8e\x9f\x7f\"");
+    append_and_compare(SPAN("a\xff\xc3z\xe2\x82"),
+                       "\"a\xef\xbf\xbd\xef\xbf\xbdz\xef\xbf\xbd\xef\xbf\xbd\"");
+    append_and_compare(SPAN("\xed\xa0\x80"), "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"");
+}
+
+static void test_json__every_character_survives_the_way_there_and_back(void **state)
+{
+    struct buffer out;
+    buffer_init(&out, 1000);
+    struct span back;
+    const struct json_field text_field = {
+        .name = "t", .kind = JSON_TEXT, .maximum = 10, .target = &back};
+    for (int byte = 1; byte < 128; byte++) {
+        char text[4] = {'x', (char)byte, (char)byte, 'y'};
+        struct span span = {.bytes = text, .length = 4};
+        buffer_clear(&out);
+        buffer_append_literal(&out, "{\"t\":");
+        json_append_text(&out, span);
+        buffer_append_literal(&out, "}");
+        struct span body = {.bytes = out.bytes, .length = out.length};
+        assert_int_equal(json_read_object(reader, body, &text_field, 1, NULL, &error), STATUS_OK);
+        assert_true(span_equal(back, span));
+    }
+    buffer_release(&out);
+}
+
+static void test_json__append_time_writes_null_for_none(void **state)
+{
+    struct buffer out;
+    buffer_init(&out, 1000);
+    json_append_time(&out, 0);
+    json_append_time(&out, 1);
+    json_append_time(&out, CLOCK_WALL_MAX_MS);
+    assert_string_equal(out.bytes, "null\"1970-01-01T00:00:00.001Z\"\"9999-12-31T23:59:59.999Z\"");
+    assert_int_equal(out.length, strlen(out.bytes));
+    buffer_release(&out);
+}
+
+int main(void)
+{
+#define READER_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        READER_TEST(test_json__every_kind_reaches_its_target),
+        READER_TEST(test_json__seen_tells_value_null_and_absence),
+        READER_TEST(test_json__numbers_become_ids),
+        READER_TEST(test_json__values_out_of_bounds_are_refused_by_name),
+        READER_TEST(test_json__text_counts_characters),
+        READER_TEST(test_json__ids_have_their_alphabet),
+        READER_TEST(test_json__missing_unknown_and_double_fields_are_refused),
+        READER_TEST(test_json__a_long_field_name_is_cut_at_a_character),
+        READER_TEST(test_json__what_is_no_object_is_refused),
+        READER_TEST(test_json__what_is_no_json_is_refused),
+        READER_TEST(test_json__more_than_eight_levels_are_refused),
+        READER_TEST(test_json__brackets_without_end_do_not_exhaust_the_reader),
+        READER_TEST(test_json__the_longest_documents_are_read_without_more_memory),
+        READER_TEST(test_json__an_empty_body_is_an_empty_object_if_nothing_is_required),
+        READER_TEST(test_json__refusals_need_no_words),
+        READER_TEST(test_json__every_character_survives_the_way_there_and_back),
+        cmocka_unit_test(test_json__append_text_escapes),
+        cmocka_unit_test(test_json__append_time_writes_null_for_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
