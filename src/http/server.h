@@ -147,14 +147,15 @@ uv_loop_t *http_loop_uv(struct http_loop *loop);
 void *http_loop_context(struct http_loop *loop);
 
 /* Wall time of this tick, read once per tick. */
-int64_t http_loop_wall_ms(const struct http_loop *loop);
+int64_t http_loop_wall_ms(struct http_loop *loop);
 
-/* Work that another thread wants done on this loop. The task is borrowed until `run` is called. */
+/* Work that another thread wants done on this loop. The task is borrowed until `run` is called.
+ * False when the loop has ended: then `run` is never called. */
 struct http_task {
     void (*run)(struct http_task *task);
     struct http_task *next;
 };
-void http_loop_post(struct http_loop *loop, struct http_task *task);
+bool http_loop_post(struct http_loop *loop, struct http_task *task);
 
 /* --- answering --- */
 

@@ -1,0 +1,164 @@
+/* answer.c: renders answers straight into the connection's output when it is their turn. */
+#include <string.h>
+
+#include "http/connection.h"
+#include "http/loop.h"
+
+struct status_line {
+    const char *text;
+    size_t length;
+};
+
+#define LINE(code, words)                               \
+    [(code)-100] = {"HTTP/1.1 " #code " " words "\r\n", \
+                    sizeof("HTTP/1.1 " #code " " words "\r\n") - 1}
+
+static const struct status_line status_lines[500] = {
+    LINE(200, "OK"),
+    LINE(201, "Created"),
+    LINE(202, "Accepted"),
+    LINE(204, "No Content"),
+    LINE(301, "Moved Permanently"),
+    LINE(302, "Found"),
+    LINE(303, "See Other"),
+    LINE(304, "Not Modified"),
+    LINE(307, "Temporary Redirect"),
+    LINE(308, "Permanent Redirect"),
+    LINE(400, "Bad Request"),
+    LINE(401, "Unauthorized"),
+    LINE(403, "Forbidden"),
+    LINE(404, "Not Found"),
+    LINE(405, "Method Not Allowed"),
+    LINE(406, "Not Acceptable"),
+    LINE(408, "Request Timeout"),
+    LINE(409, "Conflict"),
+    LINE(410, "Gone"),
+    LINE(412, "Precondition Failed"),
+    LINE(413, "Content Too Large"),
+    LINE(414, "URI Too Long"),
+    LINE(415, "Unsupported Media Type"),
+    LINE(422, "Unprocessable Content"),
+    LINE(428, "Precondition Required"),
+    LINE(429, "Too Many Requests"),
+    LINE(431, "Request Header Fields Too Large"),
+    LINE(500, "Internal Server Error"),
+    LINE(501, "Not Implemented"),
+    LINE(502, "Bad Gateway"),
+    LINE(503, "Service Unavailable"),
+    LINE(504, "Gateway Timeout"),
+    LINE(505, "HTTP Version Not Supported"),
+};
+
+/* Where this exchange's bytes go for now. */
+static struct buffer *answer_target(struct http_exchange *exchange)
+{
+    struct http_connection *connection = exchange->connection;
+    struct buffer *target =
+        exchange->in_line && connection->head == exchange ? &connection->out : &exchange->own;
+    if (target->bytes == NULL) {
+        http_loop_take_buffer(connection->loop, target);
+    }
+    return target;
+}
+
+void http_answer_begin(struct http_exchange *exchange, int status, struct span content_type)
+{
+    ensure(exchange->state == HTTP_EXCHANGE_WAITING);
+    ensure(status >= 200 && status < 600);
+    struct http_loop *loop = exchange->connection->loop;
+    http_loop_begin_tick(loop);
+    exchange->state = HTTP_EXCHANGE_RENDERING;
+    exchange->target = answer_target(exchange);
+    if (status == 204 || status == 304) {
+        exchange->no_body = true;
+        exchange->no_length = true;
+    }
+    struct buffer *out = exchange->target;
+    const struct status_line *line = &status_lines[status - 100];
+    if (line->text != NULL) {
+        buffer_append(out, line->text, line->length);
+    } else {
+        buffer_printf(out, "HTTP/1.1 %d Status\r\n", status);
+    }
+    buffer_append(out, loop->date, loop->date_length);
+    if (content_type.length > 0) {
+        buffer_append_literal(out, "Content-Type: ");
+        buffer_append_span(out, content_type);
+        buffer_append_literal(out, "\r\n");
+    }
+}
+
+void http_answer_header(struct http_exchange *exchange, struct span name, struct span value)
+{
+    ensure(exchange->state == HTTP_EXCHANGE_RENDERING);
+    for (size_t i = 0; i < value.length; i++) {
+        /* A value that could end its line would forge headers. */
+        ensure((unsigned char)value.bytes[i] >= ' ' || value.bytes[i] == '\t');
+    }
+    struct buffer *out = exchange->target;
+    buffer_append_span(out, name);
+    buffer_append_literal(out, ": ");
+    buffer_append_span(out, value);
+    buffer_append_literal(out, "\r\n");
+}
+
+void http_answer_close(struct http_exchange *exchange)
+{
+    exchange->last = true;
+    exchange->connection->input_ended = true;
+}
+
+void http_answer_end(struct http_exchange *exchange, struct span body)
+{
+    ensure(exchange->state == HTTP_EXCHANGE_RENDERING);
+    struct http_connection *connection = exchange->connection;
+    struct buffer *out = exchange->target;
+    if (!exchange->no_length) {
+        buffer_append_literal(out, "Content-Length: ");
+        buffer_append_u64(out, body.length);
+        buffer_append_literal(out, "\r\n");
+    }
+    if (exchange->last) {
+        buffer_append_literal(out, "Connection: close\r\n");
+    } else if (exchange->http_1_0) {
+        buffer_append_literal(out, "Connection: keep-alive\r\n");
+    }
+    buffer_append_literal(out, "\r\n");
+    if (!exchange->no_body) {
+        buffer_append_span(out, body);
+    }
+    exchange->state = HTTP_EXCHANGE_READY;
+    if (!exchange->in_line) {
+        http_exchange_free(exchange);
+        return;
+    }
+    if (out->overflowed) {
+        connection->given_up = true;
+    }
+    if (out == &exchange->own) {
+        connection->ready_bytes += out->length;
+    }
+    if (connection->head == exchange) {
+        http_line_advance(connection);
+    }
+}
+
+struct http_loop *http_exchange_loop(const struct http_exchange *exchange)
+{
+    return exchange->connection->loop;
+}
+
+bool http_exchange_gone(const struct http_exchange *exchange)
+{
+    return !exchange->in_line;
+}
+
+const struct sockaddr *http_exchange_peer(const struct http_exchange *exchange)
+{
+    return &exchange->connection->peer.any;
+}
+
+struct http_exchange_notes *http_exchange_notes(struct http_exchange *exchange)
+{
+    return &exchange->notes;
+}

@@ -1,0 +1,193 @@
+/* connection.h: one client's connection: reading, the line of its exchanges, writing, its end.
+ *
+ * Requests stand in line in the order they came. Only the head of the line writes into `out`; an
+ * answer that is ready earlier waits in its own exchange. `out` is written once at the end of the
+ * tick. Reading stops while too many requests are unanswered or too much is unsent, and goes on
+ * when that is over.
+ *
+ * A connection's memory lives until its socket is closed and its last exchange is answered, so an
+ * exchange may always look at its connection.
+ *
+ * Threads: everything here belongs to the connection's loop.
+ */
+#ifndef HTTP_CONNECTION_H
+#define HTTP_CONNECTION_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "base/buffer.h"
+#include "http/parser.h"
+#include "http/server.h"
+
+/* Unsent bytes over which a connection reads no more, and under which it reads again. */
+#define HTTP_UNSENT_HIGH (256 * 1024)
+#define HTTP_UNSENT_LOW  (64 * 1024)
+/* More than this in one connection's answers and it is given up. */
+#define HTTP_OUT_BYTES_MAX (32 * 1024 * 1024)
+
+enum http_connection_state {
+    HTTP_CONNECTION_OPEN,
+    HTTP_CONNECTION_LINGERING, /* our side is shut down; what the client still sends is dropped */
+    HTTP_CONNECTION_CLOSING,   /* the handle is being closed */
+    HTTP_CONNECTION_CLOSED,
+};
+
+enum http_exchange_state {
+    HTTP_EXCHANGE_WAITING,   /* not answered yet */
+    HTTP_EXCHANGE_RENDERING, /* between http_answer_begin() and its end */
+    HTTP_EXCHANGE_STREAMING,
+    HTTP_EXCHANGE_READY, /* answered, waits for its turn */
+    HTTP_EXCHANGE_GONE,  /* a stream whose client has gone and whose owner will be told */
+};
+
+struct http_exchange {
+    struct http_exchange *next; /* in the line, or among the spare ones */
+    struct http_connection *connection;
+    struct buffer own; /* what was answered before its turn */
+    struct buffer *target;
+    enum http_exchange_state state;
+    bool in_use;
+    bool in_line;   /* false once the client has gone */
+    bool no_body;   /* HEAD, 204, 304 */
+    bool no_length; /* 204, 304 */
+    bool http_1_0;
+    bool last; /* the connection ends with this answer */
+    bool chunked;
+    void (*on_gone)(void *context);
+    void *on_gone_context;
+    struct http_exchange_notes notes;
+};
+
+/* A write that the kernel did not take at once. */
+struct http_blocked_write {
+    uv_write_t request;
+    struct http_connection *connection;
+    struct buffer bytes;
+};
+
+struct http_connection {
+    uv_tcp_t tcp;
+    struct http_loop *loop;
+    uint32_t index; /* among the loop's connections */
+    enum http_connection_state state;
+
+    /* The line. */
+    struct http_exchange *head;
+    struct http_exchange *tail;
+    uint32_t line_count;
+    uint32_t exchange_count; /* also those that left the line unanswered */
+    size_t ready_bytes;      /* in the line's own buffers */
+
+    /* Writing. */
+    struct buffer out;
+    struct http_blocked_write *blocked;
+    size_t blocked_seen;       /* unsent bytes when progress was last looked at */
+    int64_t write_progress_ms; /* when it was last seen */
+    int64_t write_check_ms;    /* when to look again; 0: nothing is blocked */
+    struct http_connection *next_dirty;
+    struct http_connection *next_resumed;
+    bool dirty;
+    bool resuming;
+    bool ending;   /* the last answer is in `out` */
+    bool given_up; /* to be closed at the end of the tick */
+
+    /* Reading. */
+    bool reading;
+    bool paused;       /* by back-pressure */
+    bool input_ended;  /* no further request is looked at */
+    bool end_received; /* the client has shut its side */
+    bool over_cap;
+    int64_t request_started_ms; /* first byte of the request being read, or the accept */
+    int64_t read_deadline_ms;   /* 0: none */
+    enum http_phase phase;      /* the one the read deadline is for */
+    size_t dropped_bytes;       /* came after the last request */
+    struct http_parser parser;
+
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } peer;
+};
+
+/* --- life (connection.c) --- */
+
+/* Whether a place below the cap was found for it. */
+enum http_admission { HTTP_ADMITTED, HTTP_OVER_CAP };
+
+/* Takes over the accepted socket and starts to read. NULL (and the socket closed) when there is no
+ * memory. */
+struct http_connection *http_connection_open(struct http_loop *loop, int socket_fd,
+                                             const struct sockaddr_storage *peer,
+                                             enum http_admission admission);
+
+/* Closes the socket now. What is in line leaves it; streams are told. */
+void http_connection_close(struct http_connection *connection);
+
+/* The same, and what the kernel still has to send is thrown away. */
+void http_connection_abort(struct http_connection *connection);
+
+/* Everything was answered and written: shuts our side and waits for the client to shut its own. */
+void http_connection_finish(struct http_connection *connection);
+
+/* Sets the loop's deadline for this connection from its own ones. */
+void http_connection_arm(struct http_connection *connection);
+
+/* Its deadline has passed. */
+void http_connection_expire(struct http_connection *connection, int64_t now_ms);
+
+/* The server stops, first: ends its stream. */
+void http_connection_end_stream(struct http_connection *connection);
+
+/* The server stops, then: closes an idle connection; for others the line's last answer ends it. */
+void http_connection_wind_up(struct http_connection *connection);
+
+/* Frees the memory once nobody looks at it any more. */
+void http_connection_free_when_done(struct http_connection *connection);
+
+/* --- input (input.c) --- */
+
+/* Starts reading; also again after back-pressure. */
+void http_connection_read(struct http_connection *connection);
+
+/* Handles what is parked, after back-pressure has ended. */
+void http_connection_resume(struct http_connection *connection);
+
+/* Lets `refuse` answer, behind what is in line, and ends the connection with that. */
+void http_connection_refuse(struct http_connection *connection, enum http_refusal refusal,
+                            const char *detail);
+
+/* --- the line (line.c) --- */
+
+/* A new exchange at the end of the line. NULL when there is no memory. */
+struct http_exchange *http_line_join(struct http_connection *connection);
+
+/* Moves answers that are ready into `out` as far as the line allows. */
+void http_line_advance(struct http_connection *connection);
+
+/* Everybody leaves: answered ones are freed, streams are told, the rest is dropped when answered.
+ */
+void http_line_dissolve(struct http_connection *connection);
+
+/* Takes a stream out of the line; its owner will be told that the client has gone. */
+void http_exchange_lose(struct http_exchange *exchange);
+
+/* Gives the exchange back to its loop, and the connection too when this was the last. */
+void http_exchange_free(struct http_exchange *exchange);
+
+/* --- output (output.c) --- */
+
+/* Not written yet, also what is not yet its turn. */
+size_t http_connection_unsent(const struct http_connection *connection);
+
+/* Puts it on the list of those to be flushed at the end of this tick. */
+void http_connection_touch(struct http_connection *connection);
+
+/* Writes what is in `out`, and ends the connection when its time has come. */
+void http_connection_flush(struct http_connection *connection);
+
+#endif

@@ -1,0 +1,211 @@
+/* head.c: header names, Host, target and version of a request's head. */
+#include "http/head.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Classes of characters. */
+enum { CLASS_TOKEN = 1, CLASS_REG_NAME = 2, CLASS_ADDRESS = 4, CLASS_TARGET = 8 };
+
+/* Letters and digits may be anywhere; the rest is RFC 9110 5.6.2 (token) and RFC 3986 3.2.2
+ * (reg-name: unreserved, sub-delims and '%'). A target takes every visible character but '#'. */
+static const uint8_t classes[256] = {
+    ['0' ... '9'] = CLASS_TOKEN | CLASS_REG_NAME | CLASS_ADDRESS | CLASS_TARGET,
+    ['A' ... 'F'] = CLASS_TOKEN | CLASS_REG_NAME | CLASS_ADDRESS | CLASS_TARGET,
+    ['a' ... 'f'] = CLASS_TOKEN | CLASS_REG_NAME | CLASS_ADDRESS | CLASS_TARGET,
+    ['G' ... 'Z'] = CLASS_TOKEN | CLASS_REG_NAME | CLASS_TARGET,
+    ['g' ... 'z'] = CLASS_TOKEN | CLASS_REG_NAME | CLASS_TARGET,
+    ['!'] = CLASS_TOKEN | CLASS_REG_NAME | CLASS_TARGET,
+    ['"'] = CLASS_TARGET,
+    ['#'] = CLASS_TOKEN,
+    ['$'] = CLASS_TOKEN | CLASS_REG_NAME | CLASS_TARGET,
+    ['%'] = CLASS_TOKEN | CLASS_REG_NAME | CLASS_TARGET,
+    ['&'] = CLASS_TOKEN | CLASS_REG_NAME | CLASS_TARGET,
+    ['\''] = CLASS_TOKEN | CLASS_REG_NAME | CLASS_TARGET,
+    ['('] = CLASS_REG_NAME | CLASS_TARGET,
+    [')'] = CLASS_REG_NAME | CLASS_TARGET,
+    ['*'] = CLASS_TOKEN | CLASS_REG_NAME | CLASS_TARGET,
+    ['+'] = CLASS_TOKEN | CLASS_REG_NAME | CLASS_TARGET,
+    [','] = CLASS_REG_NAME | CLASS_TARGET,
+    ['-'] = CLASS_TOKEN | CLASS_REG_NAME | CLASS_TARGET,
+    ['.'] = CLASS_TOKEN | CLASS_REG_NAME | CLASS_ADDRESS | CLASS_TARGET,
+    ['/'] = CLASS_TARGET,
+    [':'] = CLASS_ADDRESS | CLASS_TARGET,
+    [';'] = CLASS_REG_NAME | CLASS_TARGET,
+    ['<'] = CLASS_TARGET,
+    ['='] = CLASS_REG_NAME | CLASS_TARGET,
+    ['>' ... '@'] = CLASS_TARGET,
+    ['['] = CLASS_TARGET,
+    ['\\'] = CLASS_TARGET,
+    [']'] = CLASS_TARGET,
+    ['^'] = CLASS_TOKEN | CLASS_TARGET,
+    ['_'] = CLASS_TOKEN | CLASS_REG_NAME | CLASS_TARGET,
+    ['`'] = CLASS_TOKEN | CLASS_TARGET,
+    ['{'] = CLASS_TARGET,
+    ['|'] = CLASS_TOKEN | CLASS_TARGET,
+    ['}'] = CLASS_TARGET,
+    ['~'] = CLASS_TOKEN | CLASS_REG_NAME | CLASS_TARGET,
+};
+
+/* Length of the run of characters of `wanted` from `at` on. */
+static size_t run_length(struct span text, size_t at, uint8_t wanted)
+{
+    size_t end = at;
+    while (end < text.length && (classes[(uint8_t)text.bytes[end]] & wanted) != 0) {
+        end++;
+    }
+    return end - at;
+}
+
+/* No two token characters other than the cases of a letter become equal by setting this bit, as
+ * far as the names below are concerned. */
+static inline bool name_is(const char *name, const char *lower, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        if ((name[i] | 0x20) != lower[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+#define NAME_IS(lower) name_is(name, lower, sizeof(lower) - 1)
+
+enum http_header http_header_of(const char *name, size_t length)
+{
+    switch (length) {
+    case 4:
+        return NAME_IS("host") ? HTTP_HEADER_HOST : HTTP_HEADER_UNKNOWN;
+    case 6:
+        return NAME_IS("accept")   ? HTTP_HEADER_ACCEPT
+               : NAME_IS("origin") ? HTTP_HEADER_ORIGIN
+               : NAME_IS("cookie") ? HTTP_HEADER_COOKIE
+               : NAME_IS("expect") ? HTTP_HEADER_EXPECT
+                                   : HTTP_HEADER_UNKNOWN;
+    case 11:
+        return NAME_IS("traceparent") ? HTTP_HEADER_TRACEPARENT : HTTP_HEADER_UNKNOWN;
+    case 12:
+        return NAME_IS("content-type")   ? HTTP_HEADER_CONTENT_TYPE
+               : NAME_IS("x-request-id") ? HTTP_HEADER_REQUEST_ID
+                                         : HTTP_HEADER_UNKNOWN;
+    case 13:
+        return NAME_IS("authorization")   ? HTTP_HEADER_AUTHORIZATION
+               : NAME_IS("if-none-match") ? HTTP_HEADER_IF_NONE_MATCH
+               : NAME_IS("last-event-id") ? HTTP_HEADER_LAST_EVENT_ID
+                                          : HTTP_HEADER_UNKNOWN;
+    case 14:
+        return NAME_IS("content-length") ? HTTP_HEADER_CONTENT_LENGTH : HTTP_HEADER_UNKNOWN;
+    case 15:
+        return NAME_IS("idempotency-key") ? HTTP_HEADER_IDEMPOTENCY_KEY : HTTP_HEADER_UNKNOWN;
+    case 17:
+        return NAME_IS("transfer-encoding") ? HTTP_HEADER_TRANSFER_ENCODING : HTTP_HEADER_UNKNOWN;
+    case 29:
+        return NAME_IS("access-control-request-method") ? HTTP_HEADER_ACCESS_CONTROL_REQUEST_METHOD
+                                                        : HTTP_HEADER_UNKNOWN;
+    case 30:
+        return NAME_IS("access-control-request-headers")
+                   ? HTTP_HEADER_ACCESS_CONTROL_REQUEST_HEADERS
+                   : HTTP_HEADER_UNKNOWN;
+    default:
+        return HTTP_HEADER_UNKNOWN;
+    }
+}
+
+bool http_header_is_single(enum http_header header)
+{
+    switch (header) {
+    case HTTP_HEADER_HOST:
+    case HTTP_HEADER_AUTHORIZATION:
+    case HTTP_HEADER_CONTENT_TYPE:
+    case HTTP_HEADER_CONTENT_LENGTH:
+    case HTTP_HEADER_IDEMPOTENCY_KEY:
+    case HTTP_HEADER_REQUEST_ID:
+    case HTTP_HEADER_ORIGIN:
+    case HTTP_HEADER_LAST_EVENT_ID:
+    case HTTP_HEADER_EXPECT:
+        return true;
+    default:
+        return false;
+    }
+}
+
+struct span *http_header_span(struct http_request *request, enum http_header header)
+{
+    static const uint16_t offsets[HTTP_HEADER_REQUEST_SPAN_COUNT] = {
+        [HTTP_HEADER_HOST] = offsetof(struct http_request, host),
+        [HTTP_HEADER_AUTHORIZATION] = offsetof(struct http_request, authorization),
+        [HTTP_HEADER_CONTENT_TYPE] = offsetof(struct http_request, content_type),
+        [HTTP_HEADER_IDEMPOTENCY_KEY] = offsetof(struct http_request, idempotency_key),
+        [HTTP_HEADER_REQUEST_ID] = offsetof(struct http_request, request_id),
+        [HTTP_HEADER_ORIGIN] = offsetof(struct http_request, origin),
+        [HTTP_HEADER_ACCEPT] = offsetof(struct http_request, accept),
+        [HTTP_HEADER_COOKIE] = offsetof(struct http_request, cookie),
+        [HTTP_HEADER_IF_NONE_MATCH] = offsetof(struct http_request, if_none_match),
+        [HTTP_HEADER_LAST_EVENT_ID] = offsetof(struct http_request, last_event_id),
+        [HTTP_HEADER_ACCESS_CONTROL_REQUEST_METHOD] =
+            offsetof(struct http_request, access_control_request_method),
+        [HTTP_HEADER_ACCESS_CONTROL_REQUEST_HEADERS] =
+            offsetof(struct http_request, access_control_request_headers),
+        [HTTP_HEADER_TRACEPARENT] = offsetof(struct http_request, traceparent),
+    };
+    return (struct span *)((char *)request + offsets[header]);
+}
+
+bool http_host_is_valid(struct span host)
+{
+    size_t end;
+    if (host.length > 0 && host.bytes[0] == '[') {
+        size_t inside = run_length(host, 1, CLASS_ADDRESS);
+        if (inside < 2 || 1 + inside >= host.length || host.bytes[1 + inside] != ']') {
+            return false;
+        }
+        end = inside + 2;
+    } else {
+        end = run_length(host, 0, CLASS_REG_NAME);
+        if (end == 0) {
+            return false;
+        }
+    }
+    if (end == host.length) {
+        return true;
+    }
+    if (host.bytes[end] != ':' || host.length - end - 1 > 5) {
+        return false;
+    }
+    for (size_t i = end + 1; i < host.length; i++) {
+        if (host.bytes[i] < '0' || host.bytes[i] > '9') {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool http_target_is_valid(struct span target)
+{
+    return target.length > 0 && target.bytes[0] == '/' &&
+           run_length(target, 0, CLASS_TARGET) == target.length;
+}
+
+enum http_version http_version_of(struct span rest)
+{
+    static const char prefix[] = " HTTP/";
+    const size_t prefix_length = sizeof(prefix) - 1;
+    if (rest.length != prefix_length + 3 || memcmp(rest.bytes, prefix, prefix_length) != 0) {
+        return HTTP_VERSION_MALFORMED;
+    }
+    const char *digits = rest.bytes + prefix_length;
+    if (digits[0] < '0' || digits[0] > '9' || digits[1] != '.' || digits[2] < '0' ||
+        digits[2] > '9') {
+        return HTTP_VERSION_MALFORMED;
+    }
+    if (digits[0] != '1' || digits[2] > '1') {
+        return HTTP_VERSION_OTHER;
+    }
+    return digits[2] == '1' ? HTTP_VERSION_1_1 : HTTP_VERSION_1_0;
+}
+
+bool http_method_is_token(struct span line)
+{
+    size_t length = run_length(line, 0, CLASS_TOKEN);
+    return length > 0 && (length == line.length || line.bytes[length] == ' ');
+}

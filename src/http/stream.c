@@ -1,0 +1,93 @@
+/* stream.c: answers without a known end (SSE): chunked for HTTP/1.1, until the close for 1.0. */
+#include <stdio.h>
+
+#include "http/connection.h"
+#include "http/loop.h"
+
+/* A piece that finds more than this unsent ends the stream. */
+#define STREAM_UNSENT_MAX ((size_t)256 * 1024)
+
+/* Its bytes before its turn count as waiting. */
+static void stream_append(struct http_exchange *exchange, const void *bytes, size_t length)
+{
+    size_t before = exchange->target->length;
+    buffer_append(exchange->target, bytes, length);
+    if (exchange->target == &exchange->own) {
+        exchange->connection->ready_bytes += exchange->target->length - before;
+    }
+}
+
+void http_stream_start(struct http_exchange *exchange, void (*on_gone)(void *context),
+                       void *context)
+{
+    ensure(exchange->state == HTTP_EXCHANGE_RENDERING);
+    struct http_connection *connection = exchange->connection;
+    exchange->on_gone = on_gone;
+    exchange->on_gone_context = context;
+    exchange->chunked = !exchange->http_1_0 && !exchange->no_body;
+    exchange->last = true;
+    connection->input_ended = true;
+    if (exchange->chunked) {
+        buffer_append_literal(exchange->target, "Transfer-Encoding: chunked\r\n");
+    }
+    buffer_append_literal(exchange->target, "Connection: close\r\n\r\n");
+    if (!exchange->in_line) {
+        http_exchange_lose(exchange);
+        return;
+    }
+    if (exchange->target == &exchange->own) {
+        connection->ready_bytes += exchange->own.length;
+    }
+    exchange->state = HTTP_EXCHANGE_STREAMING;
+    if (connection->head == exchange) {
+        if (exchange->no_body || connection->end_received ||
+            connection->loop->stop_phase != HTTP_STOP_NOT) {
+            http_connection_end_stream(connection);
+        }
+        http_line_advance(connection);
+    }
+}
+
+void http_stream_write(struct http_exchange *exchange, struct span piece)
+{
+    struct http_connection *connection = exchange->connection;
+    if (exchange->state != HTTP_EXCHANGE_STREAMING || piece.length == 0 || connection->given_up) {
+        return;
+    }
+    if (http_connection_unsent(connection) > STREAM_UNSENT_MAX) {
+        connection->given_up = true;
+        http_connection_touch(connection);
+        return;
+    }
+    if (exchange->target->bytes == NULL) {
+        http_loop_take_buffer(connection->loop, exchange->target);
+    }
+    if (exchange->chunked) {
+        char size[20];
+        int length = snprintf(size, sizeof(size), "%zx\r\n", piece.length);
+        stream_append(exchange, size, (size_t)length);
+        stream_append(exchange, piece.bytes, piece.length);
+        stream_append(exchange, "\r\n", 2);
+    } else {
+        stream_append(exchange, piece.bytes, piece.length);
+    }
+    http_connection_touch(connection);
+}
+
+void http_stream_end(struct http_exchange *exchange)
+{
+    if (exchange->state == HTTP_EXCHANGE_GONE) {
+        /* Its owner already knows that it is over. */
+        exchange->on_gone = NULL;
+        return;
+    }
+    ensure(exchange->state == HTTP_EXCHANGE_STREAMING);
+    struct http_connection *connection = exchange->connection;
+    if (exchange->chunked) {
+        stream_append(exchange, "0\r\n\r\n", 5);
+    }
+    exchange->state = HTTP_EXCHANGE_READY;
+    if (connection->head == exchange) {
+        http_line_advance(connection);
+    }
+}
