@@ -1,0 +1,23 @@
+/* region.h: zero-filled memory that grows without copying and is resident only where touched.
+ *
+ * Growing may move it: pointers into a region are good until the next region_grow().
+ *
+ * Threads: one owner at a time.
+ */
+#ifndef BASE_REGION_H
+#define BASE_REGION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct region {
+    void *base; /* NULL: nothing reserved yet */
+    size_t size;
+};
+
+/* Makes it at least `size` bytes; new bytes are zero. False when the system has no room, and then
+ * nothing changed. */
+bool region_grow(struct region *region, size_t size);
+void region_release(struct region *region);
+
+#endif
