@@ -101,6 +101,12 @@ struct lease {
     bool open;
 };
 
+/* A lease that gave units back: its new count. */
+struct lease_shrunk {
+    int64_t lease_id;
+    int64_t count;
+};
+
 /* One user's win at the gate. */
 struct claim {
     int64_t policy_id;
@@ -110,6 +116,13 @@ struct claim {
     struct request_id request_id;
     int32_t nth;
     struct user_id user;
+};
+
+/* An Idempotency-Key that came with a claim its user already held. */
+struct key_binding {
+    int64_t policy_id;
+    int64_t seq;
+    struct request_id request_id;
 };
 
 /* The fate of a claim in the ledger. EXPIRED is never stored: it is ISSUED past its time. */

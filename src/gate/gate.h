@@ -62,6 +62,7 @@ struct gate_numbers {
     int64_t issued;    /* active coupons in the ledger */
     int64_t sold_out_at_ms; /* 0: not sold out */
     int64_t version;
+    bool closed_by_hand; /* for good, not by closes_at */
     enum policy_state state;
 };
 
@@ -74,19 +75,9 @@ struct gate_claim {
     enum coupon_state coupon_state;
 };
 
-/* A lease that gave units back: its new count. */
-struct lease_shrunk {
-    int64_t lease_id;
-    int64_t count;
-};
+/* A recall touches at most this many leases. */
 #define GATE_RECALL_LEASES_MAX 64
-
-/* An Idempotency-Key that came with a claim its user already held. */
-struct key_binding {
-    int64_t policy_id;
-    int64_t seq;
-    struct request_id request_id;
-};
+#define GATE_RECALL_ALL INT64_MAX
 
 /* Where a gate that decides in memory hands its winners, in the order of their seqs. Returns the
  * ticket under which the ledger will make them durable; never fails (the pending cap is checked
@@ -145,13 +136,14 @@ enum status gate_policy_set(struct gate *gate, const struct policy *policy,
                             struct error *error) MUST_CHECK;
 
 /* Adds a lease's units, of which the first `given_count` were given out already (0 for a new
- * one; more only when restoring). A lease whose id is not above every lease seen, or whose first
- * seq is not above every seq seen, is ignored: that is a stalled steward's second push. */
+ * one; more only when restoring). A lease whose id is not above every lease seen, or whose next
+ * seq is not above every seq seen, is refused with CONFLICT: a stalled steward's second push. */
 enum status gate_lend(struct gate *gate, const struct lease *lease, int64_t given_count,
                       struct error *error) MUST_CHECK;
 
 /* Takes `count` units back from the end of the leases, all or none: CONFLICT when the gate has
- * fewer. `shrunk` has GATE_RECALL_LEASES_MAX places. */
+ * fewer. GATE_RECALL_ALL takes whatever there is, in as many calls as it needs: the last one
+ * shrinks no lease. `shrunk` has GATE_RECALL_LEASES_MAX places. */
 enum status gate_recall(struct gate *gate, int64_t policy_id, int64_t count,
                         struct lease_shrunk *shrunk, size_t *shrunk_count,
                         struct error *error) MUST_CHECK;

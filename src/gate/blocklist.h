@@ -1,0 +1,36 @@
+/* blocklist.h: the users whose claims are refused, asked on every claim and nearly always empty.
+ *
+ * Threads: every function may be called from any thread.
+ */
+#ifndef GATE_BLOCKLIST_H
+#define GATE_BLOCKLIST_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/model.h"
+
+struct blocklist {
+    pthread_rwlock_t lock;
+    struct user_id *users; /* sorted */
+    _Atomic size_t count;
+    size_t capacity;
+};
+
+void blocklist_init(struct blocklist *list);
+void blocklist_release(struct blocklist *list);
+
+/* False when there is no memory. */
+bool blocklist_set(struct blocklist *list, const struct user_id *user, bool blocked);
+
+bool blocklist_find(struct blocklist *list, const struct user_id *user);
+
+static inline bool blocklist_has(struct blocklist *list, const struct user_id *user)
+{
+    return atomic_load_explicit(&list->count, memory_order_relaxed) != 0 &&
+           blocklist_find(list, user);
+}
+
+#endif

@@ -1,0 +1,111 @@
+/* gate.c: what every gate shares: opening by URL, and the checks that no backend should repeat. */
+#include "gate/gate.h"
+
+#include <string.h>
+
+#include "gate/local.h"
+
+static void gate_check_ops(const struct gate_ops *ops)
+{
+    ensure(ops->name && ops->close && ops->policy_set && ops->lend && ops->recall && ops->restore &&
+           ops->restore_key && ops->claim && ops->acknowledge && ops->settle && ops->block &&
+           ops->find && ops->count && ops->list && ops->void_count);
+}
+
+enum status gate_open(struct gate **gate, const char *url, struct gate_outlet outlet,
+                      struct error *error)
+{
+    if (strcmp(url, "local") != 0)
+        return error_set(error, STATUS_INVALID, "gate %s: unknown kind; this build knows: local",
+                         url);
+    enum status status = gate_local_open(gate, outlet, error);
+    if (status == STATUS_OK)
+        gate_check_ops((*gate)->ops);
+    return status;
+}
+
+void gate_close(struct gate *gate)
+{
+    if (gate != NULL)
+        gate->ops->close(gate);
+}
+
+enum status gate_policy_set(struct gate *gate, const struct policy *policy, struct error *error)
+{
+    ensure(policy->id >= 1 && policy->id <= POLICY_ID_MAX);
+    ensure(policy->per_user_limit >= 1 && policy->per_user_limit <= PER_USER_LIMIT_MAX);
+    return gate->ops->policy_set(gate, policy, error);
+}
+
+enum status gate_lend(struct gate *gate, const struct lease *lease, int64_t given_count,
+                      struct error *error)
+{
+    ensure(lease->count >= 0 && given_count >= 0 && given_count <= lease->count);
+    return gate->ops->lend(gate, lease, given_count, error);
+}
+
+enum status gate_recall(struct gate *gate, int64_t policy_id, int64_t count,
+                        struct lease_shrunk *shrunk, size_t *shrunk_count, struct error *error)
+{
+    ensure(count >= 0);
+    return gate->ops->recall(gate, policy_id, count, shrunk, shrunk_count, error);
+}
+
+enum status gate_restore(struct gate *gate, const struct claim *claim, enum coupon_state state,
+                         struct error *error)
+{
+    return gate->ops->restore(gate, claim, state, error);
+}
+
+enum status gate_restore_key(struct gate *gate, const struct key_binding *binding,
+                             struct error *error)
+{
+    return gate->ops->restore_key(gate, binding, error);
+}
+
+void gate_claim(struct gate *gate, int64_t policy_id, struct wish **wishes, size_t count,
+                int64_t now_ms)
+{
+    gate->ops->claim(gate, policy_id, wishes, count, now_ms);
+}
+
+void gate_acknowledge(struct gate *gate, const struct claim *claims,
+                      const enum coupon_state *states, size_t count)
+{
+    gate->ops->acknowledge(gate, claims, states, count);
+}
+
+enum status gate_settle(struct gate *gate, int64_t policy_id, int64_t seq, enum coupon_state state,
+                        struct error *error)
+{
+    return gate->ops->settle(gate, policy_id, seq, state, error);
+}
+
+enum status gate_block(struct gate *gate, const struct user_id *user, bool blocked,
+                       struct error *error)
+{
+    return gate->ops->block(gate, user, blocked, error);
+}
+
+enum status gate_find(struct gate *gate, int64_t policy_id, const struct user_id *user,
+                      struct gate_claim *claims, size_t claims_max, size_t *count,
+                      struct error *error)
+{
+    return gate->ops->find(gate, policy_id, user, claims, claims_max, count, error);
+}
+
+enum status gate_count(struct gate *gate, int64_t policy_id, int64_t now_ms,
+                       struct gate_numbers *numbers)
+{
+    return gate->ops->count(gate, policy_id, now_ms, numbers);
+}
+
+size_t gate_list(struct gate *gate, int64_t after_id, int64_t *ids, size_t ids_max)
+{
+    return gate->ops->list(gate, after_id, ids, ids_max);
+}
+
+uint32_t gate_void_count(struct gate *gate, int64_t policy_id)
+{
+    return gate->ops->void_count(gate, policy_id);
+}

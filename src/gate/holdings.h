@@ -1,0 +1,100 @@
+/* holdings.h: who holds what: the claims of one policy, found by user, by key and by seq.
+ *
+ * A claim costs 40 bytes, its user's name and two table slots. Nothing is allocated when a claim
+ * is added: room is made beforehand, with holdings_reserve(), when stock is lent.
+ * Records are kept in rising seq order and never move or go away; a released one stays, so that
+ * its key still finds it, but no longer counts for its user.
+ *
+ * Threads: none of its own; the owner locks.
+ */
+#ifndef GATE_HOLDINGS_H
+#define GATE_HOLDINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/hash.h"
+#include "base/model.h"
+#include "base/region.h"
+
+#define HOLDINGS_NONE UINT32_MAX
+
+/* One claim held. */
+struct holding {
+    int64_t seq;
+    struct request_id request_id;
+    uint32_t user_at;    /* where the name starts, in pairs of bytes */
+    uint32_t previous;   /* the user's claim before this one, +1; 0: none */
+    uint16_t nth;
+    uint16_t held_count; /* at the user's newest claim: how many they hold */
+    uint16_t nth_top;    /* at the user's newest claim: the highest nth among them */
+    uint8_t user_length;
+    uint8_t state : 3;       /* enum coupon_state */
+    uint8_t bound_count : 5; /* keys bound besides its own */
+};
+
+/* An Idempotency-Key bound to a claim besides the one it was made with. */
+struct bound_key {
+    struct request_id request_id;
+    uint32_t holding;
+};
+
+struct holdings {
+    struct hash_key hash_key;
+    struct region records; /* struct holding */
+    struct region names;   /* users' names, each starting at an even offset */
+    struct region users;   /* struct slot: user → newest claim */
+    struct region keys;    /* struct slot: request id → claim or bound key */
+    struct region bound;   /* struct bound_key */
+    uint32_t count;
+    uint32_t capacity;
+    uint32_t names_used; /* in pairs of bytes */
+    uint32_t users_mask;
+    uint32_t keys_mask;
+    uint32_t keys_used;
+    uint32_t bound_count;
+};
+
+void holdings_init(struct holdings *holdings);
+void holdings_release(struct holdings *holdings);
+
+/* Makes room for `count` claims in all. False when the system has no memory. */
+bool holdings_reserve(struct holdings *holdings, uint64_t count);
+
+static inline uint64_t holdings_hash(const struct holdings *holdings, const struct user_id *user)
+{
+    return hash_table(holdings->hash_key, user->bytes, user->length);
+}
+
+/* Starts loading what a look-up of this hash will touch. */
+void holdings_prefetch(const struct holdings *holdings, uint64_t hash);
+
+struct holding *holdings_at(const struct holdings *holdings, uint32_t index);
+bool holdings_is_user(const struct holdings *holdings, const struct holding *holding,
+                      const struct user_id *user);
+
+/* The user's newest claim, or HOLDINGS_NONE when they hold none now. */
+uint32_t holdings_of_user(const struct holdings *holdings, uint64_t hash,
+                          const struct user_id *user);
+
+/* The claim a key belongs to. */
+uint32_t holdings_of_key(const struct holdings *holdings, const struct request_id *id);
+
+/* The claim with this seq. */
+uint32_t holdings_of_seq(const struct holdings *holdings, int64_t seq);
+
+/* Adds a claim with a seq above all others; there must be room. `nth` 0 picks the lowest free one.
+ * Returns its index. */
+uint32_t holdings_add(struct holdings *holdings, uint64_t hash, const struct claim *claim,
+                      enum coupon_state state);
+
+/* The claim no longer counts for its user. */
+void holdings_free_slot(struct holdings *holdings, uint32_t index, enum coupon_state state);
+
+/* At most this many keys are bound to one claim; more are answered and not remembered. */
+#define HOLDINGS_BOUND_MAX 31
+
+/* Binds another key to a claim. False when the claim has too many or there is no memory. */
+bool holdings_bind(struct holdings *holdings, uint32_t index, const struct request_id *id);
+
+#endif

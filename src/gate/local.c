@@ -1,0 +1,691 @@
+/* local.c: the gate in process memory: one lock per policy, taken once per batch.
+ *
+ * Winners are handed to the outlet while the policy's lock is held, so the ledger sees them in seq
+ * order. It also commits in that order, and so the rows of a lease are always its first seqs: a
+ * restart goes on behind the last row. */
+#include "gate/local.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "gate/blocklist.h"
+#include "gate/holdings.h"
+
+#define BATCH_MAX 64 /* wishes decided, and winners pushed, in one go */
+
+/* What is left of a lease. */
+struct stock {
+    int64_t lease_id;
+    int64_t first_seq;
+    int64_t next_seq;
+    int64_t end_seq; /* the first seq that is not of this lease */
+};
+
+struct local_policy {
+    pthread_mutex_t lock;
+    int64_t id;
+    struct policy policy; /* as last set; its stock columns only tell what is unleased */
+    struct holdings holdings;
+    struct stock *stock; /* leases that still have units, oldest first */
+    size_t stock_count;
+    size_t stock_capacity;
+    int64_t remaining;
+    int64_t active_count;
+    int64_t pending_count;
+    int64_t acknowledged_seq; /* claims up to here are in the ledger */
+    int64_t lease_id_top;
+    int64_t seq_top; /* of all leases accepted and claims restored */
+    int64_t sold_out_at_ms;
+    int64_t last_win_ms;
+    uint64_t last_ticket;
+    _Atomic uint32_t void_count;
+};
+
+struct gate_local {
+    struct gate gate;
+    struct gate_outlet outlet;
+    pthread_rwlock_t policies_lock; /* the list; policies never go away while the gate is open */
+    struct local_policy **policies; /* by rising id */
+    size_t policy_count;
+    size_t policy_capacity;
+    struct blocklist blocklist;
+};
+
+static struct gate_local *gate_local_of(struct gate *gate)
+{
+    return (struct gate_local *)gate;
+}
+
+/* Where the id is or would be. */
+static size_t gate_local_position(const struct gate_local *local, int64_t id)
+{
+    size_t low = 0;
+    size_t high = local->policy_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (local->policies[middle]->id < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static struct local_policy *gate_local_policy(struct gate_local *local, int64_t id)
+{
+    struct local_policy *policy = NULL;
+
+    pthread_rwlock_rdlock(&local->policies_lock);
+    size_t at = gate_local_position(local, id);
+    if (at < local->policy_count && local->policies[at]->id == id)
+        policy = local->policies[at];
+    pthread_rwlock_unlock(&local->policies_lock);
+    return policy;
+}
+
+static void local_policy_free(struct local_policy *policy)
+{
+    pthread_mutex_destroy(&policy->lock);
+    holdings_release(&policy->holdings);
+    free(policy->stock);
+    free(policy);
+}
+
+static struct local_policy *gate_local_add(struct gate_local *local, int64_t id)
+{
+    struct local_policy *policy = calloc(1, sizeof(*policy));
+    if (policy == NULL)
+        return NULL;
+    pthread_mutex_init(&policy->lock, NULL);
+    policy->id = id;
+    holdings_init(&policy->holdings);
+
+    pthread_rwlock_wrlock(&local->policies_lock);
+    if (local->policy_count == local->policy_capacity) {
+        size_t capacity = local->policy_capacity == 0 ? 16 : local->policy_capacity * 2;
+        struct local_policy **grown = realloc(local->policies, capacity * sizeof(*grown));
+        if (grown == NULL) {
+            pthread_rwlock_unlock(&local->policies_lock);
+            local_policy_free(policy);
+            return NULL;
+        }
+        local->policies = grown;
+        local->policy_capacity = capacity;
+    }
+    size_t at = gate_local_position(local, id);
+    memmove(local->policies + at + 1, local->policies + at,
+            (local->policy_count - at) * sizeof(*local->policies));
+    local->policies[at] = policy;
+    local->policy_count++;
+    pthread_rwlock_unlock(&local->policies_lock);
+    return policy;
+}
+
+static void gate_local_close(struct gate *gate)
+{
+    struct gate_local *local = gate_local_of(gate);
+    for (size_t i = 0; i < local->policy_count; i++)
+        local_policy_free(local->policies[i]);
+    free(local->policies);
+    pthread_rwlock_destroy(&local->policies_lock);
+    blocklist_release(&local->blocklist);
+    free(local);
+}
+
+static bool local_policy_is_closed(const struct local_policy *policy, int64_t now_ms)
+{
+    const struct policy *row = &policy->policy;
+    return row->closed_at_ms != 0 || (row->closes_at_ms != 0 && now_ms >= row->closes_at_ms);
+}
+
+static void local_policy_note_sold_out(struct local_policy *policy)
+{
+    bool sold_out = policy->remaining == 0 && policy->policy.unleased == 0;
+    if (!sold_out)
+        policy->sold_out_at_ms = 0;
+    else if (policy->sold_out_at_ms == 0)
+        policy->sold_out_at_ms = policy->last_win_ms;
+}
+
+/* --- what the steward does --- */
+
+static enum status gate_local_policy_set(struct gate *gate, const struct policy *row,
+                                         struct error *error)
+{
+    struct gate_local *local = gate_local_of(gate);
+    struct local_policy *policy = gate_local_policy(local, row->id);
+    enum status status = STATUS_OK;
+
+    if (policy == NULL)
+        policy = gate_local_add(local, row->id);
+    if (policy == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for policy %lld",
+                         (long long)row->id);
+    pthread_mutex_lock(&policy->lock);
+    if (row->version >= policy->policy.version) {
+        policy->policy = *row;
+        /* Every seq ever leased may come back as a claim when the gate is being restored. */
+        if (!holdings_reserve(&policy->holdings, (uint64_t)(row->next_seq - 1)))
+            status = error_set(error, STATUS_UNAVAILABLE, "no memory for %lld claims",
+                               (long long)(row->next_seq - 1));
+        local_policy_note_sold_out(policy);
+    }
+    pthread_mutex_unlock(&policy->lock);
+    return status;
+}
+
+static bool local_policy_make_room(struct local_policy *policy, int64_t count)
+{
+    if (policy->stock_count == policy->stock_capacity) {
+        size_t capacity = policy->stock_capacity == 0 ? 8 : policy->stock_capacity * 2;
+        struct stock *grown = realloc(policy->stock, capacity * sizeof(*grown));
+        if (grown == NULL)
+            return false;
+        policy->stock = grown;
+        policy->stock_capacity = capacity;
+    }
+    return holdings_reserve(&policy->holdings, policy->holdings.count +
+                                                   (uint64_t)(policy->remaining + count));
+}
+
+static enum status gate_local_lend(struct gate *gate, const struct lease *lease,
+                                   int64_t given_count, struct error *error)
+{
+    struct local_policy *policy = gate_local_policy(gate_local_of(gate), lease->policy_id);
+    enum status status = STATUS_OK;
+
+    if (policy == NULL)
+        return error_set(error, STATUS_NOT_FOUND, "the gate has no policy %lld",
+                         (long long)lease->policy_id);
+    pthread_mutex_lock(&policy->lock);
+    int64_t next_seq = lease->first_seq + given_count;
+    if (lease->id <= policy->lease_id_top || next_seq <= policy->seq_top) {
+        status = error_set(error, STATUS_CONFLICT, "the gate has seen lease %lld or later ones",
+                           (long long)lease->id);
+        goto unlock;
+    }
+    if (!local_policy_make_room(policy, lease->count - given_count)) {
+        status = error_set(error, STATUS_UNAVAILABLE, "no memory for a lease of %lld units",
+                           (long long)lease->count);
+        goto unlock;
+    }
+    policy->lease_id_top = lease->id;
+    if (lease->count > given_count) {
+        policy->stock[policy->stock_count++] = (struct stock){
+            .lease_id = lease->id,
+            .first_seq = lease->first_seq,
+            .next_seq = next_seq,
+            .end_seq = lease->first_seq + lease->count,
+        };
+        policy->remaining += lease->count - given_count;
+        policy->seq_top = lease->first_seq + lease->count - 1;
+    }
+    local_policy_note_sold_out(policy);
+unlock:
+    pthread_mutex_unlock(&policy->lock);
+    return status;
+}
+
+/* Takes units off the end of the newest leases until `count` are gathered or the places are full. */
+static size_t local_policy_shrink(struct local_policy *policy, int64_t count,
+                                  struct lease_shrunk *shrunk)
+{
+    size_t shrunk_count = 0;
+
+    while (count > 0 && policy->stock_count > 0 && shrunk_count < GATE_RECALL_LEASES_MAX) {
+        struct stock *last = &policy->stock[policy->stock_count - 1];
+        int64_t left = last->end_seq - last->next_seq;
+        int64_t taken = left < count ? left : count;
+
+        last->end_seq -= taken;
+        policy->remaining -= taken;
+        count -= taken;
+        policy->seq_top = last->end_seq - 1;
+        shrunk[shrunk_count++] = (struct lease_shrunk){
+            .lease_id = last->lease_id,
+            .count = last->end_seq - last->first_seq,
+        };
+        if (last->end_seq == last->next_seq)
+            policy->stock_count--;
+    }
+    return shrunk_count;
+}
+
+/* How many of the newest leases hold `count` units together. */
+static size_t local_policy_leases_for(const struct local_policy *policy, int64_t count)
+{
+    size_t needed = 0;
+    while (count > 0 && needed < policy->stock_count) {
+        const struct stock *stock = &policy->stock[policy->stock_count - 1 - needed];
+        count -= stock->end_seq - stock->next_seq;
+        needed++;
+    }
+    return needed;
+}
+
+static enum status gate_local_recall(struct gate *gate, int64_t policy_id, int64_t count,
+                                     struct lease_shrunk *shrunk, size_t *shrunk_count,
+                                     struct error *error)
+{
+    struct local_policy *policy = gate_local_policy(gate_local_of(gate), policy_id);
+    enum status status = STATUS_OK;
+
+    *shrunk_count = 0;
+    if (policy == NULL)
+        return error_set(error, STATUS_NOT_FOUND, "the gate has no policy %lld",
+                         (long long)policy_id);
+    pthread_mutex_lock(&policy->lock);
+    if (count == GATE_RECALL_ALL)
+        *shrunk_count = local_policy_shrink(policy, count, shrunk);
+    else if (policy->remaining < count)
+        status = error_set(error, STATUS_CONFLICT, "only %lld units are left, %lld are needed",
+                           (long long)policy->remaining, (long long)count);
+    else if (local_policy_leases_for(policy, count) > GATE_RECALL_LEASES_MAX)
+        status = error_set(error, STATUS_UNAVAILABLE, "the stock is spread over too many leases");
+    else
+        *shrunk_count = local_policy_shrink(policy, count, shrunk);
+    pthread_mutex_unlock(&policy->lock);
+    return status;
+}
+
+static enum status gate_local_restore(struct gate *gate, const struct claim *claim,
+                                      enum coupon_state state, struct error *error)
+{
+    struct local_policy *policy = gate_local_policy(gate_local_of(gate), claim->policy_id);
+    enum status status = STATUS_OK;
+
+    if (policy == NULL)
+        return error_set(error, STATUS_FAILED, "claim %lld-%lld has no policy",
+                         (long long)claim->policy_id, (long long)claim->seq);
+    pthread_mutex_lock(&policy->lock);
+    struct holdings *holdings = &policy->holdings;
+    if (claim->seq <= policy->acknowledged_seq) {
+        status = error_set(error, STATUS_FAILED, "claim %lld-%lld came out of order",
+                           (long long)claim->policy_id, (long long)claim->seq);
+    } else if (!holdings_reserve(holdings, holdings->count + UINT64_C(1))) {
+        status = error_set(error, STATUS_UNAVAILABLE, "no memory for %u claims", holdings->count);
+    } else {
+        holdings_add(holdings, holdings_hash(holdings, &claim->user), claim, state);
+        policy->active_count += coupon_state_is_active(state);
+        policy->acknowledged_seq = claim->seq;
+        policy->seq_top = claim->seq;
+        policy->last_win_ms = claim->requested_at_ms;
+    }
+    pthread_mutex_unlock(&policy->lock);
+    return status;
+}
+
+static enum status gate_local_restore_key(struct gate *gate, const struct key_binding *binding,
+                                          struct error *error)
+{
+    struct local_policy *policy = gate_local_policy(gate_local_of(gate), binding->policy_id);
+    enum status status = STATUS_OK;
+
+    if (policy == NULL)
+        return error_set(error, STATUS_FAILED, "a key has no policy");
+    pthread_mutex_lock(&policy->lock);
+    uint32_t index = holdings_of_seq(&policy->holdings, binding->seq);
+    if (index == HOLDINGS_NONE ||
+        !holdings_bind(&policy->holdings, index, &binding->request_id))
+        status = error_set(error, STATUS_FAILED, "a key of claim %lld-%lld cannot be restored",
+                           (long long)binding->policy_id, (long long)binding->seq);
+    pthread_mutex_unlock(&policy->lock);
+    return status;
+}
+
+/* --- deciding --- */
+
+/* The winners and bound keys of one go, on their way to the outlet. */
+struct outgoing {
+    struct claim claims[BATCH_MAX];
+    struct key_binding bindings[BATCH_MAX];
+    size_t claim_count;
+    size_t binding_count;
+};
+
+#define TICKET_OF_THIS_GO UINT64_MAX /* replaced once the outlet has given the ticket */
+
+static void local_policy_hold(struct local_policy *policy, struct wish *wish, uint32_t index)
+{
+    const struct holding *holding = holdings_at(&policy->holdings, index);
+    wish->verdict = VERDICT_HELD;
+    wish->seq = holding->seq;
+    wish->nth = holding->nth;
+    wish->coupon_state = (enum coupon_state)holding->state;
+    if (holding->seq > policy->acknowledged_seq)
+        wish->ticket = TICKET_OF_THIS_GO;
+}
+
+/* The claim the key names, or with a limit of one the claim the user holds. */
+static bool local_policy_find_held(struct local_policy *policy, struct wish *wish, uint32_t newest,
+                                   struct outgoing *outgoing)
+{
+    bool keyed = request_id_is_keyed(&wish->request_id);
+
+    if (keyed) {
+        uint32_t index = holdings_of_key(&policy->holdings, &wish->request_id);
+        if (index != HOLDINGS_NONE) {
+            if (holdings_is_user(&policy->holdings, holdings_at(&policy->holdings, index),
+                                 &wish->user))
+                local_policy_hold(policy, wish, index);
+            else
+                wish->verdict = VERDICT_KEY_MISMATCH;
+            return true;
+        }
+    }
+    if (newest == HOLDINGS_NONE || policy->policy.per_user_limit > 1)
+        return false;
+    local_policy_hold(policy, wish, newest);
+    if (keyed && holdings_bind(&policy->holdings, newest, &wish->request_id)) {
+        outgoing->bindings[outgoing->binding_count++] = (struct key_binding){
+            .policy_id = policy->id, .seq = wish->seq, .request_id = wish->request_id};
+        wish->ticket = TICKET_OF_THIS_GO;
+    }
+    return true;
+}
+
+static void local_policy_win(struct local_policy *policy, struct wish *wish, uint64_t hash,
+                             int64_t now_ms, struct outgoing *outgoing)
+{
+    struct stock *stock = &policy->stock[0];
+    struct claim *claim = &outgoing->claims[outgoing->claim_count++];
+
+    claim->policy_id = policy->id;
+    claim->seq = stock->next_seq++;
+    claim->lease_id = stock->lease_id;
+    claim->requested_at_ms = now_ms;
+    claim->request_id = wish->request_id;
+    claim->nth = 0;
+    claim->user = wish->user;
+    uint32_t index = holdings_add(&policy->holdings, hash, claim, COUPON_ISSUED);
+    claim->nth = holdings_at(&policy->holdings, index)->nth;
+
+    policy->remaining--;
+    policy->active_count++;
+    policy->pending_count++;
+    policy->last_win_ms = now_ms;
+    if (stock->next_seq == stock->end_seq) {
+        policy->stock_count--;
+        memmove(policy->stock, policy->stock + 1, policy->stock_count * sizeof(*stock));
+        local_policy_note_sold_out(policy);
+    }
+    wish->verdict = VERDICT_WON;
+    wish->seq = claim->seq;
+    wish->nth = claim->nth;
+    wish->coupon_state = COUPON_ISSUED;
+    wish->ticket = TICKET_OF_THIS_GO;
+}
+
+/* The contract's order of verdicts, top to bottom. */
+static void local_policy_decide(struct gate_local *local, struct local_policy *policy,
+                                struct wish *wish, uint64_t hash, int64_t now_ms,
+                                struct outgoing *outgoing)
+{
+    uint32_t newest = holdings_of_user(&policy->holdings, hash, &wish->user);
+
+    wish->ticket = 0;
+    wish->void_count = atomic_load_explicit(&policy->void_count, memory_order_relaxed);
+    if (local_policy_find_held(policy, wish, newest, outgoing))
+        return;
+    if (blocklist_has(&local->blocklist, &wish->user)) {
+        wish->verdict = VERDICT_BLOCKED;
+    } else if (local_policy_is_closed(policy, now_ms)) {
+        wish->verdict = VERDICT_CLOSED;
+    } else if (policy->policy.paused) {
+        wish->verdict = VERDICT_PAUSED;
+    } else if (now_ms < policy->policy.opens_at_ms) {
+        wish->verdict = VERDICT_NOT_OPEN;
+        wish->opens_at_ms = policy->policy.opens_at_ms;
+    } else if (newest != HOLDINGS_NONE && holdings_at(&policy->holdings, newest)->held_count >=
+                                              policy->policy.per_user_limit) {
+        wish->verdict = VERDICT_LIMIT_REACHED;
+        if (holdings_at(&policy->holdings, newest)->seq > policy->acknowledged_seq)
+            wish->ticket = TICKET_OF_THIS_GO;
+    } else if (policy->remaining > 0) {
+        local_policy_win(policy, wish, hash, now_ms, outgoing);
+    } else if (policy->policy.unleased > 0) {
+        wish->verdict = VERDICT_LEASE_WANTED;
+    } else {
+        wish->verdict = VERDICT_SOLD_OUT;
+        if (policy->pending_count > 0)
+            wish->ticket = TICKET_OF_THIS_GO;
+    }
+}
+
+/* At most BATCH_MAX wishes under one hold of the lock. */
+static void local_policy_claim(struct gate_local *local, struct local_policy *policy,
+                               struct wish **wishes, size_t count, int64_t now_ms)
+{
+    struct outgoing outgoing;
+    uint64_t hashes[BATCH_MAX];
+
+    outgoing.claim_count = 0;
+    outgoing.binding_count = 0;
+    for (size_t i = 0; i < count; i++)
+        hashes[i] = holdings_hash(&policy->holdings, &wishes[i]->user);
+
+    pthread_mutex_lock(&policy->lock);
+    for (size_t i = 0; i < count; i++)
+        holdings_prefetch(&policy->holdings, hashes[i]);
+    for (size_t i = 0; i < count; i++)
+        local_policy_decide(local, policy, wishes[i], hashes[i], now_ms, &outgoing);
+    if (outgoing.claim_count + outgoing.binding_count > 0)
+        policy->last_ticket =
+            local->outlet.push(local->outlet.context, outgoing.claims, outgoing.claim_count,
+                               outgoing.bindings, outgoing.binding_count);
+    uint64_t ticket = policy->last_ticket;
+    pthread_mutex_unlock(&policy->lock);
+
+    for (size_t i = 0; i < count; i++) {
+        if (wishes[i]->ticket == TICKET_OF_THIS_GO)
+            wishes[i]->ticket = ticket;
+    }
+}
+
+static void gate_local_claim(struct gate *gate, int64_t policy_id, struct wish **wishes,
+                             size_t count, int64_t now_ms)
+{
+    struct gate_local *local = gate_local_of(gate);
+    struct local_policy *policy = gate_local_policy(local, policy_id);
+
+    if (policy == NULL) {
+        for (size_t i = 0; i < count; i++) {
+            wishes[i]->verdict = VERDICT_NO_POLICY;
+            wishes[i]->ticket = 0;
+        }
+        return;
+    }
+    for (size_t done = 0; done < count; done += BATCH_MAX) {
+        size_t go = count - done < BATCH_MAX ? count - done : BATCH_MAX;
+        local_policy_claim(local, policy, wishes + done, go, now_ms);
+    }
+}
+
+/* --- what the ledger reports --- */
+
+static void local_policy_release(struct local_policy *policy, int64_t seq, enum coupon_state state)
+{
+    uint32_t index = holdings_of_seq(&policy->holdings, seq);
+    if (index == HOLDINGS_NONE)
+        return;
+    const struct holding *holding = holdings_at(&policy->holdings, index);
+    if (coupon_state_is_active((enum coupon_state)holding->state))
+        policy->active_count--;
+    holdings_free_slot(&policy->holdings, index, state);
+}
+
+static void gate_local_acknowledge(struct gate *gate, const struct claim *claims,
+                                   const enum coupon_state *states, size_t count)
+{
+    for (size_t i = 0; i < count;) {
+        struct local_policy *policy = gate_local_policy(gate_local_of(gate), claims[i].policy_id);
+        size_t end = i;
+
+        ensure(policy != NULL);
+        pthread_mutex_lock(&policy->lock);
+        while (end < count && claims[end].policy_id == policy->id) {
+            if (!coupon_state_is_active(states[end])) {
+                local_policy_release(policy, claims[end].seq, states[end]);
+                atomic_fetch_add(&policy->void_count, 1);
+            }
+            end++;
+        }
+        policy->pending_count -= (int64_t)(end - i);
+        policy->acknowledged_seq = claims[end - 1].seq;
+        pthread_mutex_unlock(&policy->lock);
+        i = end;
+    }
+}
+
+static enum status gate_local_settle(struct gate *gate, int64_t policy_id, int64_t seq,
+                                     enum coupon_state state, struct error *error)
+{
+    struct local_policy *policy = gate_local_policy(gate_local_of(gate), policy_id);
+    enum status status = STATUS_OK;
+
+    if (policy == NULL)
+        return error_set(error, STATUS_NOT_FOUND, "the gate has no policy %lld",
+                         (long long)policy_id);
+    pthread_mutex_lock(&policy->lock);
+    uint32_t index = holdings_of_seq(&policy->holdings, seq);
+    if (index == HOLDINGS_NONE)
+        status = error_set(error, STATUS_NOT_FOUND, "the gate has no claim %lld-%lld",
+                           (long long)policy_id, (long long)seq);
+    else if (coupon_state_is_active(state))
+        holdings_at(&policy->holdings, index)->state = (uint8_t)state & 7;
+    else
+        local_policy_release(policy, seq, state);
+    pthread_mutex_unlock(&policy->lock);
+    return status;
+}
+
+static enum status gate_local_block(struct gate *gate, const struct user_id *user, bool blocked,
+                                    struct error *error)
+{
+    if (!blocklist_set(&gate_local_of(gate)->blocklist, user, blocked))
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for the list of blocked users");
+    return STATUS_OK;
+}
+
+/* --- looking --- */
+
+static enum status gate_local_find(struct gate *gate, int64_t policy_id,
+                                   const struct user_id *user, struct gate_claim *claims,
+                                   size_t claims_max, size_t *count, struct error *error)
+{
+    struct local_policy *policy = gate_local_policy(gate_local_of(gate), policy_id);
+
+    *count = 0;
+    if (policy == NULL)
+        return error_set(error, STATUS_NOT_FOUND, "there is no policy %lld", (long long)policy_id);
+    pthread_mutex_lock(&policy->lock);
+    const struct holdings *holdings = &policy->holdings;
+    int64_t written_count = (int64_t)holdings->count - policy->pending_count;
+    uint32_t index = holdings_of_user(holdings, holdings_hash(holdings, user), user);
+    while (index != HOLDINGS_NONE) {
+        const struct holding *holding = holdings_at(holdings, index);
+        if (*count < claims_max) {
+            bool pending = holding->seq > policy->acknowledged_seq;
+            claims[*count] = (struct gate_claim){
+                .seq = holding->seq,
+                .nth = holding->nth,
+                .pending = pending,
+                .ahead = pending ? (int64_t)index - written_count : 0,
+                .coupon_state = (enum coupon_state)holding->state,
+            };
+        }
+        (*count)++;
+        index = holding->previous == 0 ? HOLDINGS_NONE : holding->previous - 1;
+    }
+    pthread_mutex_unlock(&policy->lock);
+    return STATUS_OK;
+}
+
+static enum policy_state local_policy_state(const struct local_policy *policy, int64_t now_ms)
+{
+    if (local_policy_is_closed(policy, now_ms))
+        return POLICY_CLOSED;
+    if (policy->policy.paused)
+        return POLICY_PAUSED;
+    if (now_ms < policy->policy.opens_at_ms)
+        return POLICY_SCHEDULED;
+    if (policy->remaining == 0 && policy->policy.unleased == 0)
+        return POLICY_SOLD_OUT;
+    return POLICY_OPEN;
+}
+
+static enum status gate_local_count(struct gate *gate, int64_t policy_id, int64_t now_ms,
+                                    struct gate_numbers *numbers)
+{
+    struct local_policy *policy = gate_local_policy(gate_local_of(gate), policy_id);
+
+    if (policy == NULL)
+        return STATUS_NOT_FOUND;
+    pthread_mutex_lock(&policy->lock);
+    *numbers = (struct gate_numbers){
+        .policy_id = policy_id,
+        .total = policy->policy.total,
+        .remaining = policy->policy.total - policy->active_count,
+        .pending = policy->pending_count,
+        .issued = policy->active_count - policy->pending_count,
+        .sold_out_at_ms = policy->sold_out_at_ms,
+        .version = policy->policy.version,
+        .closed_by_hand = policy->policy.closed_at_ms != 0,
+        .state = local_policy_state(policy, now_ms),
+    };
+    pthread_mutex_unlock(&policy->lock);
+    return STATUS_OK;
+}
+
+static size_t gate_local_list(struct gate *gate, int64_t after_id, int64_t *ids, size_t ids_max)
+{
+    struct gate_local *local = gate_local_of(gate);
+    size_t count = 0;
+
+    pthread_rwlock_rdlock(&local->policies_lock);
+    for (size_t at = gate_local_position(local, after_id + 1);
+         at < local->policy_count && count < ids_max; at++)
+        ids[count++] = local->policies[at]->id;
+    pthread_rwlock_unlock(&local->policies_lock);
+    return count;
+}
+
+static uint32_t gate_local_void_count(struct gate *gate, int64_t policy_id)
+{
+    struct local_policy *policy = gate_local_policy(gate_local_of(gate), policy_id);
+    return policy == NULL ? 0 : atomic_load(&policy->void_count);
+}
+
+static const struct gate_ops gate_local_ops = {
+    .name = "local",
+    .close = gate_local_close,
+    .policy_set = gate_local_policy_set,
+    .lend = gate_local_lend,
+    .recall = gate_local_recall,
+    .restore = gate_local_restore,
+    .restore_key = gate_local_restore_key,
+    .claim = gate_local_claim,
+    .acknowledge = gate_local_acknowledge,
+    .settle = gate_local_settle,
+    .block = gate_local_block,
+    .find = gate_local_find,
+    .count = gate_local_count,
+    .list = gate_local_list,
+    .void_count = gate_local_void_count,
+};
+
+enum status gate_local_open(struct gate **gate, struct gate_outlet outlet, struct error *error)
+{
+    struct gate_local *local = calloc(1, sizeof(*local));
+
+    ensure(outlet.push != NULL);
+    if (local == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for the gate");
+    local->gate.ops = &gate_local_ops;
+    local->outlet = outlet;
+    pthread_rwlock_init(&local->policies_lock, NULL);
+    blocklist_init(&local->blocklist);
+    *gate = &local->gate;
+    return STATUS_OK;
+}

@@ -1,0 +1,10 @@
+/* local.h: the gate in process memory. Opened through gate_open(). */
+#ifndef GATE_LOCAL_H
+#define GATE_LOCAL_H
+
+#include "gate/gate.h"
+
+enum status gate_local_open(struct gate **gate, struct gate_outlet outlet,
+                            struct error *error) MUST_CHECK;
+
+#endif
