@@ -19,7 +19,6 @@
 #include "base/error.h"
 #include "base/histogram.h"
 #include "base/model.h"
-#include "gate/gate.h"
 
 struct ledger;
 
@@ -172,6 +171,6 @@ const struct ledger_stats *ledger_stats(const struct ledger *ledger);
 
 /* The kind of database and a word on its state, for /readyz: "sqlite", "ok" or why not. */
 const char *ledger_kind(const struct ledger *ledger);
-void ledger_state(const struct ledger *ledger, struct error *words);
+void ledger_state(struct ledger *ledger, struct error *words);
 
 #endif

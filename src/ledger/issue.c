@@ -1,0 +1,290 @@
+/* issue.c: from claims to coupon rows: leases checked, the blocked refused, conflicts compared. */
+#include "ledger/issue.h"
+
+#include <stdlib.h>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "ledger/rows.h"
+
+#define DAY_MS INT64_C(86400000)
+
+#define REASON_BLOCKED "the user was blocked before the coupon was issued"
+#define REASON_NO_STOCK "its lease was closed and no stock was left"
+
+void issue_room_release(struct issue_room *room)
+{
+    free(room->rows);
+    *room = (struct issue_room){0};
+}
+
+static bool issue_room_for(struct issue_room *room, size_t count)
+{
+    if (count <= room->capacity)
+        return true;
+    struct coupon_row *grown = realloc(room->rows, count * sizeof(*grown));
+    if (grown == NULL)
+        return false;
+    room->rows = grown;
+    room->capacity = count;
+    return true;
+}
+
+/* --- the lease of a claim --- */
+
+struct lease_terms {
+    int64_t lease_id;
+    bool found;
+    bool open;
+    int64_t policy_id;
+    int64_t first_seq;
+    int64_t count;
+    int64_t valid_days;
+};
+
+static enum status issue_read_terms(void *context, const struct sql_value *columns,
+                                    struct error *error)
+{
+    struct lease_terms *terms = context;
+    (void)error;
+    terms->found = true;
+    terms->policy_id = columns[0].number;
+    terms->first_seq = columns[1].number;
+    terms->count = columns[2].number;
+    terms->open = columns[3].number != 0;
+    terms->valid_days = columns[4].kind == SQL_NULL ? 0 : columns[4].number;
+    return STATUS_OK;
+}
+
+/* Looks the lease up unless it is the one just looked up: batches come in runs of one lease. */
+static enum status issue_load_terms(struct sql *sql, int64_t lease_id, struct lease_terms *terms,
+                                    struct error *error)
+{
+    if (terms->found && terms->lease_id == lease_id)
+        return STATUS_OK;
+    *terms = (struct lease_terms){.lease_id = lease_id};
+    return SQL_RUN(sql, STATEMENT_lease_for_issue, issue_read_terms, terms, error,
+                   sql_i64(lease_id));
+}
+
+static bool issue_is_covered(const struct lease_terms *terms, const struct claim *claim)
+{
+    return terms->found && terms->open && terms->policy_id == claim->policy_id &&
+           claim->seq >= terms->first_seq && claim->seq < terms->first_seq + terms->count;
+}
+
+/* --- what a row becomes --- */
+
+static enum status issue_note_row(void *context, const struct sql_value *columns,
+                                  struct error *error)
+{
+    bool *found = context;
+    (void)columns;
+    (void)error;
+    *found = true;
+    return STATUS_OK;
+}
+
+static enum status issue_is_blocked(struct sql *sql, const struct claim *claim, bool *blocked,
+                                    struct error *error)
+{
+    *blocked = false;
+    return SQL_RUN(sql, STATEMENT_blocked_has, issue_note_row, blocked, error,
+                   sql_text(user_id_span(&claim->user)));
+}
+
+/* A claim whose lease was closed meanwhile needs a unit of its own. */
+static enum status issue_late_claim(struct sql *sql, struct coupon_row *row, struct error *error)
+{
+    int64_t changed = 0;
+    struct sql_value id = sql_i64(row->claim->policy_id);
+    enum status status =
+        sql_run(sql, STATEMENT_policy_take_unit, &id, 1, NULL, NULL, &changed, error);
+
+    if (status == STATUS_OK && changed == 0) {
+        row->state = COUPON_VOID;
+        row->reason = REASON_NO_STOCK;
+    }
+    return status;
+}
+
+static enum status issue_prepare(struct sql *sql, const struct claim *claims, size_t count,
+                                 int64_t now_ms, struct coupon_row *rows, struct error *error)
+{
+    struct lease_terms terms = {0};
+    bool any_blocked = false;
+    enum status status = sql_run(sql, STATEMENT_blocked_any, NULL, 0, issue_note_row, &any_blocked,
+                                 NULL, error);
+
+    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+        bool blocked = false;
+        rows[i] = (struct coupon_row){
+            .claim = &claims[i], .state = COUPON_ISSUED, .issued_at_ms = now_ms};
+        status = issue_load_terms(sql, claims[i].lease_id, &terms, error);
+        if (status == STATUS_OK && any_blocked)
+            status = issue_is_blocked(sql, &claims[i], &blocked, error);
+        if (status != STATUS_OK)
+            break;
+        if (terms.valid_days != 0)
+            rows[i].expires_at_ms = now_ms + terms.valid_days * DAY_MS;
+        if (blocked) {
+            rows[i].state = COUPON_VOID;
+            rows[i].reason = REASON_BLOCKED;
+        }
+    }
+    return status;
+}
+
+/* --- conflicts --- */
+
+static enum status issue_return_unit(struct sql *sql, int64_t policy_id, struct error *error)
+{
+    return SQL_RUN(sql, STATEMENT_policy_return_unit, NULL, NULL, error, sql_i64(policy_id));
+}
+
+static bool issue_is_same(const struct claim *a, const struct claim *b)
+{
+    return a->policy_id == b->policy_id && a->seq == b->seq && a->nth == b->nth &&
+           user_id_equal(&a->user, &b->user) &&
+           memcmp(a->request_id.bytes, b->request_id.bytes, sizeof(a->request_id.bytes)) == 0;
+}
+
+static enum status issue_read_seq(void *context, const struct sql_value *columns,
+                                  struct error *error)
+{
+    (void)error;
+    *(int64_t *)context = columns[0].number;
+    return STATUS_OK;
+}
+
+/* The user holds a coupon in that slot already: this claim is merged into it. */
+static enum status issue_merge(struct sql *sql, struct coupon_row *row, struct error *error)
+{
+    enum status status =
+        SQL_RUN(sql, STATEMENT_coupon_by_slot, issue_read_seq, &row->merged_into_seq, error,
+                sql_i64(row->claim->policy_id), sql_text(user_id_span(&row->claim->user)),
+                sql_i64(row->claim->nth));
+    if (status != STATUS_OK)
+        return status;
+    if (row->merged_into_seq == 0)
+        return error_set(error, STATUS_FAILED, "claim %lld-%lld conflicts with no row",
+                         (long long)row->claim->policy_id, (long long)row->claim->seq);
+    row->state = COUPON_MERGED;
+    status = sql->driver->insert_coupons(sql->session, row, 1, error);
+    if (status == STATUS_OK)
+        ensure(!row->conflicts);
+    return status;
+}
+
+/* What stands in the way: the very same claim, another one with its seq, or the user's slot. */
+static enum status issue_resolve(struct sql *sql, struct coupon_row *row, struct error *error)
+{
+    struct coupon present;
+    enum status status =
+        rows_coupon_by_seq(sql, row->claim->policy_id, row->claim->seq, &present, error);
+
+    if (status == STATUS_NOT_FOUND)
+        return issue_merge(sql, row, error);
+    if (status != STATUS_OK)
+        return status;
+    if (issue_is_same(&present.claim, row->claim)) {
+        row->state = present.state;
+        return STATUS_OK;
+    }
+    row->state = COUPON_VOID;
+    log_event(LOG_ERROR, "seq_collision", LOG_FIELD("policy", LOG_I64(row->claim->policy_id)),
+              LOG_FIELD("seq", LOG_I64(row->claim->seq)),
+              LOG_FIELD("user", LOG_SPAN(user_id_span(&row->claim->user))),
+              LOG_FIELD("holder", LOG_SPAN(user_id_span(&present.claim.user))));
+    return STATUS_OK;
+}
+
+/* Stock follows the state: whoever is not covered by an open lease needs a unit, and a covered
+ * claim that came to nothing gives its unit back. */
+static enum status issue_account(struct sql *sql, struct coupon_row *row, bool covered,
+                                 struct error *error)
+{
+    if (coupon_state_is_active(row->state) && !covered)
+        return issue_late_claim(sql, row, error);
+    if (!coupon_state_is_active(row->state) && covered)
+        return issue_return_unit(sql, row->claim->policy_id, error);
+    return STATUS_OK;
+}
+
+/* A row that is not a plain, covered win: accounted for before it is written, so that a late claim
+ * without stock is written as VOID; a merged one gives back what it had taken. */
+static enum status issue_one(struct sql *sql, struct coupon_row *row, bool covered,
+                             struct error *error)
+{
+    struct coupon present;
+    enum status status =
+        rows_coupon_by_seq(sql, row->claim->policy_id, row->claim->seq, &present, error);
+
+    if (status == STATUS_OK)
+        return issue_resolve(sql, row, error);
+    if (status != STATUS_NOT_FOUND)
+        return status;
+    status = issue_account(sql, row, covered, error);
+    if (status == STATUS_OK)
+        status = sql->driver->insert_coupons(sql->session, row, 1, error);
+    if (status != STATUS_OK || !row->conflicts)
+        return status;
+    status = issue_merge(sql, row, error);
+    return status == STATUS_OK ? issue_return_unit(sql, row->claim->policy_id, error) : status;
+}
+
+/* --- the batch --- */
+
+enum status issue_claims(struct sql *sql, struct issue_room *room, const struct claim *claims,
+                         size_t count, int64_t now_ms, enum coupon_state *states,
+                         struct error *error)
+{
+    struct lease_terms terms = {0};
+
+    if (count == 0)
+        return STATUS_OK;
+    if (!issue_room_for(room, count))
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for a batch of %zu claims", count);
+    enum status status = issue_prepare(sql, claims, count, now_ms, room->rows, error);
+
+    FAULT_POINT("ledger.before_insert");
+    for (size_t i = 0; i < count && status == STATUS_OK;) {
+        size_t end = i;
+        status = issue_load_terms(sql, claims[i].lease_id, &terms, error);
+        while (end < count && room->rows[end].state == COUPON_ISSUED &&
+               claims[end].lease_id == terms.lease_id && issue_is_covered(&terms, &claims[end]))
+            end++;
+        if (status != STATUS_OK)
+            break;
+        if (end == i) {
+            status = issue_one(sql, &room->rows[i], issue_is_covered(&terms, &claims[i]), error);
+            i++;
+            continue;
+        }
+        status = sql->driver->insert_coupons(sql->session, room->rows + i, end - i, error);
+        for (; i < end && status == STATUS_OK; i++) {
+            if (!room->rows[i].conflicts)
+                continue;
+            status = issue_resolve(sql, &room->rows[i], error);
+            if (status == STATUS_OK && room->rows[i].state == COUPON_MERGED)
+                status = issue_return_unit(sql, claims[i].policy_id, error);
+        }
+    }
+    for (size_t i = 0; i < count && status == STATUS_OK; i++)
+        states[i] = room->rows[i].state;
+    return status;
+}
+
+enum status issue_bindings(struct sql *sql, const struct key_binding *bindings, size_t count,
+                           struct error *error)
+{
+    enum status status = STATUS_OK;
+
+    for (size_t i = 0; i < count && status == STATUS_OK; i++)
+        status = SQL_RUN(sql, STATEMENT_key_insert, NULL, NULL, error,
+                         sql_i64(bindings[i].policy_id),
+                         sql_blob(bindings[i].request_id.bytes,
+                                  sizeof(bindings[i].request_id.bytes)),
+                         sql_i64(bindings[i].seq));
+    return status;
+}

@@ -1,0 +1,33 @@
+/* issue.h: writes a batch of claims as coupons, inside the caller's transaction.
+ *
+ * A claim is written at most once: the very same claim found in the table counts as written. Any
+ * other row in its place is a collision, which refuses that claim alone, never its neighbours.
+ *
+ * Threads: one session, one thread.
+ */
+#ifndef LEDGER_ISSUE_H
+#define LEDGER_ISSUE_H
+
+#include "ledger/driver.h"
+
+/* Room for the rows of a batch, kept between batches. */
+struct issue_room {
+    struct coupon_row *rows;
+    size_t capacity;
+};
+
+void issue_room_release(struct issue_room *room);
+
+/* states[i] becomes what claim i is now: ISSUED (or what became of it since, when it was there
+ * already), MERGED (the user holds another coupon in that slot), or VOID (blocked, its lease was
+ * closed and nothing is left, or its seq belongs to someone else: that one is logged). Units of
+ * MERGED and VOID claims are back in `unleased`. A status other than OK concerns the whole
+ * transaction. */
+enum status issue_claims(struct sql *sql, struct issue_room *room, const struct claim *claims,
+                         size_t count, int64_t now_ms, enum coupon_state *states,
+                         struct error *error) MUST_CHECK;
+
+enum status issue_bindings(struct sql *sql, const struct key_binding *bindings, size_t count,
+                           struct error *error) MUST_CHECK;
+
+#endif

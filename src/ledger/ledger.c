@@ -1,0 +1,434 @@
+/* ledger.c: opening the database, and the ways in: the writer for what changes, sessions of their
+ * own for what only looks. */
+#include "ledger/ledger.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ledger/driver.h"
+#include "ledger/rows.h"
+#include "ledger/transactions.h"
+#include "ledger/writer.h"
+
+static const struct ledger_driver *const ledger_drivers[] = {&ledger_sqlite_driver};
+
+struct ledger {
+    struct ledger_options options;
+    const struct ledger_driver *driver;
+    struct ledger_store *store;
+    struct ledger_stats stats;
+    struct writer writer;
+    struct ledger_session *writer_session;
+    pthread_mutex_t readers_lock;
+    pthread_cond_t reader_free;
+    struct ledger_session **readers; /* idle ones */
+    unsigned readers_idle;
+};
+
+enum status sql_run(struct sql *sql, enum statement statement, const struct sql_value *values,
+                    size_t value_count, sql_row_fn row, void *context, int64_t *changed,
+                    struct error *error)
+{
+    return sql->driver->run(sql->session, statement, values, value_count, row, context, changed,
+                            error);
+}
+
+/* --- opening and closing --- */
+
+static const struct ledger_driver *ledger_driver_for(const char *url, const char **location)
+{
+    for (size_t i = 0; i < sizeof(ledger_drivers) / sizeof(ledger_drivers[0]); i++) {
+        const struct ledger_driver *driver = ledger_drivers[i];
+        size_t length = strlen(driver->scheme);
+        ensure(driver->store_open && driver->store_close && driver->session_open &&
+               driver->session_close && driver->begin && driver->commit && driver->rollback &&
+               driver->savepoint && driver->savepoint_end && driver->run &&
+               driver->insert_coupons && driver->tend);
+        if (strncmp(url, driver->scheme, length) == 0 && url[length] == ':') {
+            *location = url + length + 1;
+            return driver;
+        }
+    }
+    return NULL;
+}
+
+static void ledger_release(struct ledger *ledger)
+{
+    for (unsigned i = 0; i < ledger->readers_idle; i++)
+        ledger->driver->session_close(ledger->readers[i]);
+    ledger->driver->session_close(ledger->writer_session);
+    ledger->driver->store_close(ledger->store);
+    pthread_cond_destroy(&ledger->reader_free);
+    pthread_mutex_destroy(&ledger->readers_lock);
+    free(ledger->readers);
+    free(ledger);
+}
+
+static enum status ledger_open_sessions(struct ledger *ledger, struct error *error)
+{
+    enum status status = ledger->driver->session_open(ledger->store, SESSION_WRITER,
+                                                      &ledger->writer_session, error);
+
+    for (unsigned i = 0; i < ledger->options.readers && status == STATUS_OK; i++) {
+        status = ledger->driver->session_open(ledger->store, SESSION_READER, &ledger->readers[i],
+                                              error);
+        if (status == STATUS_OK)
+            ledger->readers_idle++;
+    }
+    return status;
+}
+
+enum status ledger_open(struct ledger **ledger, const struct ledger_options *options,
+                        struct error *error)
+{
+    const char *location = NULL;
+    const struct ledger_driver *driver = ledger_driver_for(options->url, &location);
+
+    ensure(options->readers > 0 && options->on_issued != NULL && options->on_durable != NULL);
+    *ledger = NULL;
+    if (driver == NULL)
+        return error_set(error, STATUS_INVALID,
+                         "ledger %s: unknown kind; this build knows: sqlite:FILE", options->url);
+    struct ledger *opened = calloc(1, sizeof(*opened));
+    if (opened == NULL ||
+        (opened->readers = calloc(options->readers, sizeof(*opened->readers))) == NULL) {
+        free(opened);
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for the ledger");
+    }
+    opened->options = *options;
+    opened->driver = driver;
+    pthread_mutex_init(&opened->readers_lock, NULL);
+    pthread_cond_init(&opened->reader_free, NULL);
+    enum status status = driver->store_open(&opened->store, location, options->integrity, error);
+    if (status == STATUS_OK)
+        status = ledger_open_sessions(opened, error);
+    if (status == STATUS_OK)
+        status = writer_start(&opened->writer,
+                              (struct sql){.driver = driver, .session = opened->writer_session},
+                              &opened->options, &opened->stats, error);
+    if (status != STATUS_OK) {
+        ledger_release(opened);
+        return status;
+    }
+    *ledger = opened;
+    return STATUS_OK;
+}
+
+void ledger_close(struct ledger *ledger)
+{
+    if (ledger == NULL)
+        return;
+    writer_stop(&ledger->writer);
+    ledger_release(ledger);
+}
+
+/* --- issuing --- */
+
+uint64_t ledger_issue(struct ledger *ledger, const struct claim *claims, size_t claim_count,
+                      const struct key_binding *bindings, size_t binding_count)
+{
+    return writer_issue(&ledger->writer, claims, claim_count, bindings, binding_count);
+}
+
+uint64_t ledger_durable(const struct ledger *ledger)
+{
+    return atomic_load(&ledger->writer.durable);
+}
+
+size_t ledger_pending(const struct ledger *ledger)
+{
+    return atomic_load_explicit(&ledger->writer.pending, memory_order_relaxed);
+}
+
+bool ledger_healthy(const struct ledger *ledger)
+{
+    return atomic_load_explicit(&ledger->writer.healthy, memory_order_relaxed);
+}
+
+/* --- writes --- */
+
+enum status ledger_policy_create(struct ledger *ledger, struct policy *policy, struct lease *lease,
+                                 struct error *error)
+{
+    struct create_policy create = {.policy = policy, .lease = lease};
+    return writer_run(&ledger->writer, transaction_create_policy, &create, error);
+}
+
+enum status ledger_policy_change(struct ledger *ledger, int64_t id,
+                                 const struct policy_change *change,
+                                 const struct lease_shrunk *shrunk, size_t shrunk_count,
+                                 struct policy *policy, struct error *error)
+{
+    struct change_policy arguments = {.id = id,
+                                      .change = change,
+                                      .shrunk = shrunk,
+                                      .shrunk_count = shrunk_count,
+                                      .policy = policy};
+    return writer_run(&ledger->writer, transaction_change_policy, &arguments, error);
+}
+
+enum status ledger_lease_take(struct ledger *ledger, int64_t policy_id, int64_t keep,
+                              struct lease *lease, struct policy *policy, struct error *error)
+{
+    struct take_lease take = {
+        .policy_id = policy_id, .keep = keep, .lease = lease, .policy = policy};
+    return writer_run(&ledger->writer, transaction_take_lease, &take, error);
+}
+
+enum status ledger_lease_close(struct ledger *ledger, int64_t lease_id, struct error *error)
+{
+    struct close_lease close = {.lease_id = lease_id};
+    return writer_run(&ledger->writer, transaction_close_lease, &close, error);
+}
+
+enum status ledger_coupon_redeem(struct ledger *ledger, int64_t policy_id, int64_t seq,
+                                 const struct user_id *order_id, int64_t now_ms,
+                                 struct coupon *coupon, struct error *error)
+{
+    struct redeem_coupon redeem = {.policy_id = policy_id,
+                                   .seq = seq,
+                                   .order_id = order_id,
+                                   .now_ms = now_ms,
+                                   .coupon = coupon};
+    return writer_run(&ledger->writer, transaction_redeem_coupon, &redeem, error);
+}
+
+enum status ledger_coupon_cancel(struct ledger *ledger, int64_t policy_id, int64_t seq,
+                                 int64_t now_ms, struct coupon *coupon, struct policy *policy,
+                                 struct error *error)
+{
+    struct cancel_coupon cancel = {.policy_id = policy_id,
+                                   .seq = seq,
+                                   .now_ms = now_ms,
+                                   .coupon = coupon,
+                                   .policy = policy};
+    return writer_run(&ledger->writer, transaction_cancel_coupon, &cancel, error);
+}
+
+enum status ledger_user_block(struct ledger *ledger, const struct user_id *user, bool blocked,
+                              int64_t now_ms, struct error *error)
+{
+    struct block_user block = {.user = user, .blocked = blocked, .now_ms = now_ms};
+    return writer_run(&ledger->writer, transaction_block_user, &block, error);
+}
+
+enum status ledger_secret(struct ledger *ledger, const char *name, const uint8_t *fresh,
+                          uint8_t *bytes, size_t length, struct error *error)
+{
+    struct keep_secret keep = {.name = name, .fresh = fresh, .bytes = bytes, .length = length};
+    return writer_run(&ledger->writer, transaction_keep_secret, &keep, error);
+}
+
+/* --- reads --- */
+
+static struct sql ledger_reader_take(struct ledger *ledger)
+{
+    pthread_mutex_lock(&ledger->readers_lock);
+    while (ledger->readers_idle == 0)
+        pthread_cond_wait(&ledger->reader_free, &ledger->readers_lock);
+    struct ledger_session *session = ledger->readers[--ledger->readers_idle];
+    pthread_mutex_unlock(&ledger->readers_lock);
+    return (struct sql){.driver = ledger->driver, .session = session};
+}
+
+static void ledger_reader_return(struct ledger *ledger, struct sql sql)
+{
+    pthread_mutex_lock(&ledger->readers_lock);
+    ledger->readers[ledger->readers_idle++] = sql.session;
+    pthread_cond_signal(&ledger->reader_free);
+    pthread_mutex_unlock(&ledger->readers_lock);
+}
+
+enum status ledger_policy_get(struct ledger *ledger, int64_t id, struct policy *policy,
+                              struct error *error)
+{
+    struct sql sql = ledger_reader_take(ledger);
+    enum status status = rows_policy_by_id(&sql, id, policy, error);
+    ledger_reader_return(ledger, sql);
+    return status;
+}
+
+/* Rows into the caller's array. */
+struct ledger_page {
+    struct policy *policies;
+    struct coupon *coupons;
+    size_t count;
+};
+
+static enum status ledger_page_policy(void *context, const struct sql_value *columns,
+                                      struct error *error)
+{
+    struct ledger_page *page = context;
+    (void)error;
+    rows_read_policy(columns, &page->policies[page->count++]);
+    return STATUS_OK;
+}
+
+static enum status ledger_page_coupon(void *context, const struct sql_value *columns,
+                                      struct error *error)
+{
+    struct ledger_page *page = context;
+    (void)error;
+    rows_read_coupon(columns, &page->coupons[page->count++]);
+    return STATUS_OK;
+}
+
+enum status ledger_policy_list(struct ledger *ledger, int64_t after_id, struct policy *policies,
+                               size_t max, size_t *count, struct error *error)
+{
+    struct ledger_page page = {.policies = policies};
+    struct sql sql = ledger_reader_take(ledger);
+    enum status status = SQL_RUN(&sql, STATEMENT_policy_list, ledger_page_policy, &page, error,
+                                 sql_i64(after_id), sql_i64((int64_t)max));
+    ledger_reader_return(ledger, sql);
+    *count = page.count;
+    return status;
+}
+
+enum status ledger_coupon_get(struct ledger *ledger, int64_t policy_id, int64_t seq,
+                              struct coupon *coupon, struct error *error)
+{
+    struct sql sql = ledger_reader_take(ledger);
+    enum status status = rows_coupon_by_seq(&sql, policy_id, seq, coupon, error);
+    ledger_reader_return(ledger, sql);
+    return status;
+}
+
+enum status ledger_coupons_of_user(struct ledger *ledger, const struct user_id *user,
+                                   int64_t after_policy_id, int64_t after_seq,
+                                   struct coupon *coupons, size_t max, size_t *count,
+                                   struct error *error)
+{
+    struct ledger_page page = {.coupons = coupons};
+    struct sql sql = ledger_reader_take(ledger);
+    enum status status = SQL_RUN(&sql, STATEMENT_coupon_list_of_user, ledger_page_coupon, &page,
+                                 error, sql_text(user_id_span(user)), sql_i64(after_policy_id),
+                                 sql_i64(after_seq), sql_i64((int64_t)max));
+    ledger_reader_return(ledger, sql);
+    *count = page.count;
+    return status;
+}
+
+enum status ledger_coupons_of_claimant(struct ledger *ledger, int64_t policy_id,
+                                       const struct user_id *user, struct coupon *coupons,
+                                       size_t max, size_t *count, struct error *error)
+{
+    struct ledger_page page = {.coupons = coupons};
+    struct sql sql = ledger_reader_take(ledger);
+    enum status status = SQL_RUN(&sql, STATEMENT_coupon_list_of_claimant, ledger_page_coupon,
+                                 &page, error, sql_i64(policy_id),
+                                 sql_text(user_id_span(user)), sql_i64((int64_t)max));
+    ledger_reader_return(ledger, sql);
+    *count = page.count;
+    return status;
+}
+
+/* --- restoring --- */
+
+static enum status ledger_visit_policy(void *context, const struct sql_value *columns,
+                                       struct error *error)
+{
+    const struct ledger_visitor *visitor = context;
+    struct policy policy;
+    rows_read_policy(columns, &policy);
+    return visitor->policy(visitor->context, &policy, error);
+}
+
+static enum status ledger_visit_claim(void *context, const struct sql_value *columns,
+                                      struct error *error)
+{
+    const struct ledger_visitor *visitor = context;
+    struct claim claim = {
+        .policy_id = columns[0].number,
+        .seq = columns[1].number,
+        .user = rows_read_user(&columns[2]),
+        .nth = (int32_t)columns[3].number,
+        .request_id = rows_read_request_id(&columns[5]),
+        .requested_at_ms = columns[6].number,
+    };
+    return visitor->claim(visitor->context, &claim, rows_read_state(&columns[4]), error);
+}
+
+static enum status ledger_visit_key(void *context, const struct sql_value *columns,
+                                    struct error *error)
+{
+    const struct ledger_visitor *visitor = context;
+    struct key_binding binding = {
+        .policy_id = columns[0].number,
+        .request_id = rows_read_request_id(&columns[1]),
+        .seq = columns[2].number,
+    };
+    return visitor->key(visitor->context, &binding, error);
+}
+
+static enum status ledger_visit_lease(void *context, const struct sql_value *columns,
+                                      struct error *error)
+{
+    const struct ledger_visitor *visitor = context;
+    struct lease lease = {
+        .id = columns[0].number,
+        .policy_id = columns[1].number,
+        .first_seq = columns[2].number,
+        .count = columns[3].number,
+        .open = true,
+    };
+    return visitor->lease(visitor->context, &lease, columns[4].number, columns[5].number, error);
+}
+
+static enum status ledger_visit_blocked(void *context, const struct sql_value *columns,
+                                        struct error *error)
+{
+    const struct ledger_visitor *visitor = context;
+    struct user_id user = rows_read_user(&columns[0]);
+    return visitor->blocked(visitor->context, &user, error);
+}
+
+enum status ledger_visit(struct ledger *ledger, const struct ledger_visitor *visitor,
+                         struct error *error)
+{
+    struct ledger_visitor copy = *visitor;
+    struct sql sql = ledger_reader_take(ledger);
+    enum status status = sql.driver->begin(sql.session, error);
+
+    if (status == STATUS_OK)
+        status = SQL_RUN(&sql, STATEMENT_policy_list, ledger_visit_policy, &copy, error,
+                         sql_i64(0), sql_i64(INT64_MAX));
+    if (status == STATUS_OK)
+        status = sql_run(&sql, STATEMENT_coupon_scan, NULL, 0, ledger_visit_claim, &copy, NULL,
+                         error);
+    if (status == STATUS_OK)
+        status = sql_run(&sql, STATEMENT_key_scan, NULL, 0, ledger_visit_key, &copy, NULL, error);
+    if (status == STATUS_OK)
+        status = sql_run(&sql, STATEMENT_lease_list_open, NULL, 0, ledger_visit_lease, &copy, NULL,
+                         error);
+    if (status == STATUS_OK)
+        status = sql_run(&sql, STATEMENT_blocked_scan, NULL, 0, ledger_visit_blocked, &copy, NULL,
+                         error);
+    sql.driver->rollback(sql.session);
+    ledger_reader_return(ledger, sql);
+    return status;
+}
+
+/* --- seeing inside --- */
+
+const struct ledger_stats *ledger_stats(const struct ledger *ledger)
+{
+    return &ledger->stats;
+}
+
+const char *ledger_kind(const struct ledger *ledger)
+{
+    return ledger->driver->scheme;
+}
+
+void ledger_state(struct ledger *ledger, struct error *words)
+{
+    if (ledger_healthy(ledger)) {
+        error_set(words, STATUS_OK, "ok");
+        return;
+    }
+    pthread_mutex_lock(&ledger->writer.lock);
+    *words = ledger->writer.trouble;
+    pthread_mutex_unlock(&ledger->writer.lock);
+}

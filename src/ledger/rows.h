@@ -1,0 +1,25 @@
+/* rows.h: table rows into structs.
+ *
+ * Threads: one session, one thread.
+ */
+#ifndef LEDGER_ROWS_H
+#define LEDGER_ROWS_H
+
+#include "ledger/driver.h"
+
+/* Readers of the column lists that the statements of a kind share. */
+void rows_read_policy(const struct sql_value *columns, struct policy *policy);
+void rows_read_coupon(const struct sql_value *columns, struct coupon *coupon);
+struct user_id rows_read_user(const struct sql_value *column);
+struct request_id rows_read_request_id(const struct sql_value *column);
+enum coupon_state rows_read_state(const struct sql_value *column);
+
+/* NOT_FOUND when there is no such row. */
+enum status rows_policy_by_id(struct sql *sql, int64_t id, struct policy *policy,
+                              struct error *error) MUST_CHECK;
+enum status rows_coupon_by_seq(struct sql *sql, int64_t policy_id, int64_t seq,
+                               struct coupon *coupon, struct error *error) MUST_CHECK;
+enum status rows_lease_by_id(struct sql *sql, int64_t id, struct lease *lease,
+                             struct error *error) MUST_CHECK;
+
+#endif

@@ -1,0 +1,531 @@
+/* sqlite.c: the ledger in one SQLite file: WAL, synchronous=FULL, one writing session.
+ *
+ * Only the writer checkpoints, and it does so itself after a commit instead of through SQLite's
+ * automatic checkpoints, which would swallow a failed fsync. Readers open the file read-only. */
+#include <errno.h>
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "embedded_migrations.h"
+#include "embedded_statements.h"
+#include "ledger/driver.h"
+#include "ledger/owner.h"
+
+#define CHECKPOINT_FRAMES 4000 /* of 4 KiB: about 16 MiB of WAL */
+#define BUSY_TIMEOUT_MS 5000
+#define PAGE_CACHE_KIB_WRITER 16384
+#define PAGE_CACHE_KIB_READER 2048
+
+struct ledger_store {
+    char *path;
+    struct owner_lock owner;
+    bool has_writer; /* there is never a second one */
+};
+
+struct ledger_session {
+    struct ledger_store *store;
+    enum session_kind kind;
+    sqlite3 *database;
+    sqlite3_stmt *statements[STATEMENT_COUNT];
+    int wal_frames;
+};
+
+/* After a failed fsync the kernel may have dropped the pages it could not write and report success
+ * the next time. Nothing this process believes about the file can be trusted any more; a restart
+ * reads what is really there. */
+static void ledger_sqlite_die(const char *words)
+{
+    log_event(LOG_ERROR, "fsync_failed", LOG_FIELD("error", LOG_TEXT(words)),
+              LOG_FIELD("next", LOG_TEXT("the process ends; check the disk, then start again")));
+    _exit(1);
+}
+
+static enum status ledger_sqlite_error(sqlite3 *database, int code, const char *what,
+                                       struct error *error)
+{
+    const char *words = database != NULL ? sqlite3_errmsg(database) : sqlite3_errstr(code);
+
+    switch (code) {
+    case SQLITE_IOERR_FSYNC:
+    case SQLITE_IOERR_DIR_FSYNC:
+        ledger_sqlite_die(words);
+        break;
+    default:
+        break;
+    }
+    switch (code & 0xff) {
+    case SQLITE_FULL:
+        return error_set(error, STATUS_UNAVAILABLE, "%s: the disk is full", what);
+    case SQLITE_IOERR:
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+    case SQLITE_NOMEM:
+    case SQLITE_READONLY:
+    case SQLITE_CANTOPEN:
+    case SQLITE_INTERRUPT:
+        return error_set(error, STATUS_UNAVAILABLE, "%s: %s (%d)", what, words, code);
+    default:
+        return error_set(error, STATUS_FAILED, "%s: %s (%d)", what, words, code);
+    }
+}
+
+static enum status ledger_sqlite_execute(sqlite3 *database, const char *text, const char *what,
+                                         struct error *error)
+{
+    if (sqlite3_exec(database, text, NULL, NULL, NULL) == SQLITE_OK)
+        return STATUS_OK;
+    return ledger_sqlite_error(database, sqlite3_extended_errcode(database), what, error);
+}
+
+/* --- opening --- */
+
+static int ledger_sqlite_keep_text(void *context, int count, char **values, char **names)
+{
+    (void)names;
+    if (count > 0 && values[0] != NULL)
+        error_set(context, STATUS_OK, "%s", values[0]);
+    return 0;
+}
+
+/* The single text a pragma answers. */
+static enum status ledger_sqlite_pragma(sqlite3 *database, const char *text, struct error *answer,
+                                        struct error *error)
+{
+    answer->text[0] = '\0';
+    if (sqlite3_exec(database, text, ledger_sqlite_keep_text, answer, NULL) == SQLITE_OK)
+        return STATUS_OK;
+    return ledger_sqlite_error(database, sqlite3_extended_errcode(database), text, error);
+}
+
+static enum status ledger_sqlite_configure_writer(sqlite3 *database, struct error *error)
+{
+    struct error answer;
+    enum status status = ledger_sqlite_pragma(database, "PRAGMA journal_mode = WAL", &answer, error);
+
+    if (status != STATUS_OK)
+        return status;
+    if (strcmp(answer.text, "wal") != 0)
+        return error_set(error, STATUS_FAILED,
+                         "the file system does not allow WAL mode (journal_mode is %s); use a "
+                         "local disk",
+                         answer.text);
+    return ledger_sqlite_execute(database,
+                                 "PRAGMA synchronous = FULL;"
+                                 "PRAGMA wal_autocheckpoint = 0;"
+                                 "PRAGMA journal_size_limit = 67108864;"
+                                 "PRAGMA foreign_keys = ON;"
+                                 "PRAGMA temp_store = MEMORY;",
+                                 "setting up the database", error);
+}
+
+static enum status ledger_sqlite_connect(const char *path, enum session_kind kind,
+                                         sqlite3 **database, struct error *error)
+{
+    int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE |
+                (kind == SESSION_WRITER ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
+                                        : SQLITE_OPEN_READONLY);
+    int code = sqlite3_open_v2(path, database, flags, NULL);
+    enum status status = STATUS_OK;
+
+    if (code != SQLITE_OK) {
+        status = ledger_sqlite_error(*database, code, path, error);
+    } else {
+        char cache[64];
+        sqlite3_snprintf(sizeof(cache), cache, "PRAGMA cache_size = -%d",
+                         kind == SESSION_WRITER ? PAGE_CACHE_KIB_WRITER : PAGE_CACHE_KIB_READER);
+        sqlite3_busy_timeout(*database, BUSY_TIMEOUT_MS);
+        status = ledger_sqlite_execute(*database, cache, path, error);
+    }
+    if (status == STATUS_OK && kind == SESSION_WRITER)
+        status = ledger_sqlite_configure_writer(*database, error);
+    if (status != STATUS_OK) {
+        sqlite3_close(*database);
+        *database = NULL;
+    }
+    return status;
+}
+
+static enum status ledger_sqlite_check(sqlite3 *database, const char *path,
+                                       enum ledger_integrity integrity, struct error *error)
+{
+    struct error answer;
+
+    if (integrity == LEDGER_CHECK_OFF)
+        return STATUS_OK;
+    enum status status = ledger_sqlite_pragma(
+        database,
+        integrity == LEDGER_CHECK_FULL ? "PRAGMA integrity_check(1)" : "PRAGMA quick_check(1)",
+        &answer, error);
+    if (status == STATUS_OK && strcmp(answer.text, "ok") != 0)
+        return error_set(error, STATUS_FAILED,
+                         "%s is damaged: %s; restore a backup, or save what is left with "
+                         "`sqlite3 %s .recover`",
+                         path, answer.text, path);
+    return status;
+}
+
+static enum status ledger_sqlite_schema_version(sqlite3 *database, int *version,
+                                                struct error *error)
+{
+    struct error answer;
+    enum status status = ledger_sqlite_pragma(database, "PRAGMA user_version", &answer, error);
+    if (status == STATUS_OK)
+        *version = atoi(answer.text);
+    return status;
+}
+
+/* Runs one numbered file and moves user_version in the same transaction. */
+static enum status ledger_sqlite_migrate_one(sqlite3 *database, const struct embedded_file *file,
+                                             int version, struct error *error)
+{
+    char move[64];
+    sqlite3_snprintf(sizeof(move), move, "PRAGMA user_version = %d", version);
+
+    enum status status = ledger_sqlite_execute(database, "BEGIN IMMEDIATE", file->name, error);
+    if (status == STATUS_OK)
+        status = ledger_sqlite_execute(database, (const char *)file->bytes, file->name, error);
+    if (status == STATUS_OK)
+        status = ledger_sqlite_execute(database, move, file->name, error);
+    if (status == STATUS_OK)
+        status = ledger_sqlite_execute(database, "COMMIT", file->name, error);
+    if (status != STATUS_OK)
+        sqlite3_exec(database, "ROLLBACK", NULL, NULL, NULL);
+    else
+        log_event(LOG_INFO, "migrated", LOG_FIELD("file", LOG_TEXT(file->name)));
+    return status;
+}
+
+static enum status ledger_sqlite_migrate(sqlite3 *database, const char *path, struct error *error)
+{
+    int version = 0;
+    int newest = 0;
+    enum status status = ledger_sqlite_schema_version(database, &version, error);
+
+    for (size_t i = 0; i < embedded_migrations_count && status == STATUS_OK; i++) {
+        const struct embedded_file *file = &embedded_migrations[i];
+        if (strstr(file->name, ".sqlite.sql") == NULL)
+            continue;
+        newest = atoi(file->name);
+        if (newest > version)
+            status = ledger_sqlite_migrate_one(database, file, newest, error);
+    }
+    if (status == STATUS_OK && version > newest)
+        return error_set(error, STATUS_FAILED,
+                         "%s was written by a newer dibs (schema %d, this one knows %d); use that "
+                         "version",
+                         path, version, newest);
+    return status;
+}
+
+static void ledger_sqlite_store_close(struct ledger_store *store)
+{
+    if (store == NULL)
+        return;
+    owner_lock_release(&store->owner);
+    free(store->path);
+    free(store);
+}
+
+static enum status ledger_sqlite_store_open(struct ledger_store **store, const char *location,
+                                            enum ledger_integrity integrity, struct error *error)
+{
+    struct ledger_store *opened = calloc(1, sizeof(*opened));
+    sqlite3 *database = NULL;
+
+    *store = NULL;
+    if (location[0] == '\0' || strcmp(location, ":memory:") == 0) {
+        free(opened);
+        return error_set(error, STATUS_INVALID, "sqlite: needs a file name, as in sqlite:dibs.db");
+    }
+    if (opened == NULL || (opened->path = strdup(location)) == NULL) {
+        free(opened);
+        return error_set(error, STATUS_UNAVAILABLE, "no memory to open %s", location);
+    }
+    enum status status = owner_lock_take(&opened->owner, location, error);
+    if (status == STATUS_OK)
+        status = ledger_sqlite_connect(location, SESSION_WRITER, &database, error);
+    if (status == STATUS_OK)
+        status = ledger_sqlite_check(database, location, integrity, error);
+    if (status == STATUS_OK)
+        status = ledger_sqlite_migrate(database, location, error);
+    sqlite3_close(database);
+    if (status != STATUS_OK) {
+        ledger_sqlite_store_close(opened);
+        return status;
+    }
+    *store = opened;
+    return STATUS_OK;
+}
+
+/* --- sessions --- */
+
+static void ledger_sqlite_session_close(struct ledger_session *session)
+{
+    if (session == NULL)
+        return;
+    for (size_t i = 0; i < STATEMENT_COUNT; i++)
+        sqlite3_finalize(session->statements[i]);
+    sqlite3_close(session->database);
+    if (session->kind == SESSION_WRITER)
+        session->store->has_writer = false;
+    free(session);
+}
+
+static int ledger_sqlite_note_frames(void *context, sqlite3 *database, const char *name, int frames)
+{
+    struct ledger_session *session = context;
+    (void)database;
+    (void)name;
+    session->wal_frames = frames;
+    return SQLITE_OK;
+}
+
+static enum status ledger_sqlite_session_open(struct ledger_store *store, enum session_kind kind,
+                                              struct ledger_session **session, struct error *error)
+{
+    struct ledger_session *opened = calloc(1, sizeof(*opened));
+
+    *session = NULL;
+    if (opened == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for a session");
+    enum status status = ledger_sqlite_connect(store->path, kind, &opened->database, error);
+    if (status != STATUS_OK) {
+        free(opened);
+        return status;
+    }
+    opened->store = store;
+    opened->kind = kind;
+    if (kind == SESSION_WRITER) {
+        ensure(!store->has_writer);
+        store->has_writer = true;
+        sqlite3_wal_hook(opened->database, ledger_sqlite_note_frames, opened);
+    }
+    *session = opened;
+    return STATUS_OK;
+}
+
+static enum status ledger_sqlite_prepare(struct ledger_session *session, enum statement statement,
+                                         sqlite3_stmt **prepared, struct error *error)
+{
+    unsigned long length = 0;
+
+    *prepared = session->statements[statement];
+    if (*prepared != NULL)
+        return STATUS_OK;
+    ensure(embedded_statements_count == 1);
+    const char *text =
+        statement_text((const char *)embedded_statements[0].bytes, statement, &length);
+    ensure(text != NULL);
+    int code = sqlite3_prepare_v3(session->database, text, (int)length, SQLITE_PREPARE_PERSISTENT,
+                                  prepared, NULL);
+    if (code != SQLITE_OK)
+        return ledger_sqlite_error(session->database, code, statement_name(statement), error);
+    session->statements[statement] = *prepared;
+    return STATUS_OK;
+}
+
+/* --- transactions --- */
+
+static enum status ledger_sqlite_begin(struct ledger_session *session, struct error *error)
+{
+    return ledger_sqlite_execute(session->database,
+                                 session->kind == SESSION_WRITER ? "BEGIN IMMEDIATE" : "BEGIN",
+                                 "begin", error);
+}
+
+static enum status ledger_sqlite_commit(struct ledger_session *session, struct error *error)
+{
+    return ledger_sqlite_execute(session->database, "COMMIT", "commit", error);
+}
+
+static void ledger_sqlite_rollback(struct ledger_session *session)
+{
+    if (!sqlite3_get_autocommit(session->database))
+        sqlite3_exec(session->database, "ROLLBACK", NULL, NULL, NULL);
+}
+
+static enum status ledger_sqlite_savepoint(struct ledger_session *session, struct error *error)
+{
+    return ledger_sqlite_execute(session->database, "SAVEPOINT one_write", "savepoint", error);
+}
+
+static enum status ledger_sqlite_savepoint_end(struct ledger_session *session, bool keep,
+                                               struct error *error)
+{
+    return ledger_sqlite_execute(session->database,
+                                 keep ? "RELEASE one_write"
+                                      : "ROLLBACK TO one_write; RELEASE one_write",
+                                 "savepoint", error);
+}
+
+/* --- statements --- */
+
+static int ledger_sqlite_bind(sqlite3_stmt *prepared, int at, const struct sql_value *value)
+{
+    switch (value->kind) {
+    case SQL_I64:
+        return sqlite3_bind_int64(prepared, at, value->number);
+    case SQL_TEXT:
+        return sqlite3_bind_text(prepared, at, value->bytes.bytes, (int)value->bytes.length,
+                                 SQLITE_STATIC);
+    case SQL_BLOB:
+        return sqlite3_bind_blob(prepared, at, value->bytes.bytes, (int)value->bytes.length,
+                                 SQLITE_STATIC);
+    case SQL_NULL:
+        break;
+    }
+    return sqlite3_bind_null(prepared, at);
+}
+
+static void ledger_sqlite_read_row(sqlite3_stmt *prepared, struct sql_value *columns)
+{
+    int count = sqlite3_data_count(prepared);
+
+    ensure(count <= SQL_COLUMNS_MAX);
+    for (int i = 0; i < count; i++) {
+        switch (sqlite3_column_type(prepared, i)) {
+        case SQLITE_INTEGER:
+            columns[i] = sql_i64(sqlite3_column_int64(prepared, i));
+            break;
+        case SQLITE_TEXT:
+            columns[i] = (struct sql_value){.kind = SQL_TEXT};
+            columns[i].bytes.bytes = (const char *)sqlite3_column_text(prepared, i);
+            columns[i].bytes.length = (size_t)sqlite3_column_bytes(prepared, i);
+            break;
+        case SQLITE_BLOB:
+            columns[i] = (struct sql_value){.kind = SQL_BLOB};
+            columns[i].bytes.bytes = sqlite3_column_blob(prepared, i);
+            columns[i].bytes.length = (size_t)sqlite3_column_bytes(prepared, i);
+            break;
+        default:
+            columns[i] = sql_null();
+            break;
+        }
+    }
+}
+
+static enum status ledger_sqlite_run(struct ledger_session *session, enum statement statement,
+                                     const struct sql_value *values, size_t value_count,
+                                     sql_row_fn row, void *context, int64_t *changed,
+                                     struct error *error)
+{
+    sqlite3_stmt *prepared = NULL;
+    struct sql_value columns[SQL_COLUMNS_MAX];
+    enum status status = ledger_sqlite_prepare(session, statement, &prepared, error);
+    int code = SQLITE_OK;
+
+    if (status != STATUS_OK)
+        return status;
+    for (size_t i = 0; i < value_count && code == SQLITE_OK; i++)
+        code = ledger_sqlite_bind(prepared, (int)i + 1, &values[i]);
+    if (code == SQLITE_OK) {
+        while ((code = sqlite3_step(prepared)) == SQLITE_ROW && status == STATUS_OK) {
+            if (row == NULL)
+                continue;
+            ledger_sqlite_read_row(prepared, columns);
+            status = row(context, columns, error);
+        }
+    }
+    if (changed != NULL)
+        *changed = sqlite3_changes64(session->database);
+    if (status == STATUS_OK && code != SQLITE_DONE)
+        status = ledger_sqlite_error(session->database, code, statement_name(statement), error);
+    sqlite3_reset(prepared);
+    return status;
+}
+
+static int ledger_sqlite_insert_one(sqlite3_stmt *prepared, const struct coupon_row *row)
+{
+    const struct claim *claim = row->claim;
+    const char *state = coupon_state_name(row->state);
+
+    sqlite3_bind_int64(prepared, 1, claim->policy_id);
+    sqlite3_bind_int64(prepared, 2, claim->seq);
+    sqlite3_bind_text(prepared, 3, claim->user.bytes, claim->user.length, SQLITE_STATIC);
+    sqlite3_bind_int(prepared, 4, claim->nth);
+    if (coupon_state_is_active(row->state))
+        sqlite3_bind_int(prepared, 5, claim->nth);
+    else
+        sqlite3_bind_null(prepared, 5);
+    sqlite3_bind_text(prepared, 6, state, -1, SQLITE_STATIC);
+    sqlite3_bind_blob(prepared, 7, claim->request_id.bytes, sizeof(claim->request_id.bytes),
+                      SQLITE_STATIC);
+    sqlite3_bind_int64(prepared, 8, claim->lease_id);
+    sqlite3_bind_int64(prepared, 9, claim->requested_at_ms);
+    sqlite3_bind_int64(prepared, 10, row->issued_at_ms);
+    if (row->expires_at_ms != 0)
+        sqlite3_bind_int64(prepared, 11, row->expires_at_ms);
+    else
+        sqlite3_bind_null(prepared, 11);
+    if (row->merged_into_seq != 0)
+        sqlite3_bind_int64(prepared, 12, row->merged_into_seq);
+    else
+        sqlite3_bind_null(prepared, 12);
+    if (row->reason != NULL)
+        sqlite3_bind_text(prepared, 13, row->reason, -1, SQLITE_STATIC);
+    else
+        sqlite3_bind_null(prepared, 13);
+    int code = sqlite3_step(prepared);
+    sqlite3_reset(prepared);
+    return code;
+}
+
+static enum status ledger_sqlite_insert_coupons(struct ledger_session *session,
+                                                struct coupon_row *rows, size_t count,
+                                                struct error *error)
+{
+    sqlite3_stmt *prepared = NULL;
+    enum status status =
+        ledger_sqlite_prepare(session, STATEMENT_coupon_insert, &prepared, error);
+
+    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+        int code = ledger_sqlite_insert_one(prepared, &rows[i]);
+        rows[i].conflicts =
+            code == SQLITE_CONSTRAINT_PRIMARYKEY || code == SQLITE_CONSTRAINT_UNIQUE;
+        if (code != SQLITE_DONE && !rows[i].conflicts)
+            status = ledger_sqlite_error(session->database, code, "coupon_insert", error);
+    }
+    return status;
+}
+
+/* --- checkpoints --- */
+
+static bool ledger_sqlite_tend(struct ledger_session *session)
+{
+    ensure(session->kind == SESSION_WRITER);
+    if (session->wal_frames < CHECKPOINT_FRAMES)
+        return false;
+    FAULT_POINT("ledger.before_checkpoint");
+    int code = sqlite3_wal_checkpoint_v2(session->database, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL,
+                                         NULL);
+    session->wal_frames = 0;
+    if (code != SQLITE_OK && code != SQLITE_BUSY) {
+        struct error error;
+        (void)ledger_sqlite_error(session->database, code, "checkpoint", &error);
+        log_event(LOG_WARN, "checkpoint_failed", LOG_FIELD("error", LOG_TEXT(error.text)),
+                  LOG_FIELD("next", LOG_TEXT("the log file grows until one succeeds")));
+        return false;
+    }
+    return code == SQLITE_OK;
+}
+
+const struct ledger_driver ledger_sqlite_driver = {
+    .scheme = "sqlite",
+    .store_open = ledger_sqlite_store_open,
+    .store_close = ledger_sqlite_store_close,
+    .session_open = ledger_sqlite_session_open,
+    .session_close = ledger_sqlite_session_close,
+    .begin = ledger_sqlite_begin,
+    .commit = ledger_sqlite_commit,
+    .rollback = ledger_sqlite_rollback,
+    .savepoint = ledger_sqlite_savepoint,
+    .savepoint_end = ledger_sqlite_savepoint_end,
+    .run = ledger_sqlite_run,
+    .insert_coupons = ledger_sqlite_insert_coupons,
+    .tend = ledger_sqlite_tend,
+};

@@ -1,0 +1,128 @@
+-- Every statement the ledger runs on SQLite. "-- name:" lines give the name in statements.h.
+
+-- name: policy_insert
+INSERT INTO policy (id, name, discount_type, discount_value, total, per_user_limit, opens_at,
+    closes_at, coupon_valid_days, reserve, paused, created_at, version, unleased, next_seq)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11, 1, ?5, 1);
+
+-- name: policy_next_id
+SELECT COALESCE(MAX(id), 0) + 1 FROM policy;
+
+-- name: policy_by_id
+SELECT id, name, discount_type, discount_value, total, per_user_limit, opens_at, closes_at,
+    coupon_valid_days, reserve, paused, closed_at, created_at, version, unleased, next_seq
+FROM policy WHERE id = ?1;
+
+-- name: policy_list
+SELECT id, name, discount_type, discount_value, total, per_user_limit, opens_at, closes_at,
+    coupon_valid_days, reserve, paused, closed_at, created_at, version, unleased, next_seq
+FROM policy WHERE id > ?1 ORDER BY id LIMIT ?2;
+
+-- name: policy_update
+UPDATE policy SET total = ?2, opens_at = ?3, closes_at = ?4, reserve = ?5, paused = ?6,
+    closed_at = ?7, version = version + 1, unleased = ?8, next_seq = ?9
+WHERE id = ?1;
+
+-- name: policy_return_unit
+UPDATE policy SET unleased = unleased + 1, version = version + 1 WHERE id = ?1;
+
+-- name: policy_take_unit
+UPDATE policy SET unleased = unleased - 1, version = version + 1 WHERE id = ?1 AND unleased > 0;
+
+-- name: lease_insert
+INSERT INTO lease (policy_id, first_seq, count, state) VALUES (?1, ?2, ?3, 'OPEN') RETURNING id;
+
+-- name: lease_by_id
+SELECT id, policy_id, first_seq, count, state = 'OPEN' FROM lease WHERE id = ?1;
+
+-- name: lease_for_issue
+SELECT l.policy_id, l.first_seq, l.count, l.state = 'OPEN', p.coupon_valid_days
+FROM lease l JOIN policy p ON p.id = l.policy_id WHERE l.id = ?1;
+
+-- name: lease_shrink
+UPDATE lease SET count = ?2 WHERE id = ?1;
+
+-- name: lease_close
+UPDATE lease SET state = 'CLOSED' WHERE id = ?1;
+
+-- name: lease_rows
+SELECT COUNT(*), COALESCE(MAX(seq), 0) FROM coupon
+WHERE policy_id = ?1 AND seq >= ?2 AND seq < ?3;
+
+-- name: lease_list_open
+SELECT l.id, l.policy_id, l.first_seq, l.count,
+    (SELECT COUNT(*) FROM coupon c
+     WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq AND c.seq < l.first_seq + l.count),
+    (SELECT COALESCE(MAX(c.seq), 0) FROM coupon c
+     WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq AND c.seq < l.first_seq + l.count)
+FROM lease l WHERE l.state = 'OPEN' ORDER BY l.id;
+
+-- name: coupon_insert
+INSERT INTO coupon (policy_id, seq, user_id, nth, slot, state, request_id, lease_id, requested_at,
+    issued_at, expires_at, merged_into, reason)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13);
+
+-- name: coupon_by_seq
+SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, c.requested_at,
+    c.issued_at, COALESCE(c.expires_at, p.closes_at), c.redeemed_at, c.cancelled_at, c.order_id,
+    c.merged_into, c.reason
+FROM coupon c JOIN policy p ON p.id = c.policy_id WHERE c.policy_id = ?1 AND c.seq = ?2;
+
+-- name: coupon_by_slot
+SELECT seq FROM coupon WHERE user_id = ?2 AND policy_id = ?1 AND slot = ?3;
+
+-- name: coupon_list_of_user
+SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, c.requested_at,
+    c.issued_at, COALESCE(c.expires_at, p.closes_at), c.redeemed_at, c.cancelled_at, c.order_id,
+    c.merged_into, c.reason
+FROM coupon c JOIN policy p ON p.id = c.policy_id
+WHERE c.user_id = ?1 AND (c.policy_id, c.seq) > (?2, ?3)
+ORDER BY c.policy_id, c.seq LIMIT ?4;
+
+-- name: coupon_list_of_claimant
+SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, c.requested_at,
+    c.issued_at, COALESCE(c.expires_at, p.closes_at), c.redeemed_at, c.cancelled_at, c.order_id,
+    c.merged_into, c.reason
+FROM coupon c JOIN policy p ON p.id = c.policy_id
+WHERE c.user_id = ?2 AND c.policy_id = ?1
+ORDER BY c.seq DESC LIMIT ?3;
+
+-- name: coupon_redeem
+UPDATE coupon SET state = 'REDEEMED', redeemed_at = ?3, order_id = ?4
+WHERE policy_id = ?1 AND seq = ?2;
+
+-- name: coupon_cancel
+UPDATE coupon SET state = 'CANCELLED', slot = NULL, cancelled_at = ?3
+WHERE policy_id = ?1 AND seq = ?2;
+
+-- name: coupon_scan
+SELECT policy_id, seq, user_id, nth, state, request_id, requested_at
+FROM coupon ORDER BY policy_id, seq;
+
+-- name: key_insert
+INSERT INTO claim_key (policy_id, request_id, seq) VALUES (?1, ?2, ?3)
+ON CONFLICT (policy_id, request_id) DO NOTHING;
+
+-- name: key_scan
+SELECT policy_id, request_id, seq FROM claim_key;
+
+-- name: blocked_any
+SELECT 1 FROM blocked_user LIMIT 1;
+
+-- name: blocked_has
+SELECT 1 FROM blocked_user WHERE user_id = ?1;
+
+-- name: blocked_insert
+INSERT INTO blocked_user (user_id, blocked_at) VALUES (?1, ?2) ON CONFLICT (user_id) DO NOTHING;
+
+-- name: blocked_delete
+DELETE FROM blocked_user WHERE user_id = ?1;
+
+-- name: blocked_scan
+SELECT user_id FROM blocked_user;
+
+-- name: secret_insert
+INSERT INTO secret (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING;
+
+-- name: secret_by_name
+SELECT value FROM secret WHERE name = ?1;

@@ -1,0 +1,36 @@
+/* statements.c: finds named statements in a .sql file. */
+#include "ledger/statements.h"
+
+#include <stddef.h>
+#include <string.h>
+
+static const char *const statement_names[] = {
+#define STATEMENT_NAME(name) #name,
+    STATEMENTS(STATEMENT_NAME)
+#undef STATEMENT_NAME
+};
+
+const char *statement_name(enum statement statement)
+{
+    return statement_names[statement];
+}
+
+#define NAME_MARK "-- name: "
+
+const char *statement_text(const char *file, enum statement statement, unsigned long *length)
+{
+    const char *name = statement_names[statement];
+    size_t name_length = strlen(name);
+
+    for (const char *mark = strstr(file, NAME_MARK); mark != NULL;
+         mark = strstr(mark, NAME_MARK)) {
+        mark += strlen(NAME_MARK);
+        if (strncmp(mark, name, name_length) != 0 || mark[name_length] != '\n')
+            continue;
+        const char *text = mark + name_length + 1;
+        const char *end = strstr(text, NAME_MARK);
+        *length = end == NULL ? strlen(text) : (unsigned long)(end - text);
+        return text;
+    }
+    return NULL;
+}

@@ -1,0 +1,52 @@
+/* statements.h: the names of the statements every driver's .sql file has. */
+#ifndef LEDGER_STATEMENTS_H
+#define LEDGER_STATEMENTS_H
+
+#define STATEMENTS(X)                                                                              \
+    X(policy_insert)                                                                               \
+    X(policy_next_id)                                                                              \
+    X(policy_by_id)                                                                                \
+    X(policy_list)                                                                                 \
+    X(policy_update)                                                                               \
+    X(policy_return_unit)                                                                          \
+    X(policy_take_unit)                                                                            \
+    X(lease_insert)                                                                                \
+    X(lease_by_id)                                                                                 \
+    X(lease_for_issue)                                                                             \
+    X(lease_shrink)                                                                                \
+    X(lease_close)                                                                                 \
+    X(lease_rows)                                                                                  \
+    X(lease_list_open)                                                                             \
+    X(coupon_insert)                                                                               \
+    X(coupon_by_seq)                                                                               \
+    X(coupon_by_slot)                                                                              \
+    X(coupon_list_of_user)                                                                         \
+    X(coupon_list_of_claimant)                                                                     \
+    X(coupon_redeem)                                                                               \
+    X(coupon_cancel)                                                                               \
+    X(coupon_scan)                                                                                 \
+    X(key_insert)                                                                                  \
+    X(key_scan)                                                                                    \
+    X(blocked_any)                                                                                 \
+    X(blocked_has)                                                                                 \
+    X(blocked_insert)                                                                              \
+    X(blocked_delete)                                                                              \
+    X(blocked_scan)                                                                                \
+    X(secret_insert)                                                                               \
+    X(secret_by_name)
+
+enum statement {
+#define STATEMENT_ENUM(name) STATEMENT_##name,
+    STATEMENTS(STATEMENT_ENUM)
+#undef STATEMENT_ENUM
+        STATEMENT_COUNT,
+};
+
+/* "policy_insert", ... */
+const char *statement_name(enum statement statement);
+
+/* Finds a statement's text in a .sql file: from behind its "-- name: X" line to the next one or
+ * the end. NULL when it is not there. `length` gets the text's length. */
+const char *statement_text(const char *file, enum statement statement, unsigned long *length);
+
+#endif

@@ -1,0 +1,75 @@
+/* transactions.h: what each write of the ledger means, once for all databases.
+ *
+ * Each function is the body of one transaction: it reads, checks and writes through the session it
+ * is given; whoever calls it begins and commits. On a status other than OK its effects are undone
+ * by the caller.
+ *
+ * Threads: one session, one thread.
+ */
+#ifndef LEDGER_TRANSACTIONS_H
+#define LEDGER_TRANSACTIONS_H
+
+#include "ledger/driver.h"
+
+struct create_policy {
+    struct policy *policy;
+    struct lease *lease;
+};
+enum status transaction_create_policy(struct sql *sql, void *argument, struct error *error);
+
+struct change_policy {
+    int64_t id;
+    const struct policy_change *change;
+    const struct lease_shrunk *shrunk;
+    size_t shrunk_count;
+    struct policy *policy;
+};
+enum status transaction_change_policy(struct sql *sql, void *argument, struct error *error);
+
+struct take_lease {
+    int64_t policy_id;
+    int64_t keep;
+    struct lease *lease;
+    struct policy *policy;
+};
+enum status transaction_take_lease(struct sql *sql, void *argument, struct error *error);
+
+struct close_lease {
+    int64_t lease_id;
+};
+enum status transaction_close_lease(struct sql *sql, void *argument, struct error *error);
+
+struct redeem_coupon {
+    int64_t policy_id;
+    int64_t seq;
+    const struct user_id *order_id;
+    int64_t now_ms;
+    struct coupon *coupon;
+};
+enum status transaction_redeem_coupon(struct sql *sql, void *argument, struct error *error);
+
+struct cancel_coupon {
+    int64_t policy_id;
+    int64_t seq;
+    int64_t now_ms;
+    struct coupon *coupon;
+    struct policy *policy;
+};
+enum status transaction_cancel_coupon(struct sql *sql, void *argument, struct error *error);
+
+struct block_user {
+    const struct user_id *user;
+    bool blocked;
+    int64_t now_ms;
+};
+enum status transaction_block_user(struct sql *sql, void *argument, struct error *error);
+
+struct keep_secret {
+    const char *name;
+    const uint8_t *fresh;
+    uint8_t *bytes;
+    size_t length;
+};
+enum status transaction_keep_secret(struct sql *sql, void *argument, struct error *error);
+
+#endif

@@ -1,0 +1,328 @@
+/* writer.c: gather, write, commit, tell. */
+#include "ledger/writer.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/random.h"
+
+#define RETRY_PAUSE_MIN_MS 20
+#define RETRY_PAUSE_MAX_MS 1000
+#define BATCH_CAPACITY_MIN 1024
+
+static void write_batch_init(struct write_batch *batch)
+{
+    *batch = (struct write_batch){0};
+    batch->writes_end = &batch->writes;
+}
+
+static void write_batch_release(struct write_batch *batch)
+{
+    free(batch->claims);
+    free(batch->bindings);
+}
+
+static void write_batch_clear(struct write_batch *batch)
+{
+    batch->claim_count = 0;
+    batch->binding_count = 0;
+    batch->writes = NULL;
+    batch->writes_end = &batch->writes;
+}
+
+static bool write_batch_is_empty(const struct write_batch *batch)
+{
+    return batch->claim_count == 0 && batch->binding_count == 0 && batch->writes == NULL;
+}
+
+/* Queues are bounded by the pending cap, which is checked before the gate decides; a claim that
+ * has been decided must find its place, so running out of memory here ends the process. */
+static void *writer_grow(void *items, size_t *capacity, size_t needed, size_t item_size)
+{
+    if (needed <= *capacity)
+        return items;
+    size_t grown = *capacity < BATCH_CAPACITY_MIN ? BATCH_CAPACITY_MIN : *capacity * 2;
+    if (grown < needed)
+        grown = needed;
+    void *moved = realloc(items, grown * item_size);
+    ensure(moved != NULL);
+    *capacity = grown;
+    return moved;
+}
+
+uint64_t writer_issue(struct writer *writer, const struct claim *claims, size_t claim_count,
+                      const struct key_binding *bindings, size_t binding_count)
+{
+    struct write_batch *batch = &writer->gathering;
+
+    pthread_mutex_lock(&writer->lock);
+    bool was_empty = write_batch_is_empty(batch);
+    batch->claims = writer_grow(batch->claims, &batch->claim_capacity,
+                                batch->claim_count + claim_count, sizeof(*batch->claims));
+    batch->bindings = writer_grow(batch->bindings, &batch->binding_capacity,
+                                  batch->binding_count + binding_count, sizeof(*batch->bindings));
+    if (claim_count > 0)
+        memcpy(batch->claims + batch->claim_count, claims, claim_count * sizeof(*claims));
+    if (binding_count > 0)
+        memcpy(batch->bindings + batch->binding_count, bindings,
+               binding_count * sizeof(*bindings));
+    batch->claim_count += claim_count;
+    batch->binding_count += binding_count;
+    uint64_t ticket = ++writer->last_ticket;
+    batch->ticket = ticket;
+    atomic_fetch_add(&writer->pending, claim_count);
+    if (was_empty)
+        pthread_cond_signal(&writer->work);
+    pthread_mutex_unlock(&writer->lock);
+    return ticket;
+}
+
+enum status writer_run(struct writer *writer, write_fn apply, void *argument, struct error *error)
+{
+    struct waiting_write write = {
+        .apply = apply, .argument = argument, .status = STATUS_UNAVAILABLE, .error = error};
+
+    pthread_mutex_lock(&writer->lock);
+    *writer->gathering.writes_end = &write;
+    writer->gathering.writes_end = &write.next;
+    pthread_cond_signal(&writer->work);
+    while (!write.done)
+        pthread_cond_wait(&writer->finished, &writer->lock);
+    pthread_mutex_unlock(&writer->lock);
+    return write.status;
+}
+
+/* --- one transaction --- */
+
+/* A write that its rules refuse is undone alone; one that the database refuses fails them all. */
+static enum status writer_apply(struct writer *writer, struct waiting_write *write,
+                                struct error *error)
+{
+    const struct ledger_driver *driver = writer->sql.driver;
+    enum status status = driver->savepoint(writer->sql.session, error);
+
+    if (status != STATUS_OK)
+        return status;
+    write->status = write->apply(&writer->sql, write->argument, write->error);
+    if (write->status == STATUS_UNAVAILABLE || write->status == STATUS_UNKNOWN) {
+        if (error != NULL && write->error != NULL)
+            *error = *write->error;
+        return write->status;
+    }
+    return driver->savepoint_end(writer->sql.session, write->status == STATUS_OK, error);
+}
+
+static enum status writer_write(struct writer *writer, struct write_batch *batch,
+                                struct error *error)
+{
+    struct sql *sql = &writer->sql;
+    enum status status = sql->driver->begin(sql->session, error);
+
+    if (status == STATUS_OK)
+        status = issue_claims(sql, &writer->room, batch->claims, batch->claim_count,
+                              clock_wall_ms(), writer->states, error);
+    FAULT_POINT("ledger.after_insert");
+    if (status == STATUS_OK)
+        status = issue_bindings(sql, batch->bindings, batch->binding_count, error);
+    for (struct waiting_write *write = batch->writes; write != NULL && status == STATUS_OK;
+         write = write->next)
+        status = writer_apply(writer, write, error);
+    FAULT_POINT("ledger.before_commit");
+    if (status == STATUS_OK)
+        status = sql->driver->commit(sql->session, error);
+    FAULT_POINT("ledger.after_commit");
+    if (status != STATUS_OK)
+        sql->driver->rollback(sql->session);
+    return status;
+}
+
+static void writer_finish_writes(struct writer *writer, struct write_batch *batch,
+                                 enum status status, const struct error *error)
+{
+    pthread_mutex_lock(&writer->lock);
+    for (struct waiting_write *write = batch->writes, *next; write != NULL; write = next) {
+        next = write->next;
+        if (status != STATUS_OK) {
+            write->status = status == STATUS_FAILED ? STATUS_FAILED : STATUS_UNAVAILABLE;
+            if (write->error != NULL)
+                *write->error = *error;
+        }
+        write->done = true;
+    }
+    batch->writes = NULL;
+    batch->writes_end = &batch->writes;
+    pthread_cond_broadcast(&writer->finished);
+    pthread_mutex_unlock(&writer->lock);
+}
+
+static void writer_count(struct writer *writer, const struct write_batch *batch, int64_t started_ns)
+{
+    struct ledger_stats *stats = writer->stats;
+    uint64_t void_count = 0;
+
+    for (size_t i = 0; i < batch->claim_count; i++)
+        void_count += !coupon_state_is_active(writer->states[i]);
+    atomic_fetch_add_explicit(&stats->commits, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&stats->claims_void, void_count, memory_order_relaxed);
+    atomic_fetch_add_explicit(&stats->claims_issued, batch->claim_count - void_count,
+                              memory_order_relaxed);
+    histogram_record(&stats->commit_ns, (uint64_t)(clock_monotonic_ns() - started_ns));
+    if (batch->claim_count > 0)
+        histogram_record(&stats->batch_size, batch->claim_count);
+}
+
+/* The gate hears of the claims before the ticket counts as durable, so that whoever is woken by
+ * it finds the gate up to date. */
+static void writer_publish(struct writer *writer, struct write_batch *batch)
+{
+    const struct ledger_options *options = writer->options;
+
+    if (batch->claim_count > 0)
+        options->on_issued(options->context, batch->claims, writer->states, batch->claim_count);
+    FAULT_POINT("ledger.after_acknowledge");
+    if (batch->claim_count + batch->binding_count > 0) {
+        atomic_fetch_sub(&writer->pending, batch->claim_count);
+        atomic_store(&writer->durable, batch->ticket);
+        options->on_durable(options->context);
+    }
+}
+
+static void writer_set_health(struct writer *writer, enum status status, const struct error *error)
+{
+    bool healthy = status == STATUS_OK;
+
+    if (atomic_load(&writer->healthy) == healthy)
+        return;
+    pthread_mutex_lock(&writer->lock);
+    writer->trouble = *error;
+    pthread_mutex_unlock(&writer->lock);
+    atomic_store(&writer->healthy, healthy);
+    if (healthy)
+        log_event(LOG_INFO, "ledger_recovered", LOG_FIELD("pending", LOG_I64(writer->pending)));
+    else
+        log_event(LOG_ERROR, "ledger_refuses", LOG_FIELD("error", LOG_TEXT(error->text)),
+                  LOG_FIELD("next", LOG_TEXT("claims get 503; trying again")));
+}
+
+/* Waits a little between tries, unless the writer is told to stop. False: give up. */
+static bool writer_pause(struct writer *writer, int64_t *pause_ms)
+{
+    struct timespec until;
+    int64_t wait_ms = *pause_ms / 2 + (int64_t)random_below((uint64_t)(*pause_ms / 2 + 1));
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += wait_ms / 1000;
+    until.tv_nsec += wait_ms % 1000 * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    *pause_ms = *pause_ms * 2 > RETRY_PAUSE_MAX_MS ? RETRY_PAUSE_MAX_MS : *pause_ms * 2;
+    pthread_mutex_lock(&writer->lock);
+    bool stopping = writer->stopping;
+    if (!stopping)
+        pthread_cond_timedwait(&writer->work, &writer->lock, &until);
+    pthread_mutex_unlock(&writer->lock);
+    return !stopping;
+}
+
+/* Tries until the batch is in. Only its waiting writes are given up on, after the first try. */
+static void writer_commit_batch(struct writer *writer, struct write_batch *batch)
+{
+    int64_t pause_ms = RETRY_PAUSE_MIN_MS;
+    struct error error = {""};
+
+    writer->states = writer_grow(writer->states, &writer->states_capacity, batch->claim_count,
+                                 sizeof(*writer->states));
+    for (;;) {
+        int64_t started_ns = clock_monotonic_ns();
+        enum status status = writer_write(writer, batch, &error);
+
+        if (status == STATUS_OK) {
+            writer_set_health(writer, status, &error);
+            writer_count(writer, batch, started_ns);
+            writer_publish(writer, batch);
+            writer_finish_writes(writer, batch, STATUS_OK, NULL);
+            return;
+        }
+        atomic_fetch_add_explicit(&writer->stats->commit_failures, 1, memory_order_relaxed);
+        writer_finish_writes(writer, batch, status, &error);
+        if (batch->claim_count + batch->binding_count == 0)
+            return; /* Nothing is left to try again, so nothing would notice a recovery either. */
+        writer_set_health(writer, status, &error);
+        if (!writer_pause(writer, &pause_ms)) {
+            log_event(LOG_ERROR, "claims_given_up", LOG_FIELD("claims", LOG_I64(batch->claim_count)),
+                      LOG_FIELD("why", LOG_TEXT("stopping while the ledger refuses; none of them "
+                                                "was answered as issued")));
+            return;
+        }
+    }
+}
+
+static void *writer_main(void *context)
+{
+    struct writer *writer = context;
+
+    pthread_mutex_lock(&writer->lock);
+    for (;;) {
+        while (write_batch_is_empty(&writer->gathering) && !writer->stopping)
+            pthread_cond_wait(&writer->work, &writer->lock);
+        if (write_batch_is_empty(&writer->gathering))
+            break;
+        struct write_batch batch = writer->gathering;
+        if (batch.writes == NULL)
+            batch.writes_end = &batch.writes;
+        writer->gathering = writer->writing;
+        write_batch_clear(&writer->gathering);
+        pthread_mutex_unlock(&writer->lock);
+
+        writer_commit_batch(writer, &batch);
+        if (writer->sql.driver->tend(writer->sql.session))
+            atomic_fetch_add_explicit(&writer->stats->checkpoints, 1, memory_order_relaxed);
+
+        pthread_mutex_lock(&writer->lock);
+        writer->writing = batch;
+    }
+    pthread_mutex_unlock(&writer->lock);
+    return NULL;
+}
+
+enum status writer_start(struct writer *writer, struct sql sql,
+                         const struct ledger_options *options, struct ledger_stats *stats,
+                         struct error *error)
+{
+    pthread_condattr_t monotonic;
+
+    *writer = (struct writer){.sql = sql, .options = options, .stats = stats};
+    atomic_store(&writer->healthy, true);
+    write_batch_init(&writer->gathering);
+    write_batch_init(&writer->writing);
+    pthread_mutex_init(&writer->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&writer->work, &monotonic);
+    pthread_cond_init(&writer->finished, NULL);
+    pthread_condattr_destroy(&monotonic);
+    if (pthread_create(&writer->thread, NULL, writer_main, writer) != 0)
+        return error_set(error, STATUS_UNAVAILABLE, "cannot start the ledger's thread");
+    return STATUS_OK;
+}
+
+void writer_stop(struct writer *writer)
+{
+    pthread_mutex_lock(&writer->lock);
+    writer->stopping = true;
+    pthread_cond_signal(&writer->work);
+    pthread_mutex_unlock(&writer->lock);
+    pthread_join(writer->thread, NULL);
+    write_batch_release(&writer->gathering);
+    write_batch_release(&writer->writing);
+    issue_room_release(&writer->room);
+    free(writer->states);
+    pthread_cond_destroy(&writer->work);
+    pthread_cond_destroy(&writer->finished);
+    pthread_mutex_destroy(&writer->lock);
+}

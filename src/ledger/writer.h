@@ -1,0 +1,81 @@
+/* writer.h: the one thread that writes, and its group commits.
+ *
+ * While one transaction syncs, the next gathers: queued claims first, in their order, then the
+ * writes of callers who wait. A transaction that the database refuses is not lost: its claims are
+ * tried again, with pauses, until they are in; waiting callers are told UNAVAILABLE at once.
+ *
+ * Threads: writer_issue(), writer_run() and the readers of its state may be called from any
+ * thread; the callbacks run on the writer's own.
+ */
+#ifndef LEDGER_WRITER_H
+#define LEDGER_WRITER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "ledger/driver.h"
+#include "ledger/issue.h"
+
+/* The body of one transaction. */
+typedef enum status (*write_fn)(struct sql *sql, void *argument, struct error *error);
+
+/* A caller's write, waiting on its stack. */
+struct waiting_write {
+    write_fn apply;
+    void *argument;
+    enum status status;
+    struct error *error;
+    bool done;
+    struct waiting_write *next;
+};
+
+/* What gathers for one transaction. */
+struct write_batch {
+    struct claim *claims;
+    size_t claim_count;
+    size_t claim_capacity;
+    struct key_binding *bindings;
+    size_t binding_count;
+    size_t binding_capacity;
+    struct waiting_write *writes; /* oldest first */
+    struct waiting_write **writes_end;
+    uint64_t ticket; /* of the newest claim or binding in it */
+};
+
+struct writer {
+    struct sql sql;
+    const struct ledger_options *options;
+    struct ledger_stats *stats;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t work;     /* something was queued, or stop */
+    pthread_cond_t finished; /* waiting writes are done */
+    struct write_batch gathering;
+    struct write_batch writing;
+    enum coupon_state *states;
+    size_t states_capacity;
+    struct issue_room room;
+    uint64_t last_ticket;
+    bool stopping;
+    _Atomic uint64_t durable;
+    _Atomic size_t pending;
+    _Atomic bool healthy;
+    struct error trouble; /* why it is not healthy; under the lock */
+};
+
+/* Starts the thread on an open writer session, which stays the caller's. */
+enum status writer_start(struct writer *writer, struct sql sql,
+                         const struct ledger_options *options, struct ledger_stats *stats,
+                         struct error *error) MUST_CHECK;
+
+/* Commits what is queued, or gives up on it when the database refuses, and ends the thread. */
+void writer_stop(struct writer *writer);
+
+uint64_t writer_issue(struct writer *writer, const struct claim *claims, size_t claim_count,
+                      const struct key_binding *bindings, size_t binding_count);
+
+/* Runs the write in the next group commit and waits until it is durable. */
+enum status writer_run(struct writer *writer, write_fn apply, void *argument,
+                       struct error *error) MUST_CHECK;
+
+#endif
