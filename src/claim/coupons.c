@@ -1,0 +1,132 @@
+/* coupons.c: the life of a coupon after it was issued, and what a user holds. */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "claim/parts.h"
+
+/* A claim that the gate holds and the ledger has not written yet. */
+static struct claim_status service_pending_claim(int64_t policy_id, const struct user_id *user,
+                                                 const struct gate_claim *held)
+{
+    return (struct claim_status){
+        .coupon = {.claim = {.policy_id = policy_id,
+                             .seq = held->seq,
+                             .nth = held->nth,
+                             .user = *user},
+                   .state = COUPON_ISSUED},
+        .pending = true,
+        .ahead = held->ahead,
+    };
+}
+
+/* Pending claims first (they are the latest), then the ledger's rows. A claim that was written
+ * between the two looks is in both: the row wins. */
+static size_t service_merge_claims(int64_t policy_id, const struct user_id *user,
+                                   const struct gate_claim *held, size_t held_count,
+                                   const struct coupon *coupons, size_t coupon_count,
+                                   struct claim_status *claims, size_t max)
+{
+    size_t count = 0;
+    int64_t written_seq = coupon_count > 0 ? coupons[0].claim.seq : 0;
+    int64_t now_ms = clock_wall_ms();
+
+    for (size_t i = 0; i < held_count && count < max; i++) {
+        if (held[i].pending && held[i].seq > written_seq)
+            claims[count++] = service_pending_claim(policy_id, user, &held[i]);
+    }
+    for (size_t i = 0; i < coupon_count && count < max; i++) {
+        claims[count] = (struct claim_status){.coupon = coupons[i]};
+        claims[count].coupon.state = coupon_state_at(&coupons[i], now_ms);
+        count++;
+    }
+    return count;
+}
+
+enum status service_claims_of(struct service *service, int64_t policy_id,
+                              const struct user_id *user, struct claim_status *claims, size_t max,
+                              size_t *count, struct gate_numbers *numbers, struct error *error)
+{
+    struct gate_claim *held = calloc(max, sizeof(*held));
+    struct coupon *coupons = calloc(max, sizeof(*coupons));
+    size_t held_count = 0;
+    size_t coupon_count = 0;
+    enum status status = STATUS_OK;
+
+    *count = 0;
+    if (held == NULL || coupons == NULL)
+        status = error_set(error, STATUS_UNAVAILABLE, "no memory for the claims of a user");
+    if (status == STATUS_OK)
+        status = gate_find(service->gate, policy_id, user, held, max, &held_count, error);
+    if (status == STATUS_OK &&
+        gate_count(service->gate, policy_id, clock_wall_ms(), numbers) != STATUS_OK)
+        status = error_set(error, STATUS_NOT_FOUND, "there is no policy %lld",
+                           (long long)policy_id);
+    if (status == STATUS_OK)
+        status = ledger_coupons_of_claimant(service->ledger, policy_id, user, coupons, max,
+                                            &coupon_count, error);
+    if (status == STATUS_OK)
+        *count = service_merge_claims(policy_id, user, held, held_count < max ? held_count : max,
+                                      coupons, coupon_count, claims, max);
+    free(held);
+    free(coupons);
+    return status;
+}
+
+enum status service_coupon_get(struct service *service, int64_t policy_id, int64_t seq,
+                               struct coupon *coupon, struct error *error)
+{
+    enum status status = ledger_coupon_get(service->ledger, policy_id, seq, coupon, error);
+    if (status == STATUS_OK)
+        coupon->state = coupon_state_at(coupon, clock_wall_ms());
+    return status;
+}
+
+enum status service_coupons_of_user(struct service *service, const struct user_id *user,
+                                    int64_t after_policy_id, int64_t after_seq,
+                                    struct coupon *coupons, size_t max, size_t *count,
+                                    struct error *error)
+{
+    int64_t now_ms = clock_wall_ms();
+    enum status status = ledger_coupons_of_user(service->ledger, user, after_policy_id, after_seq,
+                                                coupons, max, count, error);
+
+    for (size_t i = 0; i < *count && status == STATUS_OK; i++)
+        coupons[i].state = coupon_state_at(&coupons[i], now_ms);
+    return status;
+}
+
+enum status service_coupon_redeem(struct service *service, int64_t policy_id, int64_t seq,
+                                  const struct user_id *order_id, struct coupon *coupon,
+                                  struct error *error)
+{
+    enum status status = ledger_coupon_redeem(service->ledger, policy_id, seq, order_id,
+                                              clock_wall_ms(), coupon, error);
+    if (status == STATUS_OK)
+        status = gate_settle(service->gate, policy_id, seq, COUPON_REDEEMED, error);
+    return status;
+}
+
+/* The unit is in the ledger's unleased stock when this returns and the gate knows it: the next
+ * claim that finds the gate empty makes the steward lease it. */
+enum status service_coupon_cancel(struct service *service, int64_t policy_id, int64_t seq,
+                                  struct coupon *coupon, struct error *error)
+{
+    struct policy policy;
+    enum status status = ledger_coupon_cancel(service->ledger, policy_id, seq, clock_wall_ms(),
+                                              coupon, &policy, error);
+
+    if (status == STATUS_OK)
+        status = gate_settle(service->gate, policy_id, seq, COUPON_CANCELLED, error);
+    if (status == STATUS_OK)
+        status = gate_policy_set(service->gate, &policy, error);
+    return status;
+}
+
+enum status service_user_block(struct service *service, const struct user_id *user, bool blocked,
+                               struct error *error)
+{
+    enum status status =
+        ledger_user_block(service->ledger, user, blocked, clock_wall_ms(), error);
+    return status == STATUS_OK ? gate_block(service->gate, user, blocked, error) : status;
+}

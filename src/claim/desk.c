@@ -1,0 +1,313 @@
+/* desk.c: one batch per policy per tick, and the answers that have to wait. */
+#include "claim/desk.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "claim/parts.h"
+
+#define PARKED_RETRY_MS 100
+
+/* A claim on the desk. */
+struct desk_entry {
+    struct wish wish;
+    void *asker;
+    int64_t deadline_ms;
+};
+
+/* Entries in the order they came. */
+struct desk_list {
+    struct desk_entry *entries;
+    size_t first;
+    size_t count;
+    size_t capacity;
+};
+
+struct desk {
+    struct desk_options options;
+    struct gate *gate;
+    struct ledger *ledger;
+    struct desk_list incoming; /* to be decided in this tick */
+    struct desk_list waiting;  /* decided, resting on a ticket that is not durable */
+    struct desk_list parked;   /* held until the steward has leased more stock */
+    struct desk_list spare;    /* empty; takes the place of `parked` while that is decided again */
+    struct wish **batch;
+    size_t batch_capacity;
+    int64_t parked_tried_ms;
+    uint64_t stock_changes_seen;
+    _Atomic size_t waiting_count; /* waiting and parked */
+    struct histogram batch_sizes;
+};
+
+/* --- lists --- */
+
+static struct desk_entry *desk_list_at(const struct desk_list *list, size_t index)
+{
+    return &list->entries[list->first + index];
+}
+
+/* The list is emptied from the front; the room there is used again before more is asked for. */
+static struct desk_entry *desk_list_push(struct desk_list *list)
+{
+    if (list->first + list->count == list->capacity) {
+        if (list->first > list->capacity / 2) {
+            memmove(list->entries, list->entries + list->first,
+                    list->count * sizeof(*list->entries));
+        } else {
+            size_t capacity = list->capacity == 0 ? 256 : list->capacity * 2;
+            struct desk_entry *grown = malloc(capacity * sizeof(*grown));
+            ensure(grown != NULL);
+            if (list->count > 0)
+                memcpy(grown, list->entries + list->first, list->count * sizeof(*grown));
+            free(list->entries);
+            list->entries = grown;
+            list->capacity = capacity;
+        }
+        list->first = 0;
+    }
+    return &list->entries[list->first + list->count++];
+}
+
+static void desk_list_drop_first(struct desk_list *list)
+{
+    list->first++;
+    list->count--;
+    if (list->count == 0)
+        list->first = 0;
+}
+
+static void desk_list_clear(struct desk_list *list)
+{
+    list->first = 0;
+    list->count = 0;
+}
+
+/* --- life --- */
+
+enum status desk_open(struct desk **desk, const struct desk_options *options, struct error *error)
+{
+    struct desk *opened = calloc(1, sizeof(*opened));
+    struct service *service = options->service;
+
+    *desk = NULL;
+    if (opened == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for a desk");
+    opened->options = *options;
+    opened->gate = service->gate;
+    opened->ledger = service->ledger;
+    pthread_mutex_lock(&service->bells_lock);
+    bool has_room = service->bell_count < DESKS_MAX;
+    if (has_room)
+        service->bells[service->bell_count++] =
+            (struct desk_bell){.waiting_count = &opened->waiting_count,
+                               .ring = options->wake,
+                               .context = options->context};
+    pthread_mutex_unlock(&service->bells_lock);
+    if (!has_room) {
+        free(opened);
+        return error_set(error, STATUS_FAILED, "more than %d desks", DESKS_MAX);
+    }
+    *desk = opened;
+    return STATUS_OK;
+}
+
+void desk_close(struct desk *desk)
+{
+    if (desk == NULL)
+        return;
+    struct service *service = desk->options.service;
+
+    pthread_mutex_lock(&service->bells_lock);
+    for (size_t i = 0; i < service->bell_count; i++) {
+        if (service->bells[i].waiting_count == &desk->waiting_count) {
+            service->bells[i] = service->bells[--service->bell_count];
+            break;
+        }
+    }
+    pthread_mutex_unlock(&service->bells_lock);
+    free(desk->incoming.entries);
+    free(desk->waiting.entries);
+    free(desk->parked.entries);
+    free(desk->spare.entries);
+    free(desk->batch);
+    free(desk);
+}
+
+void desk_submit(struct desk *desk, const struct wish *wish, void *asker)
+{
+    struct desk_entry *entry = desk_list_push(&desk->incoming);
+    entry->wish.policy_id = wish->policy_id;
+    entry->wish.user = wish->user;
+    entry->wish.request_id = wish->request_id;
+    entry->wish.verdict = VERDICT_UNDECIDED;
+    entry->asker = asker;
+    entry->deadline_ms = 0;
+}
+
+size_t desk_waiting(const struct desk *desk)
+{
+    return desk->incoming.count + desk->waiting.count + desk->parked.count;
+}
+
+const struct histogram *desk_batch_sizes(const struct desk *desk)
+{
+    return &desk->batch_sizes;
+}
+
+/* --- deciding --- */
+
+static void desk_answer(struct desk *desk, const struct desk_entry *entry)
+{
+    desk->options.answer(desk->options.context, entry->asker, &entry->wish);
+}
+
+static void desk_answer_unavailable(struct desk *desk, struct desk_entry *entry)
+{
+    entry->wish.verdict = VERDICT_UNAVAILABLE;
+    desk_answer(desk, entry);
+}
+
+/* False: too much is waiting for the ledger, or it does not take anything just now. */
+static bool desk_may_ask(const struct desk *desk)
+{
+    return ledger_healthy(desk->ledger) &&
+           ledger_pending(desk->ledger) < desk->options.service->options.pending_max;
+}
+
+/* Hands the undecided claims of one policy to the gate, starting with the one at `from`. */
+static void desk_decide_policy(struct desk *desk, size_t from, int64_t wall_ms)
+{
+    int64_t policy_id = desk_list_at(&desk->incoming, from)->wish.policy_id;
+    size_t count = 0;
+
+    for (size_t i = from; i < desk->incoming.count; i++) {
+        struct wish *wish = &desk_list_at(&desk->incoming, i)->wish;
+        if (wish->policy_id == policy_id)
+            desk->batch[count++] = wish;
+    }
+    gate_claim(desk->gate, policy_id, desk->batch, count, wall_ms);
+    histogram_record(&desk->batch_sizes, count);
+}
+
+/* Answers now, or puts the claim where it waits. Whoever waited before keeps their deadline. */
+static void desk_route(struct desk *desk, const struct desk_entry *entry, uint64_t durable,
+                       int64_t now_ms)
+{
+    const struct wish *wish = &entry->wish;
+    struct desk_list *list = &desk->waiting;
+
+    if (wish->verdict == VERDICT_LEASE_WANTED) {
+        list = &desk->parked;
+        steward_call(&desk->options.service->steward, wish->policy_id, STEWARD_LEASE);
+    } else if (wish->ticket <= durable) {
+        desk_answer(desk, entry);
+        return;
+    }
+    struct desk_entry *kept = desk_list_push(list);
+    *kept = *entry;
+    if (kept->deadline_ms == 0)
+        kept->deadline_ms = now_ms + desk->options.service->options.ack_timeout_ms;
+}
+
+static void desk_decide_incoming(struct desk *desk, int64_t wall_ms, int64_t now_ms)
+{
+    struct desk_list *incoming = &desk->incoming;
+
+    if (incoming->count == 0)
+        return;
+    if (!desk_may_ask(desk)) {
+        for (size_t i = 0; i < incoming->count; i++)
+            desk_answer_unavailable(desk, desk_list_at(incoming, i));
+        desk_list_clear(incoming);
+        return;
+    }
+    if (desk->batch_capacity < incoming->count) {
+        struct wish **grown = realloc(desk->batch, incoming->capacity * sizeof(*grown));
+        ensure(grown != NULL);
+        desk->batch = grown;
+        desk->batch_capacity = incoming->capacity;
+    }
+    for (size_t i = 0; i < incoming->count; i++) {
+        if (desk_list_at(incoming, i)->wish.verdict == VERDICT_UNDECIDED)
+            desk_decide_policy(desk, i, wall_ms);
+    }
+    uint64_t durable = ledger_durable(desk->ledger);
+    for (size_t i = 0; i < incoming->count; i++)
+        desk_route(desk, desk_list_at(incoming, i), durable, now_ms);
+    desk_list_clear(incoming);
+}
+
+/* --- waiting --- */
+
+static void desk_decide_again(struct desk *desk, const struct desk_entry *entry)
+{
+    struct desk_entry *again = desk_list_push(&desk->incoming);
+    *again = *entry;
+    again->wish.verdict = VERDICT_UNDECIDED;
+}
+
+/* Answers from the front what has become durable or has waited too long. A verdict that may rest
+ * on a claim that came to nothing is decided again. */
+static void desk_answer_waiting(struct desk *desk, int64_t now_ms)
+{
+    uint64_t durable = ledger_durable(desk->ledger);
+
+    while (desk->waiting.count > 0) {
+        struct desk_entry *entry = desk_list_at(&desk->waiting, 0);
+        if (entry->wish.ticket <= durable) {
+            if (gate_void_count(desk->gate, entry->wish.policy_id) == entry->wish.void_count)
+                desk_answer(desk, entry);
+            else
+                desk_decide_again(desk, entry);
+        } else if (now_ms >= entry->deadline_ms) {
+            desk_answer_unavailable(desk, entry);
+        } else {
+            break;
+        }
+        desk_list_drop_first(&desk->waiting);
+    }
+}
+
+/* Decides those who wait for a lease once more, before anyone who came after them. */
+static void desk_retry_parked(struct desk *desk, int64_t wall_ms, int64_t now_ms)
+{
+    struct desk_list fresh = desk->incoming;
+
+    desk->parked_tried_ms = now_ms;
+    desk->incoming = desk->parked;
+    desk->parked = desk->spare;
+    for (size_t i = 0; i < desk->incoming.count; i++)
+        desk_list_at(&desk->incoming, i)->wish.verdict = VERDICT_UNDECIDED;
+    desk_decide_incoming(desk, wall_ms, now_ms);
+    desk->spare = desk->incoming;
+    desk->incoming = fresh;
+    while (desk->parked.count > 0 && now_ms >= desk_list_at(&desk->parked, 0)->deadline_ms) {
+        desk_answer_unavailable(desk, desk_list_at(&desk->parked, 0));
+        desk_list_drop_first(&desk->parked);
+    }
+}
+
+void desk_tick(struct desk *desk, int64_t wall_ms)
+{
+    struct service *service = desk->options.service;
+
+    if (desk_waiting(desk) == 0)
+        return;
+    int64_t now_ms = clock_monotonic_ms();
+    uint64_t stock_changes = atomic_load(&service->stock_changes);
+    if (desk->parked.count > 0 && (stock_changes != desk->stock_changes_seen ||
+                                   now_ms >= desk->parked_tried_ms + PARKED_RETRY_MS))
+        desk_retry_parked(desk, wall_ms, now_ms);
+    desk->stock_changes_seen = stock_changes;
+    desk_decide_incoming(desk, wall_ms, now_ms);
+    /* The count is set before durability is read: a commit that comes in between rings. */
+    atomic_store(&desk->waiting_count, desk->waiting.count + desk->parked.count);
+    if (desk->waiting.count > 0) {
+        desk_answer_waiting(desk, now_ms);
+        desk_decide_incoming(desk, wall_ms, now_ms);
+        atomic_store(&desk->waiting_count, desk->waiting.count + desk->parked.count);
+    }
+    /* A lease that came while these were being parked rang for nobody. */
+    if (desk->parked.count > 0 && atomic_load(&service->stock_changes) != stock_changes)
+        desk->options.wake(desk->options.context);
+}

@@ -1,0 +1,52 @@
+/* parts.h: what a running service is made of; for the files of claim/ only.
+ *
+ * Threads: the pointers are set while opening and constant after; each part has its own rule.
+ */
+#ifndef CLAIM_PARTS_H
+#define CLAIM_PARTS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "claim/clerk.h"
+#include "claim/service.h"
+#include "claim/steward.h"
+#include "relay/relay.h"
+
+#define DESKS_MAX 256
+
+/* How to wake a loop whose desk waits for something. */
+struct desk_bell {
+    _Atomic size_t *waiting_count; /* nobody is woken for an empty desk */
+    void (*ring)(void *context);
+    void *context;
+};
+
+struct service {
+    struct service_options options;
+    struct gate *gate;
+    struct ledger *ledger;
+    struct relay *relay;
+    struct steward steward;
+    struct clerks clerks;
+    struct hash_key code_key;
+    _Atomic uint64_t stock_changes; /* rises when a policy's stock or window may have changed */
+    pthread_mutex_t bells_lock;
+    struct desk_bell bells[DESKS_MAX];
+    size_t bell_count;
+};
+
+/* Wakes every desk that has claims waiting. */
+void service_ring(struct service *service);
+
+/* Lets the desks decide again those who wait for stock. */
+void service_stock_changed(struct service *service);
+
+/* Reads the policy from the ledger and tells the gate. */
+enum status service_refresh(struct service *service, int64_t policy_id, struct policy *policy,
+                            struct error *error) MUST_CHECK;
+
+/* Builds the gate from the ledger; before anything else runs. */
+enum status service_restore(struct service *service, struct error *error) MUST_CHECK;
+
+#endif

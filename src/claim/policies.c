@@ -1,0 +1,123 @@
+/* policies.c: creating, changing and showing policies, in step with the gate. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "claim/parts.h"
+
+static enum status service_count(struct service *service, struct policy_view *view,
+                                 struct error *error)
+{
+    if (gate_count(service->gate, view->policy.id, clock_wall_ms(), &view->numbers) != STATUS_OK)
+        return error_set(error, STATUS_UNAVAILABLE, "the gate does not know policy %lld yet",
+                         (long long)view->policy.id);
+    return STATUS_OK;
+}
+
+enum status service_policy_create(struct service *service, const struct policy *policy,
+                                  struct policy_view *view, struct error *error)
+{
+    struct lease lease;
+
+    view->policy = *policy;
+    view->policy.created_at_ms = clock_wall_ms();
+    steward_lock(&service->steward);
+    enum status status = ledger_policy_create(service->ledger, &view->policy, &lease, error);
+    if (status == STATUS_OK)
+        status = gate_policy_set(service->gate, &view->policy, error);
+    if (status == STATUS_OK && lease.count > 0)
+        status = gate_lend(service->gate, &lease, 0, error);
+    steward_unlock(&service->steward);
+    return status == STATUS_OK ? service_count(service, view, error) : status;
+}
+
+enum status service_policy_show(struct service *service, int64_t id, struct policy_view *view,
+                                struct error *error)
+{
+    enum status status = ledger_policy_get(service->ledger, id, &view->policy, error);
+    return status == STATUS_OK ? service_count(service, view, error) : status;
+}
+
+enum status service_policy_list(struct service *service, int64_t after_id,
+                                struct policy_view *views, size_t max, size_t *count,
+                                struct error *error)
+{
+    enum status status = STATUS_OK;
+    int64_t ids[64];
+    size_t found;
+
+    *count = 0;
+    while (*count < max && status == STATUS_OK &&
+           (found = gate_list(service->gate, after_id, ids, 64)) > 0) {
+        for (size_t i = 0; i < found && *count < max && status == STATUS_OK; i++) {
+            status = service_policy_show(service, ids[i], &views[*count], error);
+            (*count)++;
+        }
+        after_id = ids[found - 1];
+    }
+    return status;
+}
+
+/* Units the gate has to give back before total can be lowered; the unleased ones go first. */
+static enum status service_recall_for(struct service *service, const struct policy *policy,
+                                      const struct policy_change *change,
+                                      struct lease_shrunk *shrunk, size_t *shrunk_count,
+                                      struct error *error)
+{
+    *shrunk_count = 0;
+    if (!change->sets_total || policy->closed_at_ms != 0)
+        return STATUS_OK;
+    int64_t count = policy->total - change->total - policy->unleased;
+    if (count <= 0)
+        return STATUS_OK;
+    enum status status =
+        gate_recall(service->gate, policy->id, count, shrunk, shrunk_count, error);
+    if (status == STATUS_CONFLICT) {
+        struct gate_numbers numbers = {0};
+        (void)!gate_count(service->gate, policy->id, clock_wall_ms(), &numbers);
+        return error_set(error, STATUS_CONFLICT,
+                         "total: %lld coupons are issued or pending; it cannot be %lld",
+                         (long long)(numbers.issued + numbers.pending), (long long)change->total);
+    }
+    return status;
+}
+
+/* A closed policy's stock goes home. The policy is closed already, in ledger and gate: if this is
+ * cut short, the next start closes the leases that are left. */
+static void service_empty_gate(struct service *service, int64_t policy_id)
+{
+    struct lease_shrunk shrunk[GATE_RECALL_LEASES_MAX];
+    size_t shrunk_count = 0;
+    struct error error;
+
+    while (gate_recall(service->gate, policy_id, GATE_RECALL_ALL, shrunk, &shrunk_count, &error) ==
+               STATUS_OK &&
+           shrunk_count > 0)
+        steward_give_back(&service->steward, policy_id, shrunk, shrunk_count);
+}
+
+enum status service_policy_change(struct service *service, int64_t id,
+                                  const struct policy_change *change, struct policy_view *view,
+                                  struct error *error)
+{
+    struct lease_shrunk shrunk[GATE_RECALL_LEASES_MAX];
+    size_t shrunk_count = 0;
+    struct policy_change dated = *change;
+
+    dated.now_ms = clock_wall_ms();
+    steward_lock(&service->steward);
+    enum status status = ledger_policy_get(service->ledger, id, &view->policy, error);
+    if (status == STATUS_OK)
+        status = service_recall_for(service, &view->policy, &dated, shrunk, &shrunk_count, error);
+    if (status == STATUS_OK) {
+        status = ledger_policy_change(service->ledger, id, &dated, shrunk, shrunk_count,
+                                      &view->policy, error);
+        if (status != STATUS_OK)
+            steward_give_back(&service->steward, id, shrunk, shrunk_count);
+    }
+    if (status == STATUS_OK)
+        status = gate_policy_set(service->gate, &view->policy, error);
+    if (status == STATUS_OK && view->policy.closed_at_ms != 0)
+        service_empty_gate(service, id);
+    steward_unlock(&service->steward);
+    service_stock_changed(service);
+    return status == STATUS_OK ? service_count(service, view, error) : status;
+}

@@ -1,0 +1,185 @@
+/* service.c: opens the parts in order and closes them in the reverse one. */
+#include "claim/service.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "claim/parts.h"
+
+/* --- what the ledger tells --- */
+
+/* On the ledger's thread, after a commit: the gate hears first, so that whoever is woken finds it
+ * up to date. */
+static void service_on_issued(void *context, const struct claim *claims,
+                              const enum coupon_state *states, size_t count)
+{
+    struct service *service = context;
+
+    gate_acknowledge(service->gate, claims, states, count);
+    for (size_t i = 0; i < count; i++) {
+        if (!coupon_state_is_active(states[i]))
+            steward_call(&service->steward, claims[i].policy_id, STEWARD_REFRESH);
+    }
+}
+
+static void service_on_durable(void *context)
+{
+    service_ring(context);
+}
+
+void service_ring(struct service *service)
+{
+    pthread_mutex_lock(&service->bells_lock);
+    for (size_t i = 0; i < service->bell_count; i++) {
+        const struct desk_bell *bell = &service->bells[i];
+        if (atomic_load(bell->waiting_count) > 0)
+            bell->ring(bell->context);
+    }
+    pthread_mutex_unlock(&service->bells_lock);
+}
+
+void service_stock_changed(struct service *service)
+{
+    atomic_fetch_add(&service->stock_changes, 1);
+    service_ring(service);
+}
+
+static uint64_t service_on_win(void *context, const struct claim *claims, size_t claim_count,
+                               const struct key_binding *bindings, size_t binding_count)
+{
+    struct service *service = context;
+    FAULT_POINT("gate.after_decision");
+    return relay_push(service->relay, claims, claim_count, bindings, binding_count);
+}
+
+/* --- opening --- */
+
+static enum status service_load_code_key(struct service *service, struct error *error)
+{
+    struct hash_key fresh;
+
+    if (service->options.has_code_key) {
+        service->code_key = service->options.code_key;
+        return STATUS_OK;
+    }
+    random_bytes(&fresh, sizeof(fresh));
+    return ledger_secret(service->ledger, "code_key", (const uint8_t *)&fresh,
+                         (uint8_t *)&service->code_key, sizeof(service->code_key), error);
+}
+
+static enum status service_open_parts(struct service *service, struct error *error)
+{
+    const struct service_options *options = &service->options;
+    struct ledger_options ledger_options = {
+        .url = options->ledger_url,
+        .integrity = options->integrity,
+        .readers = options->clerks + 1,
+        .on_issued = service_on_issued,
+        .on_durable = service_on_durable,
+        .context = service,
+    };
+    struct gate_outlet outlet = {.push = service_on_win, .context = service};
+
+    enum status status = ledger_open(&service->ledger, &ledger_options, error);
+    if (status == STATUS_OK)
+        status = relay_open(&service->relay, options->relay_url, service->ledger, error);
+    if (status == STATUS_OK)
+        status = gate_open(&service->gate, options->gate_url, outlet, error);
+    if (status == STATUS_OK)
+        status = service_load_code_key(service, error);
+    if (status == STATUS_OK)
+        status = service_restore(service, error);
+    if (status == STATUS_OK)
+        status = steward_start(&service->steward, error);
+    if (status == STATUS_OK)
+        status = clerks_start(&service->clerks, service, options->clerks, error);
+    return status;
+}
+
+enum status service_open(struct service **service, const struct service_options *options,
+                         struct error *error)
+{
+    struct service *opened = calloc(1, sizeof(*opened));
+
+    *service = NULL;
+    if (opened == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for the service");
+    opened->options = *options;
+    pthread_mutex_init(&opened->bells_lock, NULL);
+    steward_init(&opened->steward, opened);
+    enum status status = service_open_parts(opened, error);
+    if (status != STATUS_OK) {
+        service_close(opened);
+        return status;
+    }
+    *service = opened;
+    return STATUS_OK;
+}
+
+void service_close(struct service *service)
+{
+    if (service == NULL)
+        return;
+    if (service->clerks.thread_count > 0)
+        clerks_stop(&service->clerks);
+    steward_stop(&service->steward);
+    ledger_close(service->ledger);
+    steward_release(&service->steward);
+    relay_close(service->relay);
+    gate_close(service->gate);
+    pthread_mutex_destroy(&service->bells_lock);
+    free(service);
+}
+
+struct gate *service_gate(struct service *service)
+{
+    return service->gate;
+}
+
+struct ledger *service_ledger(struct service *service)
+{
+    return service->ledger;
+}
+
+bool service_submit(struct service *service, struct clerk_task *task)
+{
+    return clerks_submit(&service->clerks, task);
+}
+
+size_t service_tasks_waiting(const struct service *service)
+{
+    return atomic_load(&service->clerks.waiting_count);
+}
+
+enum status service_refresh(struct service *service, int64_t policy_id, struct policy *policy,
+                            struct error *error)
+{
+    enum status status = ledger_policy_get(service->ledger, policy_id, policy, error);
+    return status == STATUS_OK ? gate_policy_set(service->gate, policy, error) : status;
+}
+
+/* --- readiness --- */
+
+bool service_parts(struct service *service, struct service_part parts[SERVICE_PARTS])
+{
+    struct error words;
+    bool all_ready = true;
+
+    ledger_state(service->ledger, &words);
+    parts[0] = (struct service_part){
+        .name = "gate", .kind = service->gate->ops->name, .ready = true, .words = "ok"};
+    parts[1] = (struct service_part){.name = "ledger",
+                                     .kind = ledger_kind(service->ledger),
+                                     .ready = ledger_healthy(service->ledger)};
+    snprintf(parts[1].words, sizeof(parts[1].words), "%.255s", words.text);
+    parts[2] = (struct service_part){
+        .name = "relay", .kind = service->relay->ops->name, .ready = true, .words = "ok"};
+    parts[3] = (struct service_part){
+        .name = "steward", .kind = "in process", .ready = true, .words = "ok"};
+    for (size_t i = 0; i < SERVICE_PARTS; i++)
+        all_ready = all_ready && parts[i].ready;
+    return all_ready;
+}

@@ -1,0 +1,229 @@
+/* steward.c: runs errands, one policy at a time. */
+#include "claim/steward.h"
+
+#include <time.h>
+
+#include "base/log.h"
+#include "claim/parts.h"
+
+#define RETRY_PAUSE_MS 200
+
+void steward_lock(struct steward *steward)
+{
+    pthread_mutex_lock(&steward->policy_lock);
+}
+
+void steward_unlock(struct steward *steward)
+{
+    pthread_mutex_unlock(&steward->policy_lock);
+}
+
+void steward_call(struct steward *steward, int64_t policy_id, enum steward_errand errand)
+{
+    pthread_mutex_lock(&steward->lock);
+    for (size_t i = 0; i < steward->errand_count; i++) {
+        if (steward->errands[i].policy_id == policy_id) {
+            if (errand > steward->errands[i].errand)
+                steward->errands[i].errand = errand;
+            goto unlock;
+        }
+    }
+    if (steward->errand_count == STEWARD_ERRANDS_MAX) {
+        steward->all_policies = true;
+    } else {
+        steward->errands[steward->errand_count].policy_id = policy_id;
+        steward->errands[steward->errand_count].errand = errand;
+        steward->errand_count++;
+    }
+    pthread_cond_signal(&steward->work);
+unlock:
+    pthread_mutex_unlock(&steward->lock);
+}
+
+/* The gate gets the lease before it hears that the ledger has nothing left, so that nobody is told
+ * SOLD_OUT in between. */
+static enum status steward_lease(struct service *service, int64_t policy_id, struct error *error)
+{
+    struct lease lease;
+    struct policy policy;
+    enum status status =
+        ledger_lease_take(service->ledger, policy_id, 0, &lease, &policy, error);
+
+    if (status != STATUS_OK)
+        return status;
+    if (lease.count > 0) {
+        status = gate_lend(service->gate, &lease, 0, error);
+        log_event(LOG_INFO, "lease_taken", LOG_FIELD("policy", LOG_I64(policy_id)),
+                  LOG_FIELD("lease", LOG_I64(lease.id)),
+                  LOG_FIELD("first_seq", LOG_I64(lease.first_seq)),
+                  LOG_FIELD("count", LOG_I64(lease.count)));
+    }
+    if (status == STATUS_OK)
+        status = gate_policy_set(service->gate, &policy, error);
+    return status;
+}
+
+static enum status steward_return_one(struct service *service, const struct steward_return *back,
+                                      struct error *error)
+{
+    const struct policy_change nothing = {0};
+    struct policy policy;
+    enum status status = ledger_policy_change(service->ledger, back->policy_id, &nothing,
+                                              &back->shrunk, 1, &policy, error);
+    if (status == STATUS_OK)
+        status = gate_policy_set(service->gate, &policy, error);
+    return status;
+}
+
+void steward_give_back(struct steward *steward, int64_t policy_id,
+                       const struct lease_shrunk *shrunk, size_t shrunk_count)
+{
+    for (size_t i = 0; i < shrunk_count; i++) {
+        struct steward_return back = {.policy_id = policy_id, .shrunk = shrunk[i]};
+        struct error error = {""};
+        if (steward_return_one(steward->service, &back, &error) == STATUS_OK)
+            continue;
+        log_event(LOG_WARN, "units_wait_for_ledger", LOG_FIELD("policy", LOG_I64(policy_id)),
+                  LOG_FIELD("lease", LOG_I64(shrunk[i].lease_id)),
+                  LOG_FIELD("error", LOG_TEXT(error.text)));
+        ensure(steward->return_count < STEWARD_RETURNS_MAX);
+        steward->returns[steward->return_count++] = back;
+        steward_call(steward, policy_id, STEWARD_REFRESH);
+    }
+}
+
+/* What the ledger did not take before. True when something is still left. */
+static bool steward_retry_returns(struct steward *steward)
+{
+    size_t left = 0;
+
+    for (size_t i = 0; i < steward->return_count; i++) {
+        struct error error;
+        if (steward_return_one(steward->service, &steward->returns[i], &error) != STATUS_OK)
+            steward->returns[left++] = steward->returns[i];
+    }
+    steward->return_count = left;
+    return left > 0;
+}
+
+static enum status steward_run(struct steward *steward, int64_t policy_id,
+                               enum steward_errand errand)
+{
+    struct service *service = steward->service;
+    struct policy policy;
+    struct error error = {""};
+
+    steward_lock(steward);
+    bool returns_left = steward_retry_returns(steward);
+    enum status status = errand == STEWARD_LEASE
+                             ? steward_lease(service, policy_id, &error)
+                             : service_refresh(service, policy_id, &policy, &error);
+    steward_unlock(steward);
+    if (status != STATUS_OK)
+        log_event(LOG_WARN, "steward_failed", LOG_FIELD("policy", LOG_I64(policy_id)),
+                  LOG_FIELD("error", LOG_TEXT(error.text)));
+    service_stock_changed(service);
+    return returns_left ? STATUS_UNAVAILABLE : status;
+}
+
+static void steward_run_all(struct steward *steward)
+{
+    int64_t ids[64];
+    int64_t after_id = 0;
+    size_t count;
+
+    while ((count = gate_list(steward->service->gate, after_id, ids, 64)) > 0) {
+        for (size_t i = 0; i < count; i++)
+            (void)steward_run(steward, ids[i], STEWARD_REFRESH);
+        after_id = ids[count - 1];
+    }
+}
+
+/* Before an errand is tried again; cut short by nothing but a stop. */
+static void steward_pause(struct steward *steward)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += RETRY_PAUSE_MS * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&steward->lock);
+    while (!steward->stopping &&
+           pthread_cond_timedwait(&steward->work, &steward->lock, &until) == 0)
+        continue;
+    pthread_mutex_unlock(&steward->lock);
+}
+
+static void *steward_main(void *context)
+{
+    struct steward *steward = context;
+
+    pthread_mutex_lock(&steward->lock);
+    while (!steward->stopping) {
+        if (steward->errand_count == 0 && !steward->all_policies) {
+            pthread_cond_wait(&steward->work, &steward->lock);
+            continue;
+        }
+        if (steward->errand_count == 0) {
+            steward->all_policies = false;
+            pthread_mutex_unlock(&steward->lock);
+            steward_run_all(steward);
+            pthread_mutex_lock(&steward->lock);
+            continue;
+        }
+        int64_t policy_id = steward->errands[0].policy_id;
+        enum steward_errand errand = steward->errands[0].errand;
+        steward->errands[0] = steward->errands[--steward->errand_count];
+        pthread_mutex_unlock(&steward->lock);
+
+        enum status status = steward_run(steward, policy_id, errand);
+        if (status == STATUS_UNAVAILABLE) {
+            steward_call(steward, policy_id, errand);
+            steward_pause(steward);
+        }
+        pthread_mutex_lock(&steward->lock);
+    }
+    pthread_mutex_unlock(&steward->lock);
+    return NULL;
+}
+
+void steward_init(struct steward *steward, struct service *service)
+{
+    pthread_condattr_t monotonic;
+
+    *steward = (struct steward){.service = service};
+    pthread_mutex_init(&steward->policy_lock, NULL);
+    pthread_mutex_init(&steward->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&steward->work, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+void steward_release(struct steward *steward)
+{
+    pthread_cond_destroy(&steward->work);
+    pthread_mutex_destroy(&steward->lock);
+    pthread_mutex_destroy(&steward->policy_lock);
+}
+
+enum status steward_start(struct steward *steward, struct error *error)
+{
+    if (pthread_create(&steward->thread, NULL, steward_main, steward) != 0)
+        return error_set(error, STATUS_UNAVAILABLE, "cannot start the steward's thread");
+    steward->started = true;
+    return STATUS_OK;
+}
+
+void steward_stop(struct steward *steward)
+{
+    if (!steward->started)
+        return;
+    pthread_mutex_lock(&steward->lock);
+    steward->stopping = true;
+    pthread_cond_broadcast(&steward->work);
+    pthread_mutex_unlock(&steward->lock);
+    pthread_join(steward->thread, NULL);
+    steward->started = false;
+}

@@ -1,0 +1,72 @@
+/* steward.h: the duty that keeps gate and ledger agreed on stock: leases are taken when the gate
+ * has sold what it had, and units that came back are made known.
+ *
+ * One thread; changes of policies by others go through steward_lock(), so that one change of a
+ * policy's stock is made at a time.
+ *
+ * Threads: steward_call(), steward_lock() and steward_unlock() from any.
+ */
+#ifndef CLAIM_STEWARD_H
+#define CLAIM_STEWARD_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/model.h"
+
+struct service;
+
+/* Why the steward is called. */
+enum steward_errand {
+    STEWARD_REFRESH, /* the ledger's stock of this policy changed */
+    STEWARD_LEASE,   /* the gate has sold its lease and the ledger still has stock */
+};
+
+#define STEWARD_ERRANDS_MAX 256
+#define STEWARD_RETURNS_MAX 64
+
+/* Units taken out of the gate that the ledger could not be told of yet. */
+struct steward_return {
+    int64_t policy_id;
+    struct lease_shrunk shrunk;
+};
+
+struct steward {
+    struct service *service;
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t policy_lock; /* one change of policies at a time */
+    pthread_mutex_t lock;        /* the errands */
+    pthread_cond_t work;
+    struct {
+        int64_t policy_id;
+        enum steward_errand errand;
+    } errands[STEWARD_ERRANDS_MAX];
+    size_t errand_count;
+    bool all_policies; /* the list overflowed: look at every one */
+    bool stopping;
+    struct steward_return returns[STEWARD_RETURNS_MAX]; /* under policy_lock */
+    size_t return_count;
+};
+
+void steward_init(struct steward *steward, struct service *service);
+void steward_release(struct steward *steward);
+
+/* Errands may be given before the start and after the stop; they are run in between. */
+enum status steward_start(struct steward *steward, struct error *error) MUST_CHECK;
+void steward_stop(struct steward *steward);
+
+/* Never blocks on I/O; calling twice for the same errand is one errand. */
+void steward_call(struct steward *steward, int64_t policy_id, enum steward_errand errand);
+
+void steward_lock(struct steward *steward);
+void steward_unlock(struct steward *steward);
+
+/* Gives units that were recalled from the gate back to the ledger, now or as soon as it takes
+ * them. Under steward_lock(). */
+void steward_give_back(struct steward *steward, int64_t policy_id,
+                       const struct lease_shrunk *shrunk, size_t shrunk_count);
+
+#endif
