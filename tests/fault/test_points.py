@@ -1,0 +1,220 @@
+"""kill -9 at every named point between two steps, and a look at the half-done state there."""
+
+import re
+import signal
+
+import pytest
+
+from harness import ROOT, BINARY, Server, claim_bytes, expect, tally, wait_until
+from history import Claim, History, endless
+from ledger import audit, coupons
+from wire import Closed
+
+POINTS = sorted({name for path in (ROOT / "src").rglob("*.c")
+                 for name in re.findall(r'FAULT_POINT\("([a-z_.]+)"\)', path.read_text())})
+COUNTS = [1, 2, 3, 7]
+
+
+def test_points__this_binary_has_them():
+    """Without -Dfault_points=true every test below would pass for nothing."""
+    assert POINTS
+    names = BINARY.read_bytes()
+    missing = [point for point in POINTS if point.encode() not in names]
+    assert not missing, f"{BINARY} was built without fault points: {missing}"
+
+
+def exercise(server, history):
+    """A bit of everything that writes; raises when the server goes away."""
+    policy = server.create(total=40)["id"]
+    several = server.create(total=60, limit=3)["id"]
+    history.policies = {policy: 40, several: 60}
+    claims = [Claim(policy, f"u{i // 2}", f"key-u{i // 2}") for i in range(60)]
+    history.rush(server, iter(claims), connections=12)
+    history.rush(server, (Claim(several, f"v{i // 4}", f"k{i // 2}") for i in range(60)),
+                 connections=12)
+    for i in range(4):
+        # A key that comes with a claim already held is bound to it.
+        history.rush(server, iter([Claim(policy, f"u{i}", f"bound-{i}")]), connections=1)
+    for seq in (1, 2, 3):
+        history.cancel(server, policy, seq)
+    expect(server.post(f"/v1/coupons/{policy}-5/redeem", {"order_id": "o"}), 200)
+    expect(server.patch(policy, total=45), 200)
+    history.policies[policy] = 45
+    expect(server.patch(policy, total=42), 200)
+    history.policies[policy] = 42
+    expect(server.request("PUT", "/v1/users/bad", {"blocked": True}), 200)
+    expect(server.patch(several, paused=True), 200)
+    expect(server.patch(several, paused=False), 200)
+    history.rush(server, (Claim(policy, f"late{i}", None) for i in range(60)), connections=12)
+    expect(server.request("DELETE", f"/v1/policies/{several}"), 200)
+
+
+def try_exercise(server, history):
+    """True when it went through to the end."""
+    try:
+        exercise(server, history)
+        return not history.unknown
+    except (Closed, OSError, AssertionError) as error:
+        if server.alive and not isinstance(error, (Closed, OSError)):
+            raise
+        return False
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("point", POINTS)
+def test_points__kill(tmp_path, point, count):
+    """Trap 1: crash between any two steps: stock gone, nobody has it."""
+    history = History()
+    server = Server(tmp_path / "server", env={"DIBS_FAULT": f"{point}:{count}:kill"})
+    try:
+        server.spawn()
+        try:
+            fields = server.await_log("listening", 60)
+            server.address = ("127.0.0.1", int(fields["address"].rsplit(":", 1)[1]))
+            try_exercise(server, history)
+            if server.alive:
+                server.signal(signal.SIGTERM)
+        except AssertionError:
+            pass  # Died before it listened, which this point may well mean.
+        code = server.wait()
+        assert code in (-signal.SIGKILL, 0), f"{code}\n{server.log_text()}"
+        assert code != 0 or count > 1, f"{point} is never passed"
+
+        server.env = {}
+        server.start()
+        history.check_rows(server)
+        history.check_answers(server)
+        for policy in getattr(history, "policies", {}):
+            if server.get(f"/v1/policies/{policy}").status == 200:
+                claim_the_rest(server, history, policy)
+        server.stop()
+        server.start()
+        history.check_rows(server)
+        server.stop()
+    finally:
+        print(server.log_text())
+        server.dispose()
+
+
+def claim_the_rest(server, history, policy):
+    """What is left can be won to the last unit: nothing was lost with the crash."""
+    shown = server.policy(policy)
+    if shown["state"] == "CLOSED":
+        return
+    history.unknown = [claim for claim in history.unknown if claim.policy != policy]
+    before = shown["issued"]
+    users = [f"rest{i}" for i in range(shown["total"] - before + 10)]
+    outcomes = server.claims(policy, users)
+    assert tally(outcomes).get((201, "ISSUED"), 0) == shown["total"] - before
+    audit(server.database)
+
+
+# --- looking at the half-done state ---
+
+
+def is_stopped(server):
+    with open(f"/proc/{server.pid}/stat", encoding="ascii") as stat:
+        return stat.read().rsplit(")", 1)[1].split()[0] == "T"
+
+
+def stop_at(serve, point, claims):
+    """A server that has been stopped at a point by these claims, and their open connections."""
+    server = serve()
+    policy = server.create(total=50)["id"]
+    server.stop()
+    server.env = {"DIBS_FAULT": f"{point}:1:stop"}
+    server.start()
+    connections = []
+    for user in claims:
+        connection = server.connect()
+        connection.send(claim_bytes(policy, user), "POST")
+        connections.append(connection)
+    wait_until(lambda: is_stopped(server), f"the stop at {point}")
+    server.env = {}
+    return server, policy, connections
+
+
+def nothing_heard(connections):
+    for connection in connections:
+        connection.socket.setblocking(False)
+        try:
+            data = connection.socket.recv(65536)
+        except BlockingIOError:
+            continue
+        assert False, f"answered before the commit: {data!r}"
+
+
+@pytest.mark.parametrize("point", ["ledger.before_insert", "ledger.after_insert",
+                                   "ledger.before_commit"])
+def test_points__no_answer_before_the_commit(serve, point):
+    """Trap 28: stopped before the commit, nobody has been told anything; killed there, the unit
+    goes to whoever asks next, and that is no contradiction."""
+    server, policy, connections = stop_at(serve, point, ["a", "a", "a", "b"])
+    try:
+        nothing_heard(connections)
+        assert coupons(server.database, policy) == []
+        server.restart()
+        assert coupons(server.database, policy) == []
+        assert server.win(policy, "c")["seq"] == 1
+        assert server.win(policy, "a")["seq"] == 2
+    finally:
+        for connection in connections:
+            connection.close()
+
+
+@pytest.mark.parametrize("point", ["ledger.after_commit", "ledger.after_acknowledge"])
+def test_points__committed_and_unheard_is_found(serve, point):
+    """Trap 27: the commit is done, the answer never came; the retry finds the same claim."""
+    server, policy, connections = stop_at(serve, point, ["a"])
+    try:
+        nothing_heard(connections)
+        row, = coupons(server.database, policy)
+        server.restart()
+        assert expect(server.claim(policy, "a"), 200)["seq"] == row["seq"] == 1
+        assert server.win(policy, "b")["seq"] == 2
+    finally:
+        for connection in connections:
+            connection.close()
+
+
+@pytest.mark.parametrize("point", ["ledger.before_commit", "ledger.after_commit"])
+def test_points__a_process_that_was_stopped_goes_on(serve, point):
+    server, policy, connections = stop_at(serve, point, ["a", "b"])
+    try:
+        server.signal(signal.SIGCONT)
+        answers = []
+        for connection in connections:
+            connection.socket.setblocking(True)
+            answers.append(connection.receive())
+        assert sorted(answer.json["seq"] for answer in answers) == [1, 2]
+        assert len(coupons(server.database, policy)) == 2
+    finally:
+        for connection in connections:
+            connection.close()
+
+
+@pytest.mark.parametrize("point", [p for p in POINTS if p.startswith("ledger.")])
+def test_points__kill_under_load(serve, point):
+    """The same points in the middle of a rush, with repeats in flight."""
+    server = serve()
+    policy = server.create(total=10 ** 6)["id"]
+    history = History()
+    for count in (1, 5, 20):
+        server.stop()
+        server.env = {"DIBS_FAULT": f"{point}:{count}:kill"}
+        server.start()
+        claims = endless([policy], f"{count}", keyed=True)
+        try:
+            history.rush(server, (next(claims) for _ in range(5000)), connections=32)
+        except OSError:
+            pass
+        server.env = {}
+        if server.alive:
+            server.stop()  # The point was not passed that often.
+        else:
+            server.wait()
+        server.start()
+        history.check_rows(server)
+        history.retry_unknown(server)
+        history.check_rows(server)
+        history.check_answers(server)
