@@ -82,7 +82,7 @@ class Document:
             if schema.get("type") == "integer":
                 value = int(value)
             self.validate(value, header.get("schema", {}), f"{name} of {method} {template}")
-        if method == "HEAD" or answer.status == 204:
+        if method == "HEAD" or answer.status in (204, 304):
             return
         media_type = answer.headers.get("content-type", "").split(";")[0]
         content = described.get("content", {})
