@@ -241,6 +241,7 @@ class EventStream:
         self.connection.socket.sendall(encode("GET", path, headers=fields))
         self.raw = bytearray()
         self.text = bytearray()
+        self.ended = False  # The last chunk came; what is in `text` can still be read.
         while True:
             self._read()
             head = parse_head(self.raw)
@@ -278,13 +279,16 @@ class EventStream:
             self.text += self.raw[line + 2:line + 2 + size]
             del self.raw[:line + 2 + size + 2]
             if size == 0:
-                raise Closed()
+                self.ended = True
+                return
 
     def next(self):
         """The next event as (name, parsed data); comments and retry lines are passed over."""
         while True:
             end = self.text.find(b"\n\n")
             if end < 0:
+                if self.ended:
+                    raise Closed()
                 self._read()
                 self._decode()
                 continue
