@@ -1,0 +1,138 @@
+/* auth.c: tokens compared in constant time, and the rules of who may what. */
+#include "http/auth.h"
+
+#include <sodium.h>
+
+#include "base/random.h"
+#include "http/header.h"
+
+/* Equal-length digests under a random key: comparing them tells nothing about the secret, not
+ * even its length. */
+static void digest(const struct auth *auth, struct span secret, uint8_t result[AUTH_DIGEST_SIZE])
+{
+    crypto_generichash(result, AUTH_DIGEST_SIZE, (const unsigned char *)secret.bytes, secret.length,
+                       auth->digest_key, sizeof auth->digest_key);
+}
+
+void auth_init(struct auth *auth, const struct auth_options *options)
+{
+    memset(auth, 0, sizeof *auth);
+    random_bytes(auth->digest_key, sizeof auth->digest_key);
+    auth->has_admin_token = options->admin_token.bytes != NULL;
+    auth->has_service_token = options->service_token.bytes != NULL;
+    auth->has_user_key = options->user_key.bytes != NULL;
+    auth->on_loopback = options->on_loopback;
+    auth->claims_are_open = auth->on_loopback && !auth->has_service_token && !auth->has_user_key;
+    if (auth->has_admin_token) {
+        digest(auth, options->admin_token, auth->admin_digest);
+    }
+    if (auth->has_service_token) {
+        digest(auth, options->service_token, auth->service_digest);
+    }
+    if (auth->has_user_key) {
+        token_verifier_init(&auth->verifier, options->user_key, options->user_audience);
+    }
+}
+
+void auth_release(struct auth *auth)
+{
+    token_verifier_release(&auth->verifier);
+    sodium_memzero(auth, sizeof *auth);
+}
+
+void auth_identify(const struct auth *auth, struct span authorization, int64_t now_ms,
+                   struct caller *caller)
+{
+    caller->kind = CALLER_NOBODY;
+    caller->user.length = 0;
+    caller->words = NULL;
+    struct span token;
+    if (authorization.bytes == NULL) {
+        return;
+    }
+    if (!header_bearer(authorization, &token)) {
+        caller->kind = CALLER_WRONG;
+        caller->words = "The Authorization header must say Bearer and a token.";
+        return;
+    }
+    uint8_t given[AUTH_DIGEST_SIZE];
+    digest(auth, token, given);
+    if (auth->has_admin_token && sodium_memcmp(given, auth->admin_digest, sizeof given) == 0) {
+        caller->kind = CALLER_ADMIN;
+        return;
+    }
+    if (auth->has_service_token && sodium_memcmp(given, auth->service_digest, sizeof given) == 0) {
+        caller->kind = CALLER_SERVICE;
+        return;
+    }
+    caller->kind = CALLER_WRONG;
+    caller->words = "This token is not known here.";
+    if (auth->has_user_key) {
+        enum token_verdict verdict = token_verify(&auth->verifier, token, now_ms, &caller->user);
+        if (verdict == TOKEN_VALID) {
+            caller->kind = CALLER_USER;
+        }
+        caller->words = token_verdict_words(verdict);
+    }
+}
+
+/* What to say to someone whose token, if any, does not do. */
+static const char *refuse(const struct caller *caller, const char *words)
+{
+    return caller->kind == CALLER_WRONG ? caller->words : words;
+}
+
+const char *auth_may_administer(const struct auth *auth, const struct caller *caller,
+                                struct span host)
+{
+    if (auth->has_admin_token) {
+        return caller->kind == CALLER_ADMIN ? NULL
+                                            : refuse(caller, "This call needs the admin token.");
+    }
+    /* A page that makes its own name resolve to 127.0.0.1 still sends that name. */
+    return header_host_is_loopback(host)
+               ? NULL
+               : "Without an admin token, admin calls must be sent to localhost, 127.0.0.1 or "
+                 "[::1] by that name.";
+}
+
+const char *auth_may_claim(const struct auth *auth, const struct caller *caller,
+                           const struct user_id *user)
+{
+    if (auth->has_user_key) {
+        if (caller->kind != CALLER_USER) {
+            return refuse(caller, "A claim needs the user's token.");
+        }
+        return user_id_equal(&caller->user, user) ? NULL : "The token is another user's.";
+    }
+    if (auth->claims_are_open || caller->kind == CALLER_SERVICE || caller->kind == CALLER_ADMIN) {
+        return NULL;
+    }
+    return refuse(caller, "A claim needs the service token.");
+}
+
+const char *auth_may_see(const struct auth *auth, const struct caller *caller,
+                         const struct user_id *user)
+{
+    if (caller->kind == CALLER_ADMIN || caller->kind == CALLER_SERVICE) {
+        return NULL;
+    }
+    if (caller->kind == CALLER_USER) {
+        return user_id_equal(&caller->user, user) ? NULL : "The token is another user's.";
+    }
+    if (!auth->has_admin_token && auth->claims_are_open) {
+        return NULL;
+    }
+    return refuse(caller, "This needs the user's own token, the service token or the admin token.");
+}
+
+const char *auth_may_change_from(const struct auth *auth, struct span origin, struct span host)
+{
+    if (origin.bytes == NULL || auth->has_admin_token) {
+        return NULL;
+    }
+    return header_origin_is_host(origin, host) && header_host_is_loopback(host)
+               ? NULL
+               : "A page of another origin may not change anything here; set cors_origin to let "
+                 "it.";
+}

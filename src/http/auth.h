@@ -1,0 +1,83 @@
+/* auth.h: who is calling, and what they may do.
+ *
+ * Without an admin token the server listens on loopback only, and whoever reaches it is an admin;
+ * a browser can be tricked into reaching it, so admin calls then also need a loopback Host, and
+ * nothing is changed for a page of another origin. With a user key, a claim is made by the user
+ * whom a signed token names and by nobody else; without one a service token lets the shop's
+ * backend act for its users.
+ *
+ * Every decision returns NULL for "may", or a sentence for the 401.
+ *
+ * Threads: written by init and release only; any thread may ask.
+ */
+#ifndef HTTP_AUTH_H
+#define HTTP_AUTH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "base/model.h"
+#include "http/token.h"
+
+#define AUTH_DIGEST_SIZE 32
+
+enum caller_kind {
+    CALLER_NOBODY, /* no token */
+    CALLER_WRONG,  /* a token that is none of ours; `words` say why */
+    CALLER_ADMIN,
+    CALLER_SERVICE,
+    CALLER_USER,
+};
+
+struct caller {
+    enum caller_kind kind;
+    struct user_id user; /* of CALLER_USER */
+    const char *words;
+};
+
+/* Secrets with bytes == NULL are not set. They are not kept. */
+struct auth_options {
+    struct span admin_token;
+    struct span service_token;
+    struct span user_key;
+    struct span user_audience; /* borrowed for the life of the auth; empty: not checked */
+    bool on_loopback;
+};
+
+struct auth {
+    bool has_admin_token;
+    bool has_service_token;
+    bool has_user_key;
+    bool on_loopback;
+    bool claims_are_open; /* a claim needs no token: nothing to look at on its way */
+    uint8_t digest_key[AUTH_DIGEST_SIZE];
+    uint8_t admin_digest[AUTH_DIGEST_SIZE];
+    uint8_t service_digest[AUTH_DIGEST_SIZE];
+    struct token_verifier verifier;
+};
+
+void auth_init(struct auth *auth, const struct auth_options *options);
+/* Wipes what it knew. */
+void auth_release(struct auth *auth);
+
+/* Reads the Authorization header. */
+void auth_identify(const struct auth *auth, struct span authorization, int64_t now_ms,
+                   struct caller *caller);
+
+/* Create, change and close policies, block users, redeem and cancel by id. */
+const char *auth_may_administer(const struct auth *auth, const struct caller *caller,
+                                struct span host);
+
+/* Claim for `user`. */
+const char *auth_may_claim(const struct auth *auth, const struct caller *caller,
+                           const struct user_id *user);
+
+/* See the claims, coupons and codes of `user`. */
+const char *auth_may_see(const struct auth *auth, const struct caller *caller,
+                         const struct user_id *user);
+
+/* Change anything, for a page of `origin` (absent: not a page). */
+const char *auth_may_change_from(const struct auth *auth, struct span origin, struct span host);
+
+#endif

@@ -1,0 +1,163 @@
+/* rate_limit.c: a sharded table of moments, eight places for each hash to land in. */
+#include "http/rate_limit.h"
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+
+#define SHARDS 64
+#define WAYS   8
+
+/* Long enough for every setting, short enough that sums never overflow. */
+#define TOLERANCE_MAX_NS (INT64_MAX / 4)
+
+struct slot {
+    uint64_t hash;   /* 0: empty */
+    int64_t full_at; /* when the bucket is full again; in the past, the slot says nothing */
+};
+
+struct shard {
+    pthread_mutex_t lock;
+    struct slot *slots;
+};
+
+struct rate_limiter {
+    struct hash_key key;
+    int64_t interval_ns;  /* one more unit after this long */
+    int64_t tolerance_ns; /* what a full bucket is worth in time */
+    uint32_t burst;
+    size_t sets_mask; /* sets of WAYS slots per shard, less one */
+    struct slot *slots;
+    struct shard shards[SHARDS];
+};
+
+static size_t power_of_two_at_least(size_t number)
+{
+    size_t power = 1;
+    while (power < number) {
+        power *= 2;
+    }
+    return power;
+}
+
+static int64_t interval_of(double per_second, int64_t interval_max_ns)
+{
+    double interval_ns = 1e9 / per_second;
+    if (interval_ns >= (double)interval_max_ns) {
+        return interval_max_ns;
+    }
+    return interval_ns < 1 ? 1 : (int64_t)interval_ns;
+}
+
+struct rate_limiter *rate_limiter_new(double per_second, int64_t burst, size_t keys_max)
+{
+    ensure(per_second > 0 && burst >= 1);
+    struct rate_limiter *limiter = calloc(1, sizeof *limiter);
+    if (limiter == NULL) {
+        return NULL;
+    }
+    size_t sets = power_of_two_at_least((keys_max + SHARDS * WAYS - 1) / (SHARDS * WAYS));
+    limiter->slots = calloc(sets * WAYS * SHARDS, sizeof *limiter->slots);
+    if (limiter->slots == NULL) {
+        free(limiter);
+        return NULL;
+    }
+    limiter->key = hash_key_random();
+    limiter->burst = burst > UINT32_MAX ? UINT32_MAX : (uint32_t)burst;
+    limiter->interval_ns = interval_of(per_second, TOLERANCE_MAX_NS / (int64_t)limiter->burst);
+    limiter->tolerance_ns = limiter->interval_ns * (int64_t)limiter->burst;
+    limiter->sets_mask = sets - 1;
+    for (size_t index = 0; index < SHARDS; index++) {
+        pthread_mutex_init(&limiter->shards[index].lock, NULL);
+        limiter->shards[index].slots = limiter->slots + index * sets * WAYS;
+    }
+    return limiter;
+}
+
+void rate_limiter_free(struct rate_limiter *limiter)
+{
+    if (limiter == NULL) {
+        return;
+    }
+    for (size_t index = 0; index < SHARDS; index++) {
+        pthread_mutex_destroy(&limiter->shards[index].lock);
+    }
+    free(limiter->slots);
+    free(limiter);
+}
+
+/* The key's own slot, or the one whose bucket is full the longest: it is missed the least. */
+static struct slot *find_slot(struct slot *set, uint64_t hash, int64_t now_ns)
+{
+    struct slot *oldest = &set[0];
+    for (size_t way = 0; way < WAYS; way++) {
+        if (set[way].hash == hash) {
+            return &set[way];
+        }
+        if (set[way].full_at < oldest->full_at) {
+            oldest = &set[way];
+        }
+    }
+    *oldest = (struct slot){.hash = hash, .full_at = now_ns};
+    return oldest;
+}
+
+static uint32_t whole_seconds(int64_t duration_ns)
+{
+    int64_t seconds = (duration_ns + 999999999) / 1000000000;
+    return seconds > UINT32_MAX ? UINT32_MAX : (uint32_t)seconds;
+}
+
+struct rate_limit rate_limiter_take(struct rate_limiter *limiter, struct span key, int64_t now_ns)
+{
+    uint64_t hash = hash_table(limiter->key, key.bytes, key.length);
+    hash += hash == 0;
+    struct shard *shard = &limiter->shards[hash % SHARDS];
+    struct slot *set = shard->slots + ((hash / SHARDS) & limiter->sets_mask) * WAYS;
+    struct rate_limit result = {.limit = limiter->burst};
+
+    pthread_mutex_lock(&shard->lock);
+    struct slot *slot = find_slot(set, hash, now_ns);
+    int64_t full_at = slot->full_at > now_ns ? slot->full_at : now_ns;
+    int64_t wait_ns = full_at + limiter->interval_ns - limiter->tolerance_ns - now_ns;
+    if (wait_ns <= 0) {
+        result.allowed = true;
+        full_at += limiter->interval_ns;
+        slot->full_at = full_at;
+    }
+    pthread_mutex_unlock(&shard->lock);
+
+    result.remaining =
+        (uint32_t)((limiter->tolerance_ns - (full_at - now_ns)) / limiter->interval_ns);
+    result.reset_s = whole_seconds(full_at - now_ns);
+    result.retry_after_s = result.allowed ? 0 : whole_seconds(wait_ns);
+    return result;
+}
+
+struct span rate_limit_address(const struct sockaddr *address, char bytes[RATE_LIMIT_ADDRESS_SIZE])
+{
+    if (address->sa_family == AF_INET) {
+        struct sockaddr_in v4;
+        memcpy(&v4, address, sizeof v4);
+        bytes[0] = 4;
+        memcpy(bytes + 1, &v4.sin_addr, 4);
+        return (struct span){bytes, 5};
+    }
+    if (address->sa_family == AF_INET6) {
+        struct sockaddr_in6 v6;
+        memcpy(&v6, address, sizeof v6);
+        /* An IPv4 caller on an IPv6 socket: all of them share their first 64 bits. */
+        if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
+            bytes[0] = 4;
+            memcpy(bytes + 1, v6.sin6_addr.s6_addr + 12, 4);
+            return (struct span){bytes, 5};
+        }
+        bytes[0] = 6;
+        memcpy(bytes + 1, v6.sin6_addr.s6_addr, 8);
+        return (struct span){bytes, 9};
+    }
+    bytes[0] = 0;
+    return (struct span){bytes, 1};
+}

@@ -1,0 +1,42 @@
+/* rate_limit.h: so many requests per second for each key, with room for a burst.
+ *
+ * A token bucket kept as one moment per key (GCRA): the time at which the bucket would be full
+ * again. The table is bounded; a key that is pushed out by newer ones starts with a full bucket.
+ *
+ * Threads: safe from any; the table is cut into parts with a lock each.
+ */
+#ifndef HTTP_RATE_LIMIT_H
+#define HTTP_RATE_LIMIT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+struct rate_limiter;
+
+/* What the RateLimit headers say. */
+struct rate_limit {
+    bool allowed;
+    uint32_t limit;         /* what a full bucket holds */
+    uint32_t remaining;     /* what it holds now */
+    uint32_t reset_s;       /* until it is full again */
+    uint32_t retry_after_s; /* until the next one is allowed; 0 when this one was */
+};
+
+/* per_second > 0, burst >= 1; about `keys_max` keys are remembered at a time. */
+struct rate_limiter *rate_limiter_new(double per_second, int64_t burst, size_t keys_max);
+void rate_limiter_free(struct rate_limiter *limiter);
+
+/* Takes one out of the key's bucket, when there is one. */
+struct rate_limit rate_limiter_take(struct rate_limiter *limiter, struct span key, int64_t now_ns);
+
+/* The part of an address that is one customer: all of IPv4, the first 64 bits of IPv6. `bytes`
+ * holds what the span points to. */
+#define RATE_LIMIT_ADDRESS_SIZE 9
+struct span rate_limit_address(const struct sockaddr *address, char bytes[RATE_LIMIT_ADDRESS_SIZE]);
+
+#endif
