@@ -1,0 +1,417 @@
+/* api.c: what the server calls: opens each loop's part, sends requests to their handlers, ticks. */
+#include "http/api.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "http/call.h"
+#include "http/context.h"
+#include "http/handlers.h"
+#include "http/reply.h"
+#include "http/router.h"
+
+/* So many users and addresses are remembered by the rate limits: 1 MiB each. */
+#define RATE_LIMIT_KEYS 65536
+
+#define METHODS         (HTTP_METHOD_DELETE + 1)
+
+typedef void handler(struct ask *ask);
+
+static handler *const handlers[ROUTE_COUNT][METHODS] = {
+    [ROUTE_POLICIES] = {[HTTP_METHOD_GET] = policies_list, [HTTP_METHOD_POST] = policies_create},
+    [ROUTE_POLICY] = {[HTTP_METHOD_GET] = policies_show,
+                      [HTTP_METHOD_PATCH] = policies_change,
+                      [HTTP_METHOD_DELETE] = policies_close},
+    [ROUTE_POLICY_EVENTS] = {[HTTP_METHOD_GET] = events_policy},
+    [ROUTE_CLAIMS] = {[HTTP_METHOD_POST] = claims_post_routed},
+    [ROUTE_CLAIM] = {[HTTP_METHOD_GET] = status_get},
+    [ROUTE_CLAIM_EVENTS] = {[HTTP_METHOD_GET] = status_events},
+    [ROUTE_USER] = {[HTTP_METHOD_PUT] = users_put},
+    [ROUTE_USER_COUPONS] = {[HTTP_METHOD_GET] = coupons_list},
+    [ROUTE_COUPON] = {[HTTP_METHOD_GET] = coupons_show},
+    [ROUTE_COUPON_REDEEM] = {[HTTP_METHOD_POST] = coupons_redeem},
+    [ROUTE_COUPON_CANCEL] = {[HTTP_METHOD_POST] = coupons_cancel},
+    [ROUTE_HEALTHZ] = {[HTTP_METHOD_GET] = health_live},
+    [ROUTE_READYZ] = {[HTTP_METHOD_GET] = health_ready},
+    [ROUTE_METRICS] = {[HTTP_METHOD_GET] = health_metrics},
+    [ROUTE_OPENAPI] = {[HTTP_METHOD_GET] = pages_openapi},
+    [ROUTE_PROBLEM_PAGE] = {[HTTP_METHOD_GET] = pages_problem},
+};
+
+/* --- life --- */
+
+static struct span secret_span(const struct config_secret *secret)
+{
+    return (struct span){secret->bytes, secret->length};
+}
+
+/* The router's table of methods and the handlers' table say the same. */
+static void check_tables(void)
+{
+    for (unsigned route = 0; route < ROUTE_COUNT; route++) {
+        for (unsigned method = 0; method < METHODS; method++) {
+            bool handled = handlers[route][method] != NULL;
+            ensure(method == HTTP_METHOD_HEAD ||
+                   handled == route_takes((enum route)route, (enum http_method)method));
+        }
+    }
+}
+
+static enum status open_limits(struct api *api, const struct config *config, struct error *error)
+{
+    if (config->rate_limit_user > 0) {
+        api->users = rate_limiter_new(config->rate_limit_user, config->rate_limit_user_burst,
+                                      RATE_LIMIT_KEYS);
+    }
+    if (config->rate_limit_address > 0) {
+        api->addresses = rate_limiter_new(config->rate_limit_address,
+                                          config->rate_limit_address_burst, RATE_LIMIT_KEYS);
+    }
+    if ((config->rate_limit_user > 0 && api->users == NULL) ||
+        (config->rate_limit_address > 0 && api->addresses == NULL)) {
+        return error_set(error, STATUS_FAILED, "no memory for the rate limits");
+    }
+    return STATUS_OK;
+}
+
+enum status api_open(struct api **result, struct service *service, const struct config *config,
+                     unsigned threads, struct error *error)
+{
+    check_tables();
+    if (config->cors_origin.count > ORIGINS_MAX) {
+        return error_set(error, STATUS_INVALID, "cors_origin: at most %d origins", ORIGINS_MAX);
+    }
+    struct api *api = calloc(1, sizeof *api);
+    if (api == NULL) {
+        return error_set(error, STATUS_FAILED, "no memory for the API");
+    }
+    pthread_mutex_init(&api->loops_lock, NULL);
+    api->service = service;
+    api->config = config;
+    api->loops_max = threads;
+    api->started_ms = clock_wall_ms();
+    api->logs_requests = log_level() <= LOG_DEBUG;
+    api->loops = calloc(threads, sizeof(struct api_loop *));
+    auth_init(&api->auth, &(struct auth_options){
+                              .admin_token = secret_span(&config->admin_token),
+                              .service_token = secret_span(&config->service_token),
+                              .user_key = secret_span(&config->user_key),
+                              .user_audience = span_of(config->user_audience),
+                              .on_loopback = config_listens_on_loopback(config),
+                          });
+    pages_init(api);
+    enum status status = api->loops == NULL
+                             ? error_set(error, STATUS_FAILED, "no memory for the API")
+                             : open_limits(api, config, error);
+    if (status != STATUS_OK) {
+        api_close(api);
+        return status;
+    }
+    *result = api;
+    return STATUS_OK;
+}
+
+void api_attach(struct api *api, struct http_server *server)
+{
+    api->server = server;
+}
+
+bool api_stopping(const struct api *api)
+{
+    return http_server_stopping(api->server);
+}
+
+static void loop_free(struct api_loop *loop)
+{
+    json_reader_free(loop->reader);
+    buffer_release(&loop->body);
+    pthread_mutex_destroy(&loop->lock);
+    free(loop);
+}
+
+void api_close(struct api *api)
+{
+    for (unsigned index = 0; api->loops != NULL && index < api->loops_max; index++) {
+        if (api->loops[index] != NULL) {
+            loop_free(api->loops[index]);
+        }
+    }
+    free(api->loops);
+    rate_limiter_free(api->users);
+    rate_limiter_free(api->addresses);
+    auth_release(&api->auth);
+    pthread_mutex_destroy(&api->loops_lock);
+    free(api);
+}
+
+/* --- one loop --- */
+
+static void run_wake_task(struct http_task *task)
+{
+    struct api_loop *loop =
+        (struct api_loop *)(void *)((char *)task - offsetof(struct api_loop, wake_task));
+    /* The tick that follows looks at the desk; whoever wakes from now on wakes anew. */
+    atomic_store(&loop->wake_posted, false);
+}
+
+/* From any thread. */
+static void wake_desk(void *context)
+{
+    struct api_loop *loop = context;
+    if (!atomic_exchange(&loop->wake_posted, true)) {
+        (void)http_loop_post(loop->http, &loop->wake_task);
+    }
+}
+
+/* A tick follows every return from the wait for events, also one that only time has ended. */
+static void on_timer(uv_timer_t *timer)
+{
+    (void)timer;
+}
+
+void api_loop_keep_ticking(struct api_loop *loop)
+{
+    if (!loop->timer_runs) {
+        loop->timer_runs = true;
+        uv_timer_start(&loop->timer, on_timer, TICK_MS, TICK_MS);
+    }
+}
+
+static void make_id_prefix(struct api_loop *loop)
+{
+    static const char digits[] = "0123456789abcdef";
+    random_bytes(loop->id_prefix, sizeof loop->id_prefix);
+    /* The first bit tells an id made here from a client's key. */
+    loop->id_prefix[0] &= 0x7f;
+    for (unsigned index = 0; index < sizeof loop->id_prefix; index++) {
+        loop->id_prefix_text[2 * index] = digits[loop->id_prefix[index] >> 4];
+        loop->id_prefix_text[2 * index + 1] = digits[loop->id_prefix[index] & 15];
+    }
+}
+
+static enum status loop_open(void *server_context, struct http_loop *http, unsigned index,
+                             void **loop_context, struct error *error)
+{
+    struct api *api = server_context;
+    ensure(index < api->loops_max);
+    struct api_loop *loop = calloc(1, sizeof *loop);
+    if (loop == NULL) {
+        return error_set(error, STATUS_FAILED, "no memory for a loop");
+    }
+    loop->api = api;
+    loop->http = http;
+    loop->index = index;
+    loop->wake_task.run = run_wake_task;
+    pthread_mutex_init(&loop->lock, NULL);
+    buffer_init(&loop->body, ANSWER_LENGTH_MAX);
+    make_id_prefix(loop);
+    claims_loop_init(loop);
+    loop->reader = json_reader_new(HTTP_BODY_MAX);
+    enum status status = STATUS_FAILED;
+    if (loop->reader == NULL || !buffer_reserve(&loop->body, CLAIM_BODY_MAX)) {
+        error_set(error, STATUS_FAILED, "no memory for a loop");
+    } else {
+        status = desk_open(&loop->desk,
+                           &(struct desk_options){.service = api->service,
+                                                  .answer = claims_answer,
+                                                  .wake = wake_desk,
+                                                  .context = loop},
+                           error);
+    }
+    if (status != STATUS_OK) {
+        loop_free(loop);
+        return status;
+    }
+    uv_timer_init(http_loop_uv(http), &loop->timer);
+    pthread_mutex_lock(&api->loops_lock);
+    api->loops[index] = loop;
+    pthread_mutex_unlock(&api->loops_lock);
+    *loop_context = loop;
+    return STATUS_OK;
+}
+
+/* The loop's memory stays until api_close(): a clerk may still come back to it. */
+static void loop_close(void *context)
+{
+    struct api_loop *loop = context;
+    events_loop_close(loop);
+    status_loop_close(loop);
+    call_abandon_all(loop);
+    pthread_mutex_lock(&loop->api->loops_lock);
+    desk_close(loop->desk);
+    loop->desk = NULL;
+    pthread_mutex_unlock(&loop->api->loops_lock);
+}
+
+static void on_tick(void *context, int64_t wall_ms)
+{
+    struct api_loop *loop = context;
+    loop->tick_ns = clock_monotonic_ns();
+    desk_tick(loop->desk, wall_ms);
+    if (loop->timer_runs) {
+        int64_t now_ms = loop->tick_ns / 1000000;
+        if (now_ms < loop->due_ms) {
+            return;
+        }
+        loop->due_ms = now_ms + TICK_MS;
+        status_tick(loop, now_ms);
+        events_tick(loop, now_ms);
+        if (desk_waiting(loop->desk) == 0 && loop->parked == NULL && loop->watches == NULL) {
+            uv_timer_stop(&loop->timer);
+            loop->timer_runs = false;
+        }
+    } else if (desk_waiting(loop->desk) > 0) {
+        api_loop_keep_ticking(loop);
+    }
+}
+
+/* --- requests --- */
+
+static void log_request(struct http_exchange *exchange, enum route route, enum http_method method)
+{
+    static const char *const names[] = {
+        [HTTP_METHOD_GET] = "GET",         [HTTP_METHOD_HEAD] = "HEAD",
+        [HTTP_METHOD_POST] = "POST",       [HTTP_METHOD_PUT] = "PUT",
+        [HTTP_METHOD_PATCH] = "PATCH",     [HTTP_METHOD_DELETE] = "DELETE",
+        [HTTP_METHOD_OPTIONS] = "OPTIONS", [HTTP_METHOD_OTHER] = "OTHER",
+    };
+    log_event(LOG_DEBUG, "request", LOG_FIELD("request_id", LOG_SPAN(reply_request_id(exchange))),
+              LOG_FIELD("method", LOG_TEXT(names[method])),
+              LOG_FIELD("route", LOG_TEXT(route_pattern(route))));
+}
+
+/* Whoever watches over the server is never limited. */
+static bool is_limited(enum route route)
+{
+    return route != ROUTE_HEALTHZ && route != ROUTE_READYZ && route != ROUTE_METRICS;
+}
+
+static bool within_limit(struct ask *ask)
+{
+    struct api_loop *loop = ask->loop;
+    struct http_exchange *exchange = ask->exchange;
+    char bytes[RATE_LIMIT_ADDRESS_SIZE];
+    struct span address = rate_limit_address(http_exchange_peer(exchange), bytes);
+    struct rate_limit limit =
+        rate_limiter_take(loop->api->addresses, address, clock_monotonic_ns());
+    reply_note_limit(exchange, &limit);
+    if (limit.allowed) {
+        return true;
+    }
+    if (ask->match.route == ROUTE_CLAIMS && ask->request->method == HTTP_METHOD_POST) {
+        counter_add(&loop->counters.claims[CLAIM_RATE_LIMITED], 1);
+    }
+    reply_rate_limited(loop, exchange, &limit);
+    return false;
+}
+
+/* Nothing is changed for a page of an origin that nobody has allowed. */
+static bool origin_may_change(struct api_loop *loop, struct http_exchange *exchange,
+                              const struct http_request *request)
+{
+    if (request->origin.bytes == NULL || http_exchange_notes(exchange)->cors != 0) {
+        return true;
+    }
+    const char *refusal = auth_may_change_from(&loop->api->auth, request->origin, request->host);
+    if (refusal != NULL) {
+        reply_problem_about(loop, exchange, PROBLEM_UNAUTHORIZED, refusal, NULL);
+    }
+    return refusal == NULL;
+}
+
+static void dispatch(struct ask *ask)
+{
+    const struct http_request *request = ask->request;
+    enum route route = ask->match.route;
+    if (route == ROUTE_MALFORMED) {
+        ask_refuse(ask, "The path's percent-encoding is broken.", NULL);
+        return;
+    }
+    if (route == ROUTE_NONE) {
+        reply_problem(ask->loop, ask->exchange, PROBLEM_NOT_FOUND);
+        return;
+    }
+    if (request->method == HTTP_METHOD_OPTIONS) {
+        reply_options(ask->loop, ask->exchange, request, route_allow(route));
+        return;
+    }
+    if (!route_takes(route, request->method)) {
+        reply_begin(ask->loop, ask->exchange, problem_status(PROBLEM_METHOD_NOT_ALLOWED),
+                    SPAN(PROBLEM_CONTENT_TYPE));
+        http_answer_header(ask->exchange, SPAN("Allow"), route_allow(route));
+        http_answer_end(ask->exchange, problem_body(PROBLEM_METHOD_NOT_ALLOWED));
+        return;
+    }
+    bool reads = request->method == HTTP_METHOD_GET || request->method == HTTP_METHOD_HEAD;
+    if (reads) {
+        handlers[route][HTTP_METHOD_GET](ask);
+    } else if (origin_may_change(ask->loop, ask->exchange, request)) {
+        handlers[route][request->method](ask);
+    }
+}
+
+static void handle(void *context, struct http_exchange *exchange,
+                   const struct http_request *request)
+{
+    struct api_loop *loop = context;
+    int64_t policy_id;
+    reply_prepare(loop, exchange, request);
+    if (request->method == HTTP_METHOD_POST && loop->api->addresses == NULL &&
+        !loop->api->logs_requests && request->origin.bytes == NULL &&
+        router_match_claims(request->path, &policy_id)) {
+        claims_post(loop, exchange, request, policy_id);
+        return;
+    }
+    struct ask ask = {.loop = loop, .exchange = exchange, .request = request};
+    router_match(request->path, &ask.match);
+    if (loop->api->logs_requests) {
+        log_request(exchange, ask.match.route, request->method);
+    }
+    if (loop->api->addresses == NULL || !is_limited(ask.match.route) || within_limit(&ask)) {
+        dispatch(&ask);
+    }
+}
+
+/* Refusals of HTTP itself. */
+static void refuse(void *context, struct http_exchange *exchange, enum http_refusal refusal,
+                   const char *detail)
+{
+    static const enum problem problems[] = {
+        [HTTP_REFUSE_BAD_REQUEST] = PROBLEM_INVALID_REQUEST,
+        [HTTP_REFUSE_TIMEOUT] = PROBLEM_TIMEOUT,
+        [HTTP_REFUSE_TOO_LARGE] = PROBLEM_TOO_LARGE,
+        [HTTP_REFUSE_URI_TOO_LONG] = PROBLEM_URI_TOO_LONG,
+        [HTTP_REFUSE_HEADERS_TOO_LARGE] = PROBLEM_HEADERS_TOO_LARGE,
+        [HTTP_REFUSE_NOT_IMPLEMENTED] = PROBLEM_NOT_IMPLEMENTED,
+        [HTTP_REFUSE_OVERLOADED] = PROBLEM_UNAVAILABLE,
+        [HTTP_REFUSE_VERSION] = PROBLEM_VERSION_NOT_SUPPORTED,
+    };
+    struct api_loop *loop = context;
+    reply_prepare(loop, exchange, &(struct http_request){.method = HTTP_METHOD_OTHER});
+    reply_problem_about(loop, exchange, problems[refusal], detail, NULL);
+}
+
+static size_t body_max(void *context, enum http_method method, struct span path)
+{
+    (void)context;
+    (void)method;
+    static const char claims[] = "/claims";
+    const size_t length = sizeof claims - 1;
+    bool is_claim =
+        path.length > length && memcmp(path.bytes + path.length - length, claims, length) == 0;
+    return is_claim ? CLAIM_BODY_MAX : HTTP_BODY_MAX;
+}
+
+struct http_callbacks api_callbacks(void)
+{
+    return (struct http_callbacks){
+        .handle = handle,
+        .refuse = refuse,
+        .body_max = body_max,
+        .on_tick = on_tick,
+        .loop_open = loop_open,
+        .loop_close = loop_close,
+    };
+}

@@ -1,0 +1,34 @@
+/* api.h: the HTTP API of dibs on top of the server: who may, what was asked, what to answer.
+ *
+ * It owns what belongs to each loop (desk, JSON reader, counters, streams) and hands the server the
+ * callbacks that use them. Claims go through the loop's desk; everything else that touches the
+ * ledger goes to a clerk and comes back to its loop.
+ *
+ * Order of life: api_open, http_server_open with api_callbacks, api_attach, http_server_run, then
+ * service_close (which ends the clerks), then api_close, then http_server_close.
+ *
+ * Threads: open, attach and close on one thread while no loop runs.
+ */
+#ifndef HTTP_API_H
+#define HTTP_API_H
+
+#include "base/error.h"
+#include "claim/service.h"
+#include "config/config.h"
+#include "http/server.h"
+
+struct api;
+
+/* `service` and `config` are borrowed until api_close(); `threads` is the number of loops. */
+enum status api_open(struct api **api, struct service *service, const struct config *config,
+                     unsigned threads, struct error *error) MUST_CHECK;
+
+/* For http_options.callbacks; the server_context is the api. */
+struct http_callbacks api_callbacks(void);
+
+/* The server that runs it, for its counters and to know when it stops. */
+void api_attach(struct api *api, struct http_server *server);
+
+void api_close(struct api *api);
+
+#endif

@@ -1,0 +1,123 @@
+/* ask.c: the checks that handlers share. */
+#include "http/ask.h"
+
+#include "http/header.h"
+#include "http/reply.h"
+
+void ask_refuse(struct ask *ask, const char *detail, const char *field)
+{
+    reply_problem_about(ask->loop, ask->exchange, PROBLEM_INVALID_REQUEST, detail, field);
+}
+
+bool ask_policy_id(struct ask *ask, size_t param, int64_t *policy_id)
+{
+    if (route_policy_id(ask->match.params[param], policy_id)) {
+        return true;
+    }
+    ask_refuse(ask, "policy_id: must be an integer from 1 to 9007199254740991", "policy_id");
+    return false;
+}
+
+bool ask_user(struct ask *ask, size_t param, struct user_id *user)
+{
+    struct span text = ask->match.params[param];
+    if (json_id_valid(text)) {
+        *user = user_id_of(text);
+        return true;
+    }
+    ask_refuse(ask, "user: must be 1-64 of A-Z a-z 0-9 . _ : @ - and not . or ..", "user");
+    return false;
+}
+
+void ask_identify(struct ask *ask)
+{
+    auth_identify(&ask->loop->api->auth, ask->request->authorization,
+                  http_loop_wall_ms(ask->loop->http), &ask->caller);
+}
+
+static bool allow(struct ask *ask, const char *refusal)
+{
+    if (refusal == NULL) {
+        return true;
+    }
+    reply_problem_about(ask->loop, ask->exchange, PROBLEM_UNAUTHORIZED, refusal, NULL);
+    return false;
+}
+
+bool ask_admin(struct ask *ask)
+{
+    ask_identify(ask);
+    return allow(ask, auth_may_administer(&ask->loop->api->auth, &ask->caller, ask->request->host));
+}
+
+bool ask_may_see(struct ask *ask, const struct user_id *user)
+{
+    ask_identify(ask);
+    return allow(ask, auth_may_see(&ask->loop->api->auth, &ask->caller, user));
+}
+
+bool ask_query(struct ask *ask, struct query_param *params, size_t count)
+{
+    char field[QUERY_NAME_SIZE];
+    struct error error;
+    if (query_read(ask->request->query, params, count, field, &error) == STATUS_OK) {
+        return true;
+    }
+    ask_refuse(ask, error.text, field);
+    return false;
+}
+
+bool ask_no_query(struct ask *ask)
+{
+    return ask->request->query.length == 0 || ask_query(ask, NULL, 0);
+}
+
+bool ask_page(struct ask *ask, char cursor_kind, struct page *page)
+{
+    struct query_param params[] = {{.name = "limit"}, {.name = "after"}};
+    struct error error;
+    int64_t limit;
+    *page = (struct page){0};
+    if (!ask_query(ask, params, 2)) {
+        return false;
+    }
+    if (query_integer(&params[0], 1, PAGE_LIMIT_MAX, PAGE_LIMIT_DEFAULT, &limit, &error) !=
+        STATUS_OK) {
+        ask_refuse(ask, error.text, params[0].name);
+        return false;
+    }
+    page->limit = (size_t)limit;
+    struct span cursor = {params[1].value, params[1].length};
+    if (params[1].present &&
+        !cursor_read(cursor, cursor_kind, &page->after_first, &page->after_second)) {
+        ask_refuse(ask, "after: must be the next of the page before", params[1].name);
+        return false;
+    }
+    return true;
+}
+
+bool ask_body(struct ask *ask, enum ask_body presence, const struct json_field *fields,
+              size_t field_count)
+{
+    const struct http_request *request = ask->request;
+    if (presence == ASK_BODY_OPTIONAL && request->body.length == 0) {
+        return true;
+    }
+    if (!header_is_json(request->content_type)) {
+        reply_problem(ask->loop, ask->exchange, PROBLEM_UNSUPPORTED_MEDIA_TYPE);
+        return false;
+    }
+    /* An empty body is not an object, even where every field is optional. */
+    if (request->body.length == 0) {
+        ask_refuse(ask, "The body must be a JSON object.", NULL);
+        return false;
+    }
+    char field[QUERY_NAME_SIZE];
+    struct error error;
+    if (json_read_object(ask->loop->reader, request->body, fields, field_count, field, &error) ==
+        STATUS_OK) {
+        return true;
+    }
+    ask_refuse(ask, error.text, field);
+    return false;
+}

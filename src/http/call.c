@@ -1,0 +1,192 @@
+/* call.c: to a clerk and back. */
+#include "http/call.h"
+
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "http/reply.h"
+
+static struct call *call_of_posted(struct http_task *task)
+{
+    return (struct call *)(void *)((char *)task - offsetof(struct call, posted));
+}
+
+void *call_new(struct api_loop *loop, struct http_exchange *exchange, size_t size,
+               void (*work)(struct call *call, struct service *service))
+{
+    struct call *call = calloc(1, size);
+    if (call == NULL) {
+        reply_problem(loop, exchange, PROBLEM_UNAVAILABLE);
+        return NULL;
+    }
+    struct span request_id = reply_request_id(exchange);
+    call->loop = loop;
+    call->exchange = exchange;
+    call->work = work;
+    call->answer = call_answer;
+    call->request_id_length = request_id.length;
+    memcpy(call->request_id, request_id.bytes, request_id.length);
+    buffer_init(&call->body, ANSWER_LENGTH_MAX);
+    return call;
+}
+
+void call_free(struct call *call)
+{
+    buffer_release(&call->body);
+    free(call);
+}
+
+static void list_add(struct call *call)
+{
+    call->next = call->loop->calls;
+    call->place = &call->loop->calls;
+    if (call->next != NULL) {
+        call->next->place = &call->next;
+    }
+    call->loop->calls = call;
+}
+
+static void list_remove(struct call *call)
+{
+    *call->place = call->next;
+    if (call->next != NULL) {
+        call->next->place = call->place;
+    }
+}
+
+static void come_back(struct http_task *task)
+{
+    struct call *call = call_of_posted(task);
+    pthread_mutex_lock(&call->loop->lock);
+    list_remove(call);
+    pthread_mutex_unlock(&call->loop->lock);
+    call->answer(call);
+}
+
+/* On a clerk's thread. */
+static void work_and_post(struct clerk_task *task, struct service *service)
+{
+    struct call *call = (struct call *)(void *)task;
+    struct api_loop *loop = call->loop;
+    call->work(call, service);
+    pthread_mutex_lock(&loop->lock);
+    bool orphaned = loop->closed;
+    if (!orphaned) {
+        /* A loop that takes no more tasks is about to close, and frees what came back. */
+        call->came_back = true;
+        (void)http_loop_post(loop->http, &call->posted);
+    }
+    pthread_mutex_unlock(&loop->lock);
+    if (orphaned) {
+        call_free(call);
+    }
+}
+
+bool call_submit(struct call *call)
+{
+    struct api_loop *loop = call->loop;
+    call->task.work = work_and_post;
+    call->posted.run = come_back;
+    call->came_back = false;
+    pthread_mutex_lock(&loop->lock);
+    list_add(call);
+    pthread_mutex_unlock(&loop->lock);
+    if (service_submit(loop->api->service, &call->task)) {
+        return true;
+    }
+    pthread_mutex_lock(&loop->lock);
+    list_remove(call);
+    pthread_mutex_unlock(&loop->lock);
+    return false;
+}
+
+void call_submit_or_refuse(struct call *call)
+{
+    if (!call_submit(call)) {
+        reply_problem(call->loop, call->exchange, PROBLEM_UNAVAILABLE);
+        call_free(call);
+    }
+}
+
+void call_answer(struct call *call)
+{
+    struct api_loop *loop = call->loop;
+    struct span body = {call->body.bytes, call->body.length};
+    if (call->body.overflowed) {
+        reply_problem(loop, call->exchange, PROBLEM_UNAVAILABLE);
+    } else if (call->is_problem) {
+        reply_problem_body(loop, call->exchange, call->problem, body);
+    } else {
+        reply_begin(loop, call->exchange, call->status, JSON_CONTENT_TYPE);
+        if (call->location[0] != '\0') {
+            http_answer_header(call->exchange, SPAN("Location"), span_of(call->location));
+        }
+        http_answer_end(call->exchange, body);
+    }
+    call_free(call);
+}
+
+void call_abandon_all(struct api_loop *loop)
+{
+    pthread_mutex_lock(&loop->lock);
+    loop->closed = true;
+    struct call *next;
+    for (struct call *call = loop->calls; call != NULL; call = next) {
+        next = call->next;
+        if (call->abandon != NULL) {
+            call->abandon(call);
+        }
+        if (call->came_back) {
+            call_free(call);
+        }
+    }
+    loop->calls = NULL;
+    pthread_mutex_unlock(&loop->lock);
+}
+
+struct buffer *call_json(struct call *call, int status)
+{
+    call->is_problem = false;
+    call->status = status;
+    buffer_clear(&call->body);
+    return &call->body;
+}
+
+void call_problem(struct call *call, enum problem problem, const char *detail, const char *field)
+{
+    call->is_problem = true;
+    call->problem = problem;
+    buffer_clear(&call->body);
+    problem_begin(&call->body, problem, span_of(detail));
+    if (field != NULL && field[0] != '\0') {
+        problem_add_text(&call->body, "field", span_of(field));
+    }
+    problem_end(&call->body);
+}
+
+void call_failed(struct call *call, enum status status, const struct error *error,
+                 enum problem missing)
+{
+    switch (status) {
+    case STATUS_INVALID:
+        call_problem(call, PROBLEM_INVALID_REQUEST, error->text, NULL);
+        return;
+    case STATUS_CONFLICT:
+        call_problem(call, PROBLEM_CONFLICT, error->text, NULL);
+        return;
+    case STATUS_NOT_FOUND:
+        break;
+    default:
+        /* The words are the operator's; the client only learns that asking again is right. */
+        log_event(LOG_WARN, "request_failed",
+                  LOG_FIELD("request_id",
+                            LOG_SPAN(((struct span){call->request_id, call->request_id_length}))),
+                  LOG_FIELD("status", LOG_TEXT(status_name(status))),
+                  LOG_FIELD("error", LOG_TEXT(error->text)));
+        missing = PROBLEM_UNAVAILABLE;
+    }
+    call->is_problem = true;
+    call->problem = missing;
+    buffer_clear(&call->body);
+    buffer_append_span(&call->body, problem_body(missing));
+}

@@ -1,0 +1,81 @@
+/* call.h: a request that blocks: it goes to a clerk's thread and comes back to its loop.
+ *
+ * A handler embeds `struct call` as the first member of its own struct, fills in what was asked
+ * and submits it. `work` runs on the clerk, asks the service and writes the whole answer into the
+ * call (so that long lists are rendered off the loop); `answer` then sends it on the loop.
+ *
+ * Threads: before call_submit() and from `answer` on, the loop's; in `work`, the clerk's. A loop
+ * that closes first leaves the call to the clerk, which frees it.
+ */
+#ifndef HTTP_CALL_H
+#define HTTP_CALL_H
+
+#include <stddef.h>
+
+#include "claim/service.h"
+#include "http/context.h"
+#include "http/header.h"
+#include "http/problem.h"
+
+struct call {
+    struct clerk_task task;
+    struct http_task posted;
+    struct api_loop *loop;
+    struct http_exchange *exchange;
+    void (*work)(struct call *call, struct service *service);
+    void (*answer)(struct call *call);
+    void (*abandon)(struct call *call); /* NULL, or: the loop closes before it came back */
+    char request_id[REQUEST_ID_MAX];    /* for logs */
+    size_t request_id_length;
+
+    /* The answer, written by `work`. */
+    int status;
+    bool is_problem;
+    enum problem problem;
+    struct buffer body;
+    char location[128]; /* "": none */
+
+    /* The loop's list of calls that are out. */
+    struct call *next;
+    struct call **place;
+    bool came_back; /* guarded by the loop's lock */
+};
+
+/* A zeroed call of `size` bytes whose first member is a struct call, or NULL after answering 503.
+ * `work` has to be set; `answer` is call_answer() unless the handler has its own. */
+void *call_new(struct api_loop *loop, struct http_exchange *exchange, size_t size,
+               void (*work)(struct call *call, struct service *service));
+void call_free(struct call *call);
+
+/* Hands it to a clerk. False when too many wait: then it is still the caller's. */
+bool call_submit(struct call *call);
+
+/* The same, and answers 503 and frees it when no clerk takes it. */
+void call_submit_or_refuse(struct call *call);
+
+/* Sends what `work` wrote and frees the call. */
+void call_answer(struct call *call);
+
+/* When a loop closes: tells `abandon`, frees what came back and lets the clerks free the rest. */
+void call_abandon_all(struct api_loop *loop);
+
+/* --- for `work` --- */
+
+/* An emptied body to render JSON into, to be sent with `status`. */
+struct buffer *call_json(struct call *call, int status);
+
+/* A problem with its own detail; `field` may be NULL. */
+void call_problem(struct call *call, enum problem problem, const char *detail, const char *field);
+
+/* What a failed service operation becomes; `missing` is the problem for NOT_FOUND. */
+void call_failed(struct call *call, enum status status, const struct error *error,
+                 enum problem missing);
+
+/* Logs a change at info with the request's id. */
+#define call_log(call, event, ...)                                                                 \
+    log_event(LOG_INFO, event,                                                                     \
+              LOG_FIELD("request_id",                                                              \
+                        LOG_SPAN(((struct span){(call)->request_id, (call)->request_id_length}))), \
+              __VA_ARGS__)
+
+#endif

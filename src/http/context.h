@@ -1,0 +1,144 @@
+/* context.h: what the handlers share: the API of one server and its part on one loop.
+ *
+ * Threads: struct api is written before the loops start and read by all; a struct api_loop belongs
+ * to its loop's thread but for its counters (relaxed atomics) and what `lock` guards.
+ */
+#ifndef HTTP_CONTEXT_H
+#define HTTP_CONTEXT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "base/buffer.h"
+#include "base/histogram.h"
+#include "base/json.h"
+#include "claim/desk.h"
+#include "claim/service.h"
+#include "config/config.h"
+#include "http/auth.h"
+#include "http/rate_limit.h"
+#include "http/server.h"
+
+#define CLAIM_BODY_MAX 4096
+/* A page of a thousand policies with the longest names still fits. */
+#define ANSWER_LENGTH_MAX ((size_t)16 * 1024 * 1024)
+/* A slow reader may keep 256 KiB each; so much memory streams may take on a loop at most. */
+#define STREAMS_PER_LOOP_MAX 1000
+#define ORIGINS_MAX          200
+
+/* How a claim ended, for dibs_claims_total. */
+enum claim_result {
+    CLAIM_ISSUED,
+    CLAIM_ALREADY_ISSUED,
+    CLAIM_SOLD_OUT,
+    CLAIM_LIMIT_REACHED,
+    CLAIM_BLOCKED,
+    CLAIM_CLOSED,
+    CLAIM_PAUSED,
+    CLAIM_NOT_OPEN,
+    CLAIM_NOT_FOUND,
+    CLAIM_MISMATCH,
+    CLAIM_UNAVAILABLE,
+    CLAIM_INVALID,
+    CLAIM_UNAUTHORIZED,
+    CLAIM_RATE_LIMITED,
+    CLAIM_RESULT_COUNT,
+};
+
+#define RESPONSE_CLASSES 6 /* index 2 counts the 2xx */
+
+/* Written by the loop's thread, read by whoever shows /metrics. */
+struct api_counters {
+    _Atomic uint64_t claims[CLAIM_RESULT_COUNT];
+    _Atomic uint64_t responses[RESPONSE_CLASSES];
+    _Atomic uint64_t streams_open;
+    struct histogram claim_ns;
+};
+
+/* One writer: no locked instruction needed. */
+static inline void counter_add(_Atomic uint64_t *counter, uint64_t number)
+{
+    uint64_t now = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, now + number, memory_order_relaxed);
+}
+
+static inline void counter_subtract(_Atomic uint64_t *counter, uint64_t number)
+{
+    uint64_t now = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, now - number, memory_order_relaxed);
+}
+
+struct api_loop;
+
+struct api {
+    struct service *service;
+    const struct config *config;
+    struct http_server *server;
+    struct auth auth;
+    struct rate_limiter *users;     /* NULL: off */
+    struct rate_limiter *addresses; /* NULL: off */
+    bool logs_requests;
+    int64_t started_ms;
+    char etag[24]; /* of /openapi.json */
+
+    unsigned loops_max;
+    /* The loops that are open; the lock keeps one from closing while another reads its counters. */
+    pthread_mutex_t loops_lock;
+    struct api_loop **loops;
+};
+
+struct call;
+struct policy_watch;
+struct status_call;
+
+struct api_loop {
+    struct api *api;
+    struct http_loop *http;
+    unsigned index;
+    struct desk *desk;
+    struct json_reader *reader;
+    struct buffer body; /* scratch for the answer at hand */
+    struct api_counters counters;
+
+    /* Ids made here: eight random bytes, then a count. */
+    uint8_t id_prefix[8];
+    char id_prefix_text[16];
+    uint64_t id_count;
+
+    /* The body of a claim, read through a table that is built once. */
+    struct span claim_user;
+    enum json_seen claim_user_seen;
+    struct json_field claim_fields[1];
+
+    /* The desk's wake-up call from other threads. */
+    struct http_task wake_task;
+    atomic_bool wake_posted;
+
+    int64_t tick_ns;  /* monotonic time of this tick's answers */
+    uv_timer_t timer; /* only makes ticks happen */
+    bool timer_runs;
+    int64_t due_ms; /* when those who wait are looked at again */
+
+    /* Calls that are with a clerk or on their way back. */
+    pthread_mutex_t lock;
+    bool closed;
+    struct call *calls;
+
+    /* Claims whose fate someone waits for, and the policies someone watches. */
+    struct status_call *parked;
+    struct policy_watch *watches;
+    int64_t numbers_due_ms;
+    int64_t heartbeat_due_ms;
+};
+
+/* Keeps the loop ticking every TICK_MS while something waits for time to pass. */
+#define TICK_MS 50
+void api_loop_keep_ticking(struct api_loop *loop);
+
+/* Whether the server has been told to stop. */
+bool api_stopping(const struct api *api);
+
+#endif

@@ -1,0 +1,239 @@
+/* coupons.c: show, list, redeem and cancel coupons, by id or by code. */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "claim/code.h"
+#include "http/call.h"
+#include "http/handlers.h"
+#include "http/render.h"
+#include "http/reply.h"
+
+#define CURSOR_KIND 'c'
+
+struct coupon_call {
+    struct call call;
+    int64_t policy_id;
+    int64_t seq;
+    bool by_code;         /* the code itself is the permission */
+    struct caller caller; /* for a show by id: whose coupon it is turns out later */
+    struct user_id user;  /* whose list */
+    struct page page;
+    struct user_id order_id;
+};
+
+/* Reads the id or code of the path. What is neither, or is a wrong code, is answered like a
+ * coupon that does not exist: a guesser learns nothing. */
+static bool read_coupon(struct ask *ask, int64_t *policy_id, int64_t *seq, bool *by_code)
+{
+    enum code_kind kind = code_parse(ask->loop->api->service, ask->match.params[0], policy_id, seq);
+    *by_code = kind == CODE_FULL;
+    if (kind == CODE_ID || kind == CODE_FULL) {
+        return true;
+    }
+    reply_problem(ask->loop, ask->exchange, PROBLEM_NOT_FOUND);
+    return false;
+}
+
+/* A call about one coupon, or NULL after answering. */
+static struct coupon_call *new_call(struct ask *ask, int64_t policy_id, int64_t seq, bool by_code,
+                                    void (*work)(struct call *, struct service *))
+{
+    struct coupon_call *self = call_new(ask->loop, ask->exchange, sizeof *self, work);
+    if (self != NULL) {
+        self->policy_id = policy_id;
+        self->seq = seq;
+        self->by_code = by_code;
+        self->caller = ask->caller;
+    }
+    return self;
+}
+
+/* --- show --- */
+
+static void work_show(struct call *call, struct service *service)
+{
+    struct coupon_call *self = (struct coupon_call *)(void *)call;
+    struct coupon coupon;
+    struct error error;
+    enum status status = service_coupon_get(service, self->policy_id, self->seq, &coupon, &error);
+    if (status != STATUS_OK) {
+        call_failed(call, status, &error, PROBLEM_NOT_FOUND);
+        return;
+    }
+    const struct auth *auth = &call->loop->api->auth;
+    if (!self->by_code && auth_may_see(auth, &self->caller, &coupon.claim.user) != NULL) {
+        /* Another user's: to this one there is no such coupon. */
+        call_failed(call, STATUS_NOT_FOUND, &error, PROBLEM_NOT_FOUND);
+        return;
+    }
+    render_coupon(call_json(call, 200), service, &coupon, clock_wall_ms(), CODE_SHOWN);
+}
+
+void coupons_show(struct ask *ask)
+{
+    int64_t policy_id;
+    int64_t seq;
+    bool by_code;
+    if (!ask_no_query(ask) || !read_coupon(ask, &policy_id, &seq, &by_code)) {
+        return;
+    }
+    /* Whose coupon it is turns out later; who may not even see their own may not ask. */
+    if (!by_code && !ask_may_see(ask, &ask->caller.user)) {
+        return;
+    }
+    struct coupon_call *self = new_call(ask, policy_id, seq, by_code, work_show);
+    if (self != NULL) {
+        call_submit_or_refuse(&self->call);
+    }
+}
+
+/* --- list --- */
+
+static void render_page(struct call *call, const struct service *service, const struct page *page,
+                        const struct coupon *coupons, size_t count)
+{
+    size_t shown = count < page->limit ? count : page->limit;
+    int64_t now_ms = clock_wall_ms();
+    struct buffer *out = call_json(call, 200);
+    buffer_append_literal(out, "{\"items\":[");
+    for (size_t index = 0; index < shown; index++) {
+        if (index > 0) {
+            buffer_append_literal(out, ",");
+        }
+        render_coupon(out, service, &coupons[index], now_ms, CODE_SHOWN);
+    }
+    buffer_append_literal(out, "],\"next\":");
+    if (count > shown) {
+        char cursor[CURSOR_SIZE];
+        const struct claim *last = &coupons[shown - 1].claim;
+        cursor_write(cursor, CURSOR_KIND, last->policy_id, last->seq);
+        json_append_text(out, span_of(cursor));
+    } else {
+        buffer_append_literal(out, "null");
+    }
+    buffer_append_literal(out, "}");
+}
+
+static void work_list(struct call *call, struct service *service)
+{
+    struct coupon_call *self = (struct coupon_call *)(void *)call;
+    const struct page *page = &self->page;
+    /* One more than asked for says whether there is a next page. */
+    size_t max = page->limit + 1;
+    struct error error = {.text = "out of memory"};
+    struct coupon *coupons = malloc(max * sizeof *coupons);
+    size_t count = 0;
+    enum status status = STATUS_UNAVAILABLE;
+    if (coupons != NULL) {
+        status = service_coupons_of_user(service, &self->user, page->after_first,
+                                         page->after_second, coupons, max, &count, &error);
+    }
+    if (status == STATUS_OK) {
+        render_page(call, service, page, coupons, count);
+    } else {
+        call_failed(call, status, &error, PROBLEM_NOT_FOUND);
+    }
+    free(coupons);
+}
+
+void coupons_list(struct ask *ask)
+{
+    struct user_id user;
+    struct page page;
+    if (!ask_user(ask, 0, &user) || !ask_may_see(ask, &user) ||
+        !ask_page(ask, CURSOR_KIND, &page)) {
+        return;
+    }
+    struct coupon_call *self = call_new(ask->loop, ask->exchange, sizeof *self, work_list);
+    if (self != NULL) {
+        self->user = user;
+        self->page = page;
+        call_submit_or_refuse(&self->call);
+    }
+}
+
+/* --- redeem and cancel --- */
+
+/* 200 with the coupon, or 409 with the state that forbids it. */
+static void answer_settled(struct call *call, const struct service *service, enum status status,
+                           const struct coupon *coupon, const struct error *error)
+{
+    int64_t now_ms = clock_wall_ms();
+    if (status == STATUS_OK) {
+        render_coupon(call_json(call, 200), service, coupon, now_ms, CODE_SHOWN);
+        return;
+    }
+    if (status != STATUS_CONFLICT) {
+        call_failed(call, status, error, PROBLEM_NOT_FOUND);
+        return;
+    }
+    call->is_problem = true;
+    call->problem = PROBLEM_CONFLICT;
+    buffer_clear(&call->body);
+    problem_begin(&call->body, PROBLEM_CONFLICT, span_of(error->text));
+    problem_add_text(&call->body, "coupon_state",
+                     span_of(coupon_state_name(coupon_state_at(coupon, now_ms))));
+    problem_end(&call->body);
+}
+
+static void work_redeem(struct call *call, struct service *service)
+{
+    struct coupon_call *self = (struct coupon_call *)(void *)call;
+    struct coupon coupon;
+    struct error error;
+    enum status status = service_coupon_redeem(service, self->policy_id, self->seq, &self->order_id,
+                                               &coupon, &error);
+    answer_settled(call, service, status, &coupon, &error);
+}
+
+static void work_cancel(struct call *call, struct service *service)
+{
+    struct coupon_call *self = (struct coupon_call *)(void *)call;
+    struct coupon coupon;
+    struct error error;
+    enum status status =
+        service_coupon_cancel(service, self->policy_id, self->seq, &coupon, &error);
+    if (status == STATUS_OK) {
+        call_log(call, "coupon_cancelled", LOG_FIELD("policy", LOG_I64(self->policy_id)),
+                 LOG_FIELD("seq", LOG_I64(self->seq)));
+    }
+    answer_settled(call, service, status, &coupon, &error);
+}
+
+void coupons_redeem(struct ask *ask)
+{
+    int64_t policy_id;
+    int64_t seq;
+    bool by_code;
+    struct span order_id = {NULL, 0};
+    const struct json_field fields[] = {
+        {"order_id", JSON_ID, JSON_OPTIONAL, 0, 0, &order_id, NULL, NULL, 0},
+    };
+    if (!read_coupon(ask, &policy_id, &seq, &by_code) || (!by_code && !ask_admin(ask)) ||
+        !ask_no_query(ask) || !ask_body(ask, ASK_BODY_OPTIONAL, fields, 1)) {
+        return;
+    }
+    struct coupon_call *self = new_call(ask, policy_id, seq, by_code, work_redeem);
+    if (self != NULL) {
+        if (order_id.length > 0) {
+            self->order_id = user_id_of(order_id);
+        }
+        call_submit_or_refuse(&self->call);
+    }
+}
+
+void coupons_cancel(struct ask *ask)
+{
+    int64_t policy_id;
+    int64_t seq;
+    bool by_code;
+    if (!read_coupon(ask, &policy_id, &seq, &by_code) || (!by_code && !ask_admin(ask)) ||
+        !ask_no_query(ask) || !ask_body(ask, ASK_BODY_OPTIONAL, NULL, 0)) {
+        return;
+    }
+    struct coupon_call *self = new_call(ask, policy_id, seq, by_code, work_cancel);
+    if (self != NULL) {
+        call_submit_or_refuse(&self->call);
+    }
+}

@@ -1,0 +1,73 @@
+/* handlers.h: the calls of the API, one function each, and what they need once per tick.
+ *
+ * Threads: all on the loop's thread.
+ */
+#ifndef HTTP_HANDLERS_H
+#define HTTP_HANDLERS_H
+
+#include "http/ask.h"
+#include "http/context.h"
+
+/* --- claims.c --- */
+
+/* POST /v1/policies/{id}/claims with the id already read: the hot path. */
+void claims_post(struct api_loop *loop, struct http_exchange *exchange,
+                 const struct http_request *request, int64_t policy_id);
+/* The same for a path that router_match_claims() did not read: its id may be out of range. */
+void claims_post_routed(struct ask *ask);
+/* What the desk calls with each verdict. */
+void claims_answer(void *loop, void *exchange, const struct wish *wish);
+void claims_loop_init(struct api_loop *loop);
+/* "issued", "already_issued", ... for dibs_claims_total. */
+const char *claim_result_name(enum claim_result result);
+
+/* --- status.c --- */
+
+void status_get(struct ask *ask);
+void status_events(struct ask *ask);
+/* Asks again for those who wait; every TICK_MS while there are any. */
+void status_tick(struct api_loop *loop, int64_t now_ms);
+void status_loop_close(struct api_loop *loop);
+
+/* --- events.c --- */
+
+void events_policy(struct ask *ask);
+void events_tick(struct api_loop *loop, int64_t now_ms);
+void events_loop_close(struct api_loop *loop);
+/* The headers of a stream; false after answering 503 because there are too many, or after
+ * answering a HEAD, which gets no events. */
+bool events_begin(struct api_loop *loop, struct http_exchange *exchange);
+
+/* --- policies.c --- */
+
+void policies_create(struct ask *ask);
+void policies_list(struct ask *ask);
+void policies_show(struct ask *ask);
+void policies_change(struct ask *ask);
+void policies_close(struct ask *ask);
+
+/* --- coupons.c --- */
+
+void coupons_show(struct ask *ask);
+void coupons_list(struct ask *ask);
+void coupons_redeem(struct ask *ask);
+void coupons_cancel(struct ask *ask);
+
+/* --- users.c --- */
+
+void users_put(struct ask *ask);
+
+/* --- health.c --- */
+
+void health_live(struct ask *ask);
+void health_ready(struct ask *ask);
+void health_metrics(struct ask *ask);
+
+/* --- pages.c --- */
+
+void pages_openapi(struct ask *ask);
+void pages_problem(struct ask *ask);
+/* Makes the document's ETag. */
+void pages_init(struct api *api);
+
+#endif

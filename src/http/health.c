@@ -1,0 +1,228 @@
+/* health.c: liveness, readiness with each part's state, and Prometheus metrics. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/metrics.h"
+#include "http/handlers.h"
+#include "http/reply.h"
+#include "version.h"
+
+/* More policies than this are not shown one by one. */
+#define POLICIES_SHOWN_MAX 1000
+#define NANOSECONDS        1e9
+
+void health_live(struct ask *ask)
+{
+    reply_json(ask->loop, ask->exchange, 200, SPAN("{\"status\":\"ok\"}"));
+}
+
+void health_ready(struct ask *ask)
+{
+    struct api *api = ask->loop->api;
+    struct service_part parts[SERVICE_PARTS];
+    /* A server that stops is no place to send new work to. */
+    bool ready = service_parts(api->service, parts) && !api_stopping(api);
+    struct buffer *body = &ask->loop->body;
+    buffer_clear(body);
+    buffer_append_literal(body, "{\"ready\":");
+    buffer_append_text(body, ready ? "true" : "false");
+    buffer_append_literal(body, ",\"parts\":[");
+    for (size_t index = 0; index < SERVICE_PARTS; index++) {
+        buffer_append_text(body, index > 0 ? ",{\"name\":" : "{\"name\":");
+        json_append_text(body, span_of(parts[index].name));
+        buffer_append_literal(body, ",\"kind\":");
+        json_append_text(body, span_of(parts[index].kind));
+        buffer_append_literal(body, ",\"ready\":");
+        buffer_append_text(body, parts[index].ready ? "true" : "false");
+        buffer_append_literal(body, ",\"detail\":");
+        json_append_text(body, span_of(parts[index].words));
+        buffer_append_literal(body, "}");
+    }
+    buffer_append_literal(body, "]}");
+    reply_json(ask->loop, ask->exchange, ready ? 200 : 503,
+               (struct span){body->bytes, body->length});
+}
+
+/* --- metrics --- */
+
+/* What all loops have counted together. */
+struct totals {
+    uint64_t claims[CLAIM_RESULT_COUNT];
+    uint64_t responses[RESPONSE_CLASSES];
+    uint64_t streams;
+    struct histogram_snapshot claim_ns;
+    struct histogram_snapshot batch_size;
+};
+
+static uint64_t peek(const _Atomic uint64_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+static void add_up(struct api *api, struct totals *totals)
+{
+    pthread_mutex_lock(&api->loops_lock);
+    for (unsigned index = 0; index < api->loops_max; index++) {
+        const struct api_loop *loop = api->loops[index];
+        if (loop == NULL) {
+            continue;
+        }
+        for (unsigned result = 0; result < CLAIM_RESULT_COUNT; result++) {
+            totals->claims[result] += peek(&loop->counters.claims[result]);
+        }
+        for (unsigned class = 0; class < RESPONSE_CLASSES; class ++) {
+            totals->responses[class] += peek(&loop->counters.responses[class]);
+        }
+        totals->streams += peek(&loop->counters.streams_open);
+        histogram_add_to(&loop->counters.claim_ns, &totals->claim_ns);
+        if (loop->desk != NULL) {
+            histogram_add_to(desk_batch_sizes(loop->desk), &totals->batch_size);
+        }
+    }
+    pthread_mutex_unlock(&api->loops_lock);
+}
+
+static void one(struct buffer *out, const char *name, enum metrics_kind kind, const char *help,
+                uint64_t value)
+{
+    metrics_family(out, name, kind, help);
+    metrics_sample_u64(out, name, NULL, value);
+}
+
+static void write_claims(struct buffer *out, const struct totals *totals)
+{
+    metrics_family(out, "dibs_claims_total", METRICS_COUNTER, "Claims by their result.");
+    for (unsigned result = 0; result < CLAIM_RESULT_COUNT; result++) {
+        char labels[48];
+        snprintf(labels, sizeof labels, "result=\"%s\"", claim_result_name(result));
+        metrics_sample_u64(out, "dibs_claims_total", labels, totals->claims[result]);
+    }
+    metrics_family(out, "dibs_claim_seconds", METRICS_HISTOGRAM,
+                   "From the complete request to the answer of a claim.");
+    metrics_histogram(out, "dibs_claim_seconds", NULL, &totals->claim_ns, NANOSECONDS);
+    metrics_family(out, "dibs_gate_batch_size", METRICS_HISTOGRAM,
+                   "Claims decided by one call of the gate.");
+    metrics_histogram(out, "dibs_gate_batch_size", NULL, &totals->batch_size, 1);
+}
+
+static void write_ledger(struct buffer *out, struct api *api)
+{
+    const struct ledger *ledger = service_ledger(api->service);
+    const struct ledger_stats *stats = ledger_stats(ledger);
+    struct histogram_snapshot commit_ns = {0};
+    struct histogram_snapshot batch_size = {0};
+    histogram_add_to(&stats->commit_ns, &commit_ns);
+    histogram_add_to(&stats->batch_size, &batch_size);
+    metrics_family(out, "dibs_ledger_commit_seconds", METRICS_HISTOGRAM,
+                   "One transaction of the ledger, with its sync.");
+    metrics_histogram(out, "dibs_ledger_commit_seconds", NULL, &commit_ns, NANOSECONDS);
+    metrics_family(out, "dibs_ledger_batch_size", METRICS_HISTOGRAM,
+                   "Claims written by one transaction.");
+    metrics_histogram(out, "dibs_ledger_batch_size", NULL, &batch_size, 1);
+    one(out, "dibs_ledger_commits_total", METRICS_COUNTER, "Transactions committed.",
+        peek(&stats->commits));
+    one(out, "dibs_ledger_commit_failures_total", METRICS_COUNTER, "Transactions that failed.",
+        peek(&stats->commit_failures));
+    one(out, "dibs_ledger_claims_issued_total", METRICS_COUNTER, "Claims that became coupons.",
+        peek(&stats->claims_issued));
+    one(out, "dibs_ledger_claims_void_total", METRICS_COUNTER, "Claims that ended VOID.",
+        peek(&stats->claims_void));
+    one(out, "dibs_ledger_checkpoints_total", METRICS_COUNTER, "Checkpoints of the database.",
+        peek(&stats->checkpoints));
+    one(out, "dibs_pending", METRICS_GAUGE, "Claims won and not yet in the ledger.",
+        ledger_pending(ledger));
+    one(out, "dibs_pending_max", METRICS_GAUGE, "Over so many pending claims new ones get 503.",
+        (uint64_t)api->config->pending_max);
+    one(out, "dibs_clerk_tasks_waiting", METRICS_GAUGE, "Blocking calls that wait for a clerk.",
+        service_tasks_waiting(api->service));
+}
+
+static void write_http(struct buffer *out, struct api *api, const struct totals *totals)
+{
+    uint64_t connections = 0;
+    uint64_t accepted = 0;
+    uint64_t requests = 0;
+    uint64_t refused = 0;
+    uint64_t timeouts = 0;
+    for (unsigned index = 0; index < http_server_loop_count(api->server); index++) {
+        const struct http_counters *counters = http_server_counters(api->server, index);
+        connections += peek(&counters->connections_open);
+        accepted += peek(&counters->connections_accepted);
+        requests += peek(&counters->requests);
+        refused += peek(&counters->refusals) + peek(&counters->connections_refused);
+        timeouts += peek(&counters->timeouts);
+    }
+    one(out, "dibs_http_connections", METRICS_GAUGE, "Connections open now.", connections);
+    one(out, "dibs_http_connections_total", METRICS_COUNTER, "Connections accepted.", accepted);
+    one(out, "dibs_http_streams", METRICS_GAUGE, "Event streams open now.", totals->streams);
+    one(out, "dibs_http_requests_total", METRICS_COUNTER, "Complete requests.", requests);
+    one(out, "dibs_http_refused_total", METRICS_COUNTER,
+        "Requests and connections that HTTP itself refused.", refused);
+    one(out, "dibs_http_timeouts_total", METRICS_COUNTER, "Connections that were too slow.",
+        timeouts);
+    metrics_family(out, "dibs_http_responses_total", METRICS_COUNTER,
+                   "Answers by the class of their status.");
+    for (unsigned class = 2; class < RESPONSE_CLASSES; class ++) {
+        char labels[16];
+        snprintf(labels, sizeof labels, "code=\"%uxx\"", class);
+        metrics_sample_u64(out, "dibs_http_responses_total", labels, totals->responses[class]);
+    }
+}
+
+/* Each family has to be in one piece, so the numbers are gathered before they are written. */
+static void write_policies(struct buffer *out, struct api *api, int64_t wall_ms)
+{
+    static const char *const names[4] = {"dibs_policy_total", "dibs_policy_remaining",
+                                         "dibs_policy_pending", "dibs_policy_issued"};
+    static const char *const helps[4] = {"Units the policy has.", "Units nobody has claimed yet.",
+                                         "Claims won and not yet in the ledger.",
+                                         "Active coupons in the ledger."};
+    struct gate *gate = service_gate(api->service);
+    int64_t *ids = malloc(POLICIES_SHOWN_MAX * sizeof *ids);
+    struct gate_numbers *numbers = malloc(POLICIES_SHOWN_MAX * sizeof *numbers);
+    size_t known = 0;
+    size_t shown = 0;
+    if (ids != NULL && numbers != NULL) {
+        known = gate_list(gate, 0, ids, POLICIES_SHOWN_MAX);
+    }
+    for (size_t index = 0; index < known; index++) {
+        shown += gate_count(gate, ids[index], wall_ms, &numbers[shown]) == STATUS_OK;
+    }
+    for (unsigned kind = 0; kind < 4; kind++) {
+        metrics_family(out, names[kind], METRICS_GAUGE, helps[kind]);
+        for (size_t index = 0; index < shown; index++) {
+            const struct gate_numbers *of = &numbers[index];
+            int64_t values[4] = {of->total, of->remaining, of->pending, of->issued};
+            char labels[40];
+            snprintf(labels, sizeof labels, "policy=\"%lld\"", (long long)of->policy_id);
+            metrics_sample_u64(out, names[kind], labels, (uint64_t)values[kind]);
+        }
+    }
+    free(numbers);
+    free(ids);
+}
+
+void health_metrics(struct ask *ask)
+{
+    struct api *api = ask->loop->api;
+    struct totals totals = {0};
+    struct service_part parts[SERVICE_PARTS];
+    struct buffer *out = &ask->loop->body;
+    add_up(api, &totals);
+    buffer_clear(out);
+    metrics_family(out, "dibs_build_info", METRICS_GAUGE, "What runs here.");
+    metrics_sample_u64(out, "dibs_build_info",
+                       "version=\"" DIBS_VERSION "\",revision=\"" DIBS_REVISION "\"", 1);
+    one(out, "dibs_up", METRICS_GAUGE, "1 when every part is ready.",
+        service_parts(api->service, parts) ? 1 : 0);
+    metrics_family(out, "process_start_time_seconds", METRICS_GAUGE,
+                   "When the process started, in seconds since 1970.");
+    metrics_sample(out, "process_start_time_seconds", NULL, (double)api->started_ms / 1000);
+    write_claims(out, &totals);
+    write_ledger(out, api);
+    write_http(out, api, &totals);
+    write_policies(out, api, http_loop_wall_ms(ask->loop->http));
+    reply_begin(ask->loop, ask->exchange, 200, SPAN("text/plain; version=0.0.4; charset=utf-8"));
+    http_answer_end(ask->exchange, (struct span){out->bytes, out->length});
+}

@@ -1,0 +1,34 @@
+/* render.h: policies, claims and coupons as the JSON that /openapi.json describes.
+ *
+ * Threads: one buffer per call, no shared state.
+ */
+#ifndef HTTP_RENDER_H
+#define HTTP_RENDER_H
+
+#include "base/buffer.h"
+#include "claim/service.h"
+
+/* Whether a coupon's code may be seen by whoever asked. */
+enum code_sight { CODE_HIDDEN, CODE_SHOWN };
+
+void render_policy(struct buffer *out, const struct policy_view *view);
+
+/* {"policy_id","state","total","remaining","pending","issued"} */
+void render_numbers(struct buffer *out, const struct gate_numbers *numbers);
+
+void render_coupon(struct buffer *out, const struct service *service, const struct coupon *coupon,
+                   int64_t now_ms, enum code_sight sight);
+
+/* The latest claim's fields, "ahead", and "claims": all of them; count > 0. */
+void render_claim_status(struct buffer *out, const struct service *service,
+                         const struct claim_status *claims, size_t count, int64_t now_ms,
+                         enum code_sight sight);
+
+/* The answer to a claim; `result` is "ISSUED", "ACCEPTED" or "ALREADY_ISSUED". */
+void render_claim(struct buffer *out, const struct service *service, struct span result,
+                  const struct wish *wish);
+
+/* "/v1/policies/42/claims/u1" */
+void render_claim_location(struct buffer *out, int64_t policy_id, const struct user_id *user);
+
+#endif
