@@ -1,0 +1,264 @@
+/* serve.c: `dibs serve`: settings, service, HTTP server, and an orderly end. */
+#include <pthread.h>
+#include <signal.h>
+#include <sodium.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "claim/service.h"
+#include "command/command.h"
+#include "config/config.h"
+#include "http/api.h"
+#include "http/server.h"
+#include "version.h"
+
+/* Threads for calls that block. Those that write share their commits, so more of them than cores
+ * means more per commit. */
+#define CLERKS      8
+#define THREADS_MAX 256
+
+/* --- signals --- */
+
+/* The thread that waits for SIGTERM, SIGINT and SIGHUP: the first ends the server in good order,
+ * the next at once. */
+struct signal_watch {
+    pthread_t thread;
+    sigset_t signals;
+    pthread_mutex_t lock;
+    struct http_server *server; /* NULL: not open yet, or closed again */
+    bool stop_asked;
+    atomic_bool over;
+};
+
+/* Ends the watch itself; whoever else sends it is not heard. */
+#define SIGNAL_OVER SIGUSR1
+
+static void ask_to_stop(struct signal_watch *watch, int number)
+{
+    log_event(LOG_INFO, "stopping", LOG_FIELD("signal", LOG_TEXT(sigabbrev_np(number))));
+    pthread_mutex_lock(&watch->lock);
+    watch->stop_asked = true;
+    if (watch->server != NULL) {
+        http_server_stop(watch->server);
+    }
+    pthread_mutex_unlock(&watch->lock);
+}
+
+static void *watch_signals(void *context)
+{
+    struct signal_watch *watch = context;
+    bool asked = false;
+    for (;;) {
+        int number = 0;
+        if (sigwait(&watch->signals, &number) != 0 || number == SIGNAL_OVER) {
+            if (atomic_load(&watch->over)) {
+                return NULL;
+            }
+        } else if (asked) {
+            log_event(LOG_WARN, "stopped_at_once",
+                      LOG_FIELD("signal", LOG_TEXT(sigabbrev_np(number))));
+            _exit(COMMAND_FAILED);
+        } else {
+            asked = true;
+            ask_to_stop(watch, number);
+        }
+    }
+}
+
+/* Before any other thread starts: all of them inherit the blocked signals. */
+static enum status signal_watch_start(struct signal_watch *watch, struct error *error)
+{
+    *watch = (struct signal_watch){.server = NULL};
+    pthread_mutex_init(&watch->lock, NULL);
+    sigemptyset(&watch->signals);
+    sigaddset(&watch->signals, SIGTERM);
+    sigaddset(&watch->signals, SIGINT);
+    sigaddset(&watch->signals, SIGHUP);
+    sigaddset(&watch->signals, SIGNAL_OVER);
+    pthread_sigmask(SIG_BLOCK, &watch->signals, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    if (pthread_create(&watch->thread, NULL, watch_signals, watch) != 0) {
+        pthread_mutex_destroy(&watch->lock);
+        return error_set(error, STATUS_FAILED, "cannot start a thread");
+    }
+    return STATUS_OK;
+}
+
+static void signal_watch_end(struct signal_watch *watch)
+{
+    atomic_store(&watch->over, true);
+    pthread_kill(watch->thread, SIGNAL_OVER);
+    pthread_join(watch->thread, NULL);
+    pthread_mutex_destroy(&watch->lock);
+}
+
+/* Who is to be stopped from now on; a stop that was asked for before reaches it too. */
+static void signal_watch_set(struct signal_watch *watch, struct http_server *server)
+{
+    pthread_mutex_lock(&watch->lock);
+    watch->server = server;
+    if (server != NULL && watch->stop_asked) {
+        http_server_stop(server);
+    }
+    pthread_mutex_unlock(&watch->lock);
+}
+
+/* --- options --- */
+
+static unsigned thread_count(const struct config *config)
+{
+    unsigned wanted = config->threads > 0 ? (unsigned)config->threads : uv_available_parallelism();
+    return wanted > THREADS_MAX ? THREADS_MAX : wanted;
+}
+
+static struct service_options service_options(const struct config *config)
+{
+    static const enum ledger_integrity integrity[] = {
+        [CONFIG_INTEGRITY_QUICK] = LEDGER_CHECK_QUICK,
+        [CONFIG_INTEGRITY_FULL] = LEDGER_CHECK_FULL,
+        [CONFIG_INTEGRITY_OFF] = LEDGER_CHECK_OFF,
+    };
+    struct service_options options = {
+        .gate_url = config->gate,
+        .ledger_url = config->ledger,
+        .relay_url = config->relay,
+        .integrity = integrity[config->integrity_check],
+        .pending_max = (size_t)config->pending_max,
+        .ack_timeout_ms = config->ack_timeout_ms,
+        .clerks = CLERKS,
+        .has_code_key = config->code_key.bytes != NULL,
+    };
+    if (options.has_code_key) {
+        crypto_generichash((unsigned char *)&options.code_key, sizeof options.code_key,
+                           (const unsigned char *)config->code_key.bytes, config->code_key.length,
+                           NULL, 0);
+    }
+    return options;
+}
+
+static struct http_options http_options(const struct config *config, struct api *api)
+{
+    return (struct http_options){
+        .listen = config->listen,
+        .threads = thread_count(config),
+        .connections_max = (size_t)config->connections_max,
+        .header_timeout_ms = config->header_timeout_ms,
+        .body_timeout_ms = config->body_timeout_ms,
+        .idle_timeout_ms = config->idle_timeout_ms,
+        .write_timeout_ms = config->write_timeout_ms,
+        .stop_timeout_ms = config->stop_timeout_ms,
+        .callbacks = api_callbacks(),
+        .server_context = api,
+    };
+}
+
+/* --- running --- */
+
+/* On a terminal: what to do now, ready to paste. */
+static void say_what_next(const struct config *config, const char *address)
+{
+    if (!isatty(STDERR_FILENO)) {
+        return;
+    }
+    const char *token = config->admin_token.bytes != NULL
+                            ? " \\\n    -H \"Authorization: Bearer $DIBS_ADMIN_TOKEN\""
+                            : "";
+    fprintf(stderr,
+            "\ndibs %s listens on http://%s\n\n"
+            "  Create a policy of 100 coupons:\n"
+            "  curl -s http://%s/v1/policies%s \\\n"
+            "    -H 'Content-Type: application/json' \\\n"
+            "    -d '{\"id\":1,\"name\":\"First\",\"discount\":{\"type\":\"percent\",\"value\":10},"
+            "\"total\":100}'\n\n"
+            "  Claim one:\n"
+            "  curl -s http://%s/v1/policies/1/claims \\\n"
+            "    -H 'Content-Type: application/json' -d '{\"user\":\"u1\"}'\n\n"
+            "  Watch it live:\n"
+            "  curl -sN http://%s/v1/policies/1/events\n\n"
+            "Ctrl-C stops it in good order.\n\n",
+            DIBS_VERSION, address, address, token, address, address);
+}
+
+static enum status run_server(const struct config *config, struct api *api,
+                              struct signal_watch *watch, struct http_server **server,
+                              struct error *error)
+{
+    struct http_options options = http_options(config, api);
+    enum status status = http_server_open(server, &options, error);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    api_attach(api, *server);
+    signal_watch_set(watch, *server);
+    log_event(LOG_INFO, "listening", LOG_FIELD("address", LOG_TEXT(http_server_address(*server))),
+              LOG_FIELD("threads", LOG_I64(options.threads)),
+              LOG_FIELD("version", LOG_TEXT(DIBS_VERSION)),
+              LOG_FIELD("revision", LOG_TEXT(DIBS_REVISION)));
+    say_what_next(config, http_server_address(*server));
+    status = http_server_run(*server, error);
+    signal_watch_set(watch, NULL);
+    return status;
+}
+
+/* Opens in order; closes so that nobody is left who could still use what is gone: the loops have
+ * ended, then the clerks with the service, then what both of them shared. */
+static enum status run_service(const struct config *config, struct signal_watch *watch,
+                               struct error *error)
+{
+    struct service_options options = service_options(config);
+    struct service *service = NULL;
+    struct api *api = NULL;
+    struct http_server *server = NULL;
+    enum status status = service_open(&service, &options, error);
+    sodium_memzero(&options.code_key, sizeof options.code_key);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    status = api_open(&api, service, config, thread_count(config), error);
+    if (status == STATUS_OK) {
+        status = run_server(config, api, watch, &server, error);
+    }
+    service_close(service);
+    if (api != NULL) {
+        api_close(api);
+    }
+    if (server != NULL) {
+        http_server_close(server);
+    }
+    return status;
+}
+
+int command_serve(const struct command_call *call)
+{
+    struct config config;
+    struct error error;
+    struct signal_watch watch;
+    enum status status = config_load(&config, call->setting_count, call->settings, environ, &error);
+    if (status != STATUS_OK) {
+        return status == STATUS_INVALID ? command_usage(call, "%s", error.text)
+                                        : command_fail(call, "%s", error.text);
+    }
+    log_configure(config.log_level, config.log_format, STDERR_FILENO);
+    if (config_check(&config, &error) != STATUS_OK) {
+        config_release(&config);
+        return command_usage(call, "%s", error.text);
+    }
+    for (size_t index = 0; index < config.warnings.count; index++) {
+        log_event(LOG_WARN, "settings", LOG_FIELD("words", LOG_TEXT(config.warnings.items[index])));
+    }
+    ensure(sodium_init() >= 0);
+    status = signal_watch_start(&watch, &error);
+    if (status == STATUS_OK) {
+        status = run_service(&config, &watch, &error);
+        signal_watch_end(&watch);
+    }
+    config_release(&config);
+    if (status != STATUS_OK) {
+        return command_fail(call, "%s", error.text);
+    }
+    log_event(LOG_INFO, "stopped", LOG_FIELD("pid", LOG_I64(getpid())));
+    return COMMAND_FINE;
+}
