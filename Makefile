@@ -41,9 +41,9 @@ format: ## format all C files
 	@scripts/setup lint
 	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format -i
 
-lint: build ## check format, includes and what clang-tidy sees
+lint: ## check format, includes and what clang-tidy sees
 	@scripts/setup lint
-	@scripts/lint $(BUILD)
+	@scripts/lint
 
 install: build ## install to PREFIX (/usr/local)
 	@meson install -C $(BUILD) --no-rebuild
