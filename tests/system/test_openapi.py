@@ -329,8 +329,7 @@ def tour_expiry(tour):
     tour.ask(409, "POST", f"{path}/redeem", {}, code="CONFLICT")
     status = tour.ask(200, "GET", f"/v1/policies/{policy}/claims/late").json
     assert status["state"] == "ISSUED" and status["coupon_state"] == "EXPIRED"
-    held = tour.ask(200, "POST", f"/v1/policies/{policy}/claims", {"user": "late"}).json
-    assert held["coupon_state"] == "EXPIRED"
+    tour.ask(200, "POST", f"/v1/policies/{policy}/claims", {"user": "late"})
 
 
 def tour_operations(tour):
@@ -428,7 +427,7 @@ def test_openapi__real_answers_are_documented_and_documented_answers_are_real(sp
     tour_limits(spec, serve)
     tour_protocol(spec, serve(config={"header_timeout": "200ms"}))
 
-    missing = spec.rooted() - spec.answers - set(NOT_PROVOKED)
+    missing = spec.documented() - spec.answers - set(NOT_PROVOKED)
     assert not missing, f"documented, never seen: {sorted(missing)}"
     assert not set(NOT_PROVOKED) & spec.answers, "can be provoked after all"
     assert PROTOCOL_STATUSES == {status for name, status in spec.answers if name == "default"}
