@@ -1,0 +1,195 @@
+/* main.c: the table of commands. */
+#include "command/command.h"
+#include "command/exchange.h"
+
+#define LIST(type, ...) \
+    (type[])            \
+    {                   \
+        __VA_ARGS__     \
+    }
+#define EXAMPLES(...) LIST(const char *const, __VA_ARGS__, NULL)
+#define OPTIONS(...)  LIST(const struct option, __VA_ARGS__, {NULL, NULL, NULL})
+
+static const struct command policy_commands[] = {
+    {
+        .name = "create",
+        .summary = "Creates a policy; it can be claimed at once",
+        .examples = EXAMPLES(
+            "dibs policy create --id 42 --name \"Launch day\" --discount 20% --total 1000",
+            "dibs policy create --name Noon --discount 5000 --total 100 --per-user-limit 2 \\\n"
+            "      --opens-at 2026-11-15T12:00:00+09:00 --closes-at 2026-11-15T13:00:00+09:00"),
+        .options = OPTIONS(
+            {"id", "N", "Its number; left out, the server chooses one."},
+            {"name", "TEXT", "What it is called."},
+            {"discount", "N%|AMOUNT", "A percentage, as in 10%, or a fixed amount, as in 5000."},
+            {"total", "N", "How many coupons there are."},
+            {"per-user-limit", "N", "How many of them one user may have. [1]"},
+            {"opens-at", "TIME", "When claiming begins; left out, at once."},
+            {"closes-at", "TIME", "When it ends; left out, never by itself."},
+            {"coupon-valid-days", "N", "How many days a coupon may be redeemed."},
+            {"reserve", "N", "How many units are kept back from the gate. [0]"}),
+        .shared_options = exchange_options,
+        .run = command_policy_create,
+    },
+    {
+        .name = "list",
+        .summary = "Lists all policies and their numbers",
+        .examples = EXAMPLES("dibs policy list", "dibs policy list --json --limit 10"),
+        .options = OPTIONS({"limit", "N", "With --json: how many policies a page has. [1000]"},
+                           {"after", "CURSOR", "With --json: the `next` of the page before."}),
+        .shared_options = exchange_options,
+        .run = command_policy_list,
+    },
+    {
+        .name = "show",
+        .summary = "Shows one policy",
+        .words = "POLICY",
+        .words_min = 1,
+        .words_max = 1,
+        .examples = EXAMPLES("dibs policy show 42"),
+        .shared_options = exchange_options,
+        .run = command_policy_show,
+    },
+    {
+        .name = "update",
+        .summary = "Changes a policy while it is being claimed",
+        .words = "POLICY",
+        .words_min = 1,
+        .words_max = 1,
+        .examples = EXAMPLES("dibs policy update 42 --total 1500",
+                             "dibs policy update 42 --closes-at 2026-11-15T14:00:00+09:00",
+                             "dibs policy update 42 --closes-at none"),
+        .options = OPTIONS({"total", "N", "How many coupons there are from now on."},
+                           {"opens-at", "TIME", "When claiming begins; none: at once."},
+                           {"closes-at", "TIME", "When it ends; none: never by itself."}),
+        .shared_options = exchange_options,
+        .run = command_policy_update,
+    },
+    {
+        .name = "pause",
+        .summary = "Stops a policy for a while: claims are refused, what is held stays",
+        .words = "POLICY",
+        .words_min = 1,
+        .words_max = 1,
+        .examples = EXAMPLES("dibs policy pause 42"),
+        .shared_options = exchange_options,
+        .run = command_policy_pause,
+    },
+    {
+        .name = "resume",
+        .summary = "Lets a paused policy be claimed again",
+        .words = "POLICY",
+        .words_min = 1,
+        .words_max = 1,
+        .examples = EXAMPLES("dibs policy resume 42"),
+        .shared_options = exchange_options,
+        .run = command_policy_resume,
+    },
+    {
+        .name = "close",
+        .summary = "Ends a policy for good; its coupons stay valid",
+        .words = "POLICY",
+        .words_min = 1,
+        .words_max = 1,
+        .examples = EXAMPLES("dibs policy close 42"),
+        .shared_options = exchange_options,
+        .run = command_policy_close,
+    },
+    {.name = NULL},
+};
+
+static const struct command commands[] = {
+    {
+        .name = "serve",
+        .summary = "Runs the server",
+        .examples = EXAMPLES("dibs serve", "dibs serve --listen 127.0.0.1:9000 --log-format json",
+                             "DIBS_ADMIN_TOKEN=… dibs serve --listen 0.0.0.0:8080",
+                             "dibs serve --config /etc/dibs/dibs.conf"),
+        .description = "Serves the API until it gets SIGTERM or SIGINT; then it answers what is in "
+                       "flight, commits it and exits.",
+        .takes_settings = true,
+        .run = command_serve,
+    },
+    {
+        .name = "policy",
+        .summary = "Creates, lists and changes what is handed out",
+        .examples = EXAMPLES("dibs policy list", "dibs policy show 42", "dibs policy pause 42"),
+        .subcommands = policy_commands,
+    },
+    {
+        .name = "claim",
+        .summary = "Claims a coupon for a user",
+        .words = "POLICY USER",
+        .words_min = 2,
+        .words_max = 2,
+        .examples = EXAMPLES("dibs claim 42 u1", "dibs claim 42 u1 --key order-7001 --json"),
+        .description = "Asking again is safe: who holds a coupon gets the same one. Where a user "
+                       "may hold several, a repeat needs the same --key.",
+        .options = OPTIONS({"key", "KEY", "Names this attempt, so that a repeat finds its claim."}),
+        .shared_options = exchange_options,
+        .run = command_claim,
+    },
+    {
+        .name = "status",
+        .summary = "Shows how the server and its policies stand, or one user's claim",
+        .words = "[POLICY USER]",
+        .words_min = 0,
+        .words_max = 2,
+        .examples = EXAMPLES("dibs status", "dibs status 42 u1", "dibs status 42 u1 --wait 10"),
+        .options = OPTIONS({"wait", "SECONDS", "Wait so long for the claim to become final."}),
+        .shared_options = exchange_options,
+        .run = command_status,
+    },
+    {
+        .name = "config",
+        .summary = "Shows every setting in effect and where it came from",
+        .examples = EXAMPLES("dibs config", "dibs config --json",
+                             "dibs config --config /etc/dibs/dibs.conf"),
+        .description = "Takes the flags of serve, and fails when serve would refuse them. Secrets "
+                       "are not shown.",
+        .options = OPTIONS({"json", NULL, "Print JSON."}),
+        .takes_settings = true,
+        .run = command_config,
+    },
+    {
+        .name = "version",
+        .summary = "Shows what this binary is",
+        .examples = EXAMPLES("dibs version", "dibs version --json"),
+        .options = OPTIONS({"json", NULL, "Print JSON."}),
+        .run = command_version,
+    },
+    {
+        .name = "help",
+        .summary = "Shows how a command is used",
+        .words = "[COMMAND]",
+        .words_max = 2,
+        .examples = EXAMPLES("dibs help", "dibs help serve", "dibs help policy create"),
+        .run = command_help,
+    },
+    {
+        .name = "completion",
+        .summary = "Prints the completion script for a shell",
+        .words = "bash",
+        .words_min = 1,
+        .words_max = 1,
+        .examples = EXAMPLES("source <(dibs completion bash)"),
+        .hidden = true,
+        .run = command_completion,
+    },
+    {
+        .name = "manual",
+        .summary = "Prints the man page, or the page about settings",
+        .words = "[configuration]",
+        .words_max = 1,
+        .examples =
+            EXAMPLES("dibs manual | man -l -", "dibs manual configuration > docs/configuration.md"),
+        .hidden = true,
+        .run = command_manual,
+    },
+    {.name = NULL},
+};
+
+int main(int argc, char **argv)
+{
+    return command_main(commands, argc, argv);
+}
