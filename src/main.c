@@ -102,9 +102,10 @@ static const struct command commands[] = {
     {
         .name = "serve",
         .summary = "Runs the server",
-        .examples = EXAMPLES("dibs serve", "dibs serve --listen 127.0.0.1:9000 --log-format json",
-                             "DIBS_ADMIN_TOKEN=… dibs serve --listen 0.0.0.0:8080",
-                             "dibs serve --config /etc/dibs/dibs.conf"),
+        .examples =
+            EXAMPLES("dibs serve", "dibs serve --listen 127.0.0.1:9000 --log-format json",
+                     "dibs serve --listen 0.0.0.0:8080 --admin-token-file /etc/dibs/admin_token",
+                     "dibs serve --config /etc/dibs/dibs.conf"),
         .description = "Serves the API until it gets SIGTERM or SIGINT; then it answers what is in "
                        "flight, commits it and exits.",
         .takes_settings = true,

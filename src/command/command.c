@@ -108,9 +108,10 @@ static int refuse_option(const struct command_call *call, const struct argument 
     suggestion_offer(&suggestion, "help");
     const char *best = suggestion_best(&suggestion);
     if (best == NULL) {
-        return command_usage(call, "unknown flag %s", argument->text);
+        return command_usage(call, "unknown flag %.*s", argument->text_length, argument->text);
     }
-    return command_usage(call, "unknown flag %s; did you mean --%s?", argument->text, best);
+    return command_usage(call, "unknown flag %.*s; did you mean --%s?", argument->text_length,
+                         argument->text, best);
 }
 
 /* Takes one flag of the command's own; an exit code, or COMMAND_FINE to go on. */
@@ -261,5 +262,5 @@ int command_main(const struct command *commands, int argc, char **argv)
         call.command = command_find(commands, "version");
         return run_command(&call, 0, NULL);
     }
-    return command_usage(&call, "unknown flag %s", argv[at]);
+    return command_usage(&call, "unknown flag %.*s", (int)strcspn(argv[at], "="), argv[at]);
 }

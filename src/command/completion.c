@@ -33,13 +33,16 @@ static void append_flags(struct buffer *out, const struct command *command)
 }
 
 /* One line per command: which words may follow it. The key is its path without "dibs". */
-static void append_case(struct buffer *out, const struct command *command, const char *parent)
+static void append_case(struct buffer *out, const struct command *commands,
+                        const struct command *command, const char *parent)
 {
     buffer_printf(out, "    '%s%s%s') words='", parent, parent[0] != '\0' ? " " : "",
                   command->name);
     if (command->subcommands != NULL) {
         append_names(out, command->subcommands);
         buffer_append_text(out, " --help");
+    } else if (command->run == command_help) {
+        append_names(out, commands);
     } else {
         append_flags(out, command);
     }
@@ -62,22 +65,35 @@ static void append_values(struct buffer *out)
         }
         buffer_append_text(out, "' ;;\n");
     }
-    buffer_append_text(out, "    --config|--*-file) COMPREPLY=($(compgen -f -- \"$current\")); "
-                            "return ;;\n");
+    buffer_append_text(
+        out, "    --config|--*-file) mapfile -t COMPREPLY < <(compgen -f -- \"$current\"); "
+             "return ;;\n");
 }
 
-/* Flags whose value is free text: nothing can be offered after them. */
-static void append_free_flags(struct buffer *out, const struct command *commands)
+/* Switches, after which everything goes on as before; all other flags want a value. */
+static void append_switches(struct buffer *out, const struct command *commands)
 {
     for (const struct command *command = commands; command->name != NULL; command++) {
         const struct option *option;
         for (size_t i = 0; (option = command_option_at(command, i)) != NULL; i++) {
-            if (option->placeholder != NULL && strcmp(option->name, "token-file") != 0) {
-                buffer_printf(out, "|--%s", option->name);
+            char pattern[64];
+            snprintf(pattern, sizeof(pattern), "|--%s", option->name);
+            if (option->placeholder == NULL && strstr(out->bytes, pattern) == NULL) {
+                buffer_append_text(out, pattern);
             }
         }
         if (command->subcommands != NULL) {
-            append_free_flags(out, command->subcommands);
+            append_switches(out, command->subcommands);
+        }
+    }
+}
+
+/* Commands of which one more word names the command. */
+static void append_parents(struct buffer *out, const struct command *commands)
+{
+    for (const struct command *command = commands; command->name != NULL; command++) {
+        if (command->subcommands != NULL) {
+            buffer_printf(out, "|%s", command->name);
         }
     }
 }
@@ -92,18 +108,12 @@ void completion_append_bash(struct buffer *out, const struct command *commands)
                             "  # Bash cuts --flag=value at the equals sign.\n"
                             "  [[ $current == '=' ]] && current=''\n"
                             "  [[ $previous == '=' ]] && previous=\"${COMP_WORDS[COMP_CWORD-2]}\"\n"
-                            "  case \"$previous\" in\n");
+                            "  case \"$previous\" in\n"
+                            "    --help|--version");
+    append_switches(out, commands);
+    buffer_append_text(out, ") ;;\n");
     append_values(out);
-    buffer_append_text(out, "    --\\ ");
-    append_free_flags(out, commands);
-    for (size_t i = 0; i < config_key_count; i++) {
-        if (config_key_has_flag(&config_keys[i]) && config_keys[i].choices == NULL &&
-            config_keys[i].type != CONFIG_FILE) {
-            buffer_append_text(out, "|");
-            config_append_flag(out, &config_keys[i]);
-        }
-    }
-    buffer_append_text(out, ") return ;;\n"
+    buffer_append_text(out, "    --?*) return ;;\n"
                             "  esac\n"
                             "  if [[ -n $words ]]; then\n"
                             "    COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n"
@@ -113,11 +123,7 @@ void completion_append_bash(struct buffer *out, const struct command *commands)
                             "    [[ ${COMP_WORDS[i]} == -* ]] && break\n"
                             "    case \"$path\" in\n"
                             "      ''");
-    for (const struct command *command = commands; command->name != NULL; command++) {
-        if (command->subcommands != NULL) {
-            buffer_printf(out, "|%s", command->name);
-        }
-    }
+    append_parents(out, commands);
     buffer_append_text(out, ") path=\"${path:+$path }${COMP_WORDS[i]}\" ;;\n"
                             "    esac\n"
                             "  done\n"
@@ -126,10 +132,10 @@ void completion_append_bash(struct buffer *out, const struct command *commands)
     append_names(out, commands);
     buffer_append_text(out, " --help --version' ;;\n");
     for (const struct command *command = commands; command->name != NULL; command++) {
-        append_case(out, command, "");
+        append_case(out, commands, command, "");
         for (const struct command *sub = command->subcommands; sub != NULL && sub->name != NULL;
              sub++) {
-            append_case(out, sub, command->name);
+            append_case(out, commands, sub, command->name);
         }
     }
     buffer_append_text(out, "  esac\n"

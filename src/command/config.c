@@ -26,7 +26,7 @@ static void append_json(struct buffer *out, const struct config *config)
         buffer_clear(&words);
         config_append_value(&words, config, &config_keys[i]);
         json_append_text(out, (struct span){words.bytes, words.length});
-        buffer_append_text(out, ",\"from\":");
+        buffer_append_text(out, ",\"origin\":");
         buffer_clear(&words);
         config_append_origin(&words, config, &config_keys[i]);
         json_append_text(out, (struct span){words.bytes, words.length});

@@ -16,7 +16,8 @@
 const struct option exchange_options[] = {
     {"url", "URL", "The server to talk to: DIBS_URL, else " CLIENT_URL_DEFAULT "."},
     {"token-file", "FILE",
-     "A file with the token to send. Without it, DIBS_ADMIN_TOKEN or DIBS_SERVICE_TOKEN is sent."},
+     "A file with the token to send; without it, the one that DIBS_ADMIN_TOKEN(_FILE) or "
+     "DIBS_SERVICE_TOKEN(_FILE) gives."},
     {"timeout", "DURATION", "How long to wait for an answer, as in 5s. [30s]"},
     {"json", NULL, "Print the server's JSON as it is."},
     {NULL, NULL, NULL},
@@ -26,7 +27,7 @@ const struct table_column exchange_fact_columns[2] = {{NULL, TABLE_LEFT}, {NULL,
 
 /* --- beginning --- */
 
-static int take_token_file(struct exchange *exchange, const char *path)
+static int take_token_file(struct exchange *exchange, const char *source, const char *path)
 {
     struct buffer bytes;
     struct error error;
@@ -44,31 +45,42 @@ static int take_token_file(struct exchange *exchange, const char *path)
     }
     buffer_release(&bytes);
     if (status != STATUS_OK) {
-        return command_fail(exchange->call, "--token-file: %s", error.text);
+        return command_fail(exchange->call, "%s: %s", source, error.text);
     }
     return COMMAND_FINE;
 }
 
+/* A variable that is set and not empty. */
+static const char *variable_of(const char *name)
+{
+    const char *value = getenv(name);
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+/* The variables of the server's settings serve here too, so that one environment does for both. */
 static int take_token(struct exchange *exchange, enum exchange_token token)
 {
     static const char *const variables[2][2] = {
-        [EXCHANGE_ADMIN] = {"DIBS_ADMIN_TOKEN", "DIBS_SERVICE_TOKEN"},
-        [EXCHANGE_SERVICE] = {"DIBS_SERVICE_TOKEN", "DIBS_ADMIN_TOKEN"},
+        [EXCHANGE_ADMIN] = {"DIBS_ADMIN_TOKEN", "DIBS_ADMIN_TOKEN_FILE"},
+        [EXCHANGE_SERVICE] = {"DIBS_SERVICE_TOKEN", "DIBS_SERVICE_TOKEN_FILE"},
     };
     const char *path = command_option(exchange->call, "token-file");
     if (path != NULL) {
-        return take_token_file(exchange, path);
+        return take_token_file(exchange, "--token-file", path);
     }
+    const enum exchange_token order[2] = {token, !token};
     for (int i = 0; i < 2; i++) {
         struct error error;
-        const char *value = getenv(variables[token][i]);
-        if (value == NULL || value[0] == '\0') {
-            continue;
+        const char *const *names = variables[order[i]];
+        const char *value = variable_of(names[0]);
+        if (value == NULL && variable_of(names[1]) != NULL) {
+            return take_token_file(exchange, names[1], variable_of(names[1]));
         }
-        if (client_set_token(&exchange->client, span_of(value), &error) != STATUS_OK) {
-            return command_fail(exchange->call, "%s: %s", variables[token][i], error.text);
+        if (value != NULL) {
+            return client_set_token(&exchange->client, span_of(value), &error) == STATUS_OK
+                       ? COMMAND_FINE
+                       : command_fail(exchange->call, "%s: %s", names[0], error.text);
         }
-        break;
     }
     return COMMAND_FINE;
 }

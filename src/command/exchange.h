@@ -27,7 +27,7 @@ struct exchange {
     yyjson_val *root; /* of the last answer; an object */
 };
 
-/* Which variable a token is taken from when no --token-file names one; the other one comes
+/* Whose token is taken from the environment when no --token-file names one; the other's comes
  * second. */
 enum exchange_token { EXCHANGE_ADMIN, EXCHANGE_SERVICE };
 

@@ -19,13 +19,14 @@ bool arguments_next(struct arguments *arguments, struct argument *argument)
         arguments->words_only = true;
         return arguments_next(arguments, argument);
     }
-    *argument = (struct argument){.text = text};
+    *argument = (struct argument){.text = text, .text_length = (int)strlen(text)};
     if (arguments->words_only || text[0] != '-' || text[1] == '\0') {
         return true;
     }
     argument->is_flag = true;
     const char *name = text + (text[1] == '-' ? 2 : 1);
     const char *equals = strchr(name, '=');
+    argument->text_length = (int)strcspn(text, "=");
     size_t length = equals != NULL ? (size_t)(equals - name) : strlen(name);
     snprintf(argument->name, sizeof(argument->name), "%.*s", (int)length, name);
     argument->value = equals != NULL ? equals + 1 : NULL;

@@ -23,6 +23,7 @@ struct arguments {
 struct argument {
     bool is_flag;
     const char *text;              /* as it was typed */
+    int text_length;               /* of a flag: without its value, which may be a secret */
     char name[ARGUMENT_NAME_SIZE]; /* a flag without its dashes and value, cut when too long */
     const char *value;             /* of a flag: what follows "=", or NULL */
 };

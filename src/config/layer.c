@@ -126,7 +126,9 @@ enum status config_layer_read_flags(struct config_layer *layer, int argc, char *
         const struct config_key *key = find_written(written, config_append_flag);
         bool names_file = strcmp(written, "--config") == 0;
         if (argument.text[1] != '-' || (key == NULL && !names_file)) {
-            return refuse_unknown("flag", argument.text, argument.name, config_append_flag, error);
+            char typed[ARGUMENT_NAME_SIZE + 2];
+            snprintf(typed, sizeof(typed), "%.*s", argument.text_length, argument.text);
+            return refuse_unknown("flag", typed, argument.name, config_append_flag, error);
         }
         if (key != NULL && !config_key_has_flag(key)) {
             return error_set(error, STATUS_INVALID,

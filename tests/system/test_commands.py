@@ -66,7 +66,7 @@ def test_usage__did_you_mean(arguments, word):
 
 
 def test_policy_and_claim__round_trip(server):
-    created = as_json(dibs(server, "policy", "create", "--name", "Launch", "--percent", "20",
+    created = as_json(dibs(server, "policy", "create", "--name", "Launch", "--discount", "20%",
                            "--total", "2", "--json"))
     policy = str(created["id"])
     assert (created["name"], created["total"], created["state"]) == ("Launch", 2, "OPEN")
@@ -129,7 +129,7 @@ def test_commands__admin_token_from_file_or_environment(serve, tmp_path):
     server = serve(config={"admin_token_file": path})
     refused = dibs(server, "policy", "list", "--json")
     assert refused.returncode == 0  # Reading is free.
-    create = ["policy", "create", "--name", "x", "--percent", "5", "--total", "1", "--json"]
+    create = ["policy", "create", "--name", "x", "--discount", "5%", "--total", "1", "--json"]
     assert dibs(server, *create).returncode == 1
     as_json(dibs(server, *create, config={"admin_token_file": path}))
     as_json(dibs(server, *create, config={"admin_token": token}))
