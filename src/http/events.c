@@ -189,6 +189,9 @@ void events_policy(struct ask *ask)
     struct policy_watch *watch = find_watch(loop, policy_id);
     bool watched_before = watch != NULL;
     if (watcher != NULL && watch == NULL) {
+        if (loop->watches == NULL) {
+            loop->heartbeat_due_ms = clock_monotonic_ms() + HEARTBEAT_MS;
+        }
         watch = add_watch(loop, &numbers);
     }
     if (watcher == NULL || watch == NULL) {

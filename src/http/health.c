@@ -165,7 +165,7 @@ static void write_http(struct buffer *out, struct api *api, const struct totals 
                    "Answers by the class of their status.");
     for (unsigned class = 2; class < RESPONSE_CLASSES; class ++) {
         char labels[16];
-        snprintf(labels, sizeof labels, "code=\"%uxx\"", class);
+        snprintf(labels, sizeof labels, "status=\"%uxx\"", class);
         metrics_sample_u64(out, "dibs_http_responses_total", labels, totals->responses[class]);
     }
 }
