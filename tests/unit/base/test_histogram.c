@@ -117,6 +117,7 @@ static void test_histogram__several_recorders_add_up(void **state)
     assert_int_equal(snapshot.counts[recorded_bucket(10)], 2);
     assert_int_equal(histogram_quantile(&snapshot, 0.34), 11);
     assert_int_equal(histogram_quantile(&snapshot, 0.33), 1);
+    assert_int_equal(histogram_quantile(&snapshot, 0), 1);
 }
 
 int main(void)

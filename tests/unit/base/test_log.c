@@ -203,6 +203,18 @@ static void test_log__long_lines_are_cut_and_say_so(void **state)
     check_long_lines(LOG_JSON, '\xff');
 }
 
+static void test_log__a_cut_last_value_says_so_too(void **state)
+{
+    static char value[5000];
+    memset(value, 'a', sizeof(value) - 1);
+    for (int format = LOG_LOGFMT; format <= LOG_JSON; format++) {
+        log_configure(LOG_INFO, (enum log_format)format, sink[1]);
+        log_event(LOG_INFO, "e", LOG_FIELD("v", LOG_TEXT(value)));
+        receive_line();
+        assert_non_null(strstr(line, "truncated"));
+    }
+}
+
 static void test_log__a_sink_that_fails_changes_nothing(void **state)
 {
     log_configure(LOG_INFO, LOG_LOGFMT, -1);
@@ -223,6 +235,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_log__levels_below_the_configured_are_not_written,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(test_log__long_lines_are_cut_and_say_so, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_log__a_cut_last_value_says_so_too, setup, teardown),
         cmocka_unit_test_setup_teardown(test_log__a_sink_that_fails_changes_nothing, setup,
                                         teardown),
     };

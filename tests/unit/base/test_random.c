@@ -1,10 +1,13 @@
 /* test_random.c: bytes that differ, and jitter that stays below its limit. */
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 
 #include <cmocka.h>
 
@@ -27,6 +30,38 @@ static void test_random__bytes_fill_all_and_only_what_was_asked(void **state)
     }
     assert_int_equal(seen[sizeof(bytes) - 1], 0);
     random_bytes(bytes, 0);
+}
+
+static volatile sig_atomic_t interruptions;
+
+static void count_interruption(int signal_number)
+{
+    interruptions++;
+}
+
+static void test_random__signals_leave_no_gap(void **state)
+{
+    /* Long enough for many ticks of a millisecond; the kernel stops early at each. */
+    size_t length = 1 << 23;
+    unsigned char *bytes = calloc(1, length);
+    assert_non_null(bytes);
+    struct sigaction action = {.sa_handler = count_interruption};
+    assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);
+    struct itimerval ticks = {.it_interval.tv_usec = 1000, .it_value.tv_usec = 1000};
+    assert_int_equal(setitimer(ITIMER_REAL, &ticks, NULL), 0);
+    while (interruptions == 0) {
+        memset(bytes, 0, length);
+        random_bytes(bytes, length);
+    }
+    ticks = (struct itimerval){0};
+    assert_int_equal(setitimer(ITIMER_REAL, &ticks, NULL), 0);
+
+    unsigned char any = 0;
+    for (size_t i = length - 64; i < length; i++) {
+        any |= bytes[i];
+    }
+    assert_int_not_equal(any, 0);
+    free(bytes);
 }
 
 static void test_random__below_one_is_zero(void **state)
@@ -80,6 +115,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random__bytes_fill_all_and_only_what_was_asked),
+        cmocka_unit_test(test_random__signals_leave_no_gap),
         cmocka_unit_test(test_random__below_one_is_zero),
         cmocka_unit_test(test_random__below_reaches_every_number_and_no_other),
         cmocka_unit_test(test_random__below_takes_the_largest_limit),

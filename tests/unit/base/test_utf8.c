@@ -54,12 +54,25 @@ static void test_utf8__every_code_point_is_read_but_surrogates(void **state)
 static void test_utf8__malformed_bytes_are_refused(void **state)
 {
     static const struct span texts[] = {
-        SPAN(""),         SPAN("\x80"),         SPAN("\xbf"),
-        SPAN("\xc0\x80"), SPAN("\xc1\xbf"),     SPAN("\xe0\x80\x80"),
-        SPAN("\xff"),     SPAN("\xe0\x9f\xbf"), SPAN("\xf0\x8f\xbf\xbf"),
-        SPAN("\xc3\x28"), SPAN("\xe2\x28\xa1"), SPAN("\xe2\x82\x28"),
-        SPAN("\xfe"),     SPAN("\xed\xa0\x80"), SPAN("\xf4\x90\x80\x80"),
-        SPAN("\xc3\xc3"), SPAN("\xe2\x82\xc0"), SPAN("\xf8\x88\x80\x80\x80"),
+        SPAN(""),
+        SPAN("\x80"),
+        SPAN("\xbf"),
+        SPAN("\xc0\x80"),
+        SPAN("\xc1\xbf"),
+        SPAN("\xe0\x80\x80"),
+        SPAN("\xff"),
+        SPAN("\xe0\x9f\xbf"),
+        SPAN("\xf0\x8f\xbf\xbf"),
+        SPAN("\xc3\x28"),
+        SPAN("\xe2\x28\xa1"),
+        SPAN("\xe2\x82\x28"),
+        SPAN("\xfe"),
+        SPAN("\xed\xa0\x80"),
+        SPAN("\xf4\x90\x80\x80"),
+        SPAN("\xc3\xc3"),
+        SPAN("\xe2\x82\xc0"),
+        SPAN("\xf8\x88\x80\x80\x80"),
+        SPAN("\xf9\x80\x80\x80"),
     };
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         uint32_t code_point;
