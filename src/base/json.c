@@ -100,7 +100,7 @@ static enum status refuse(const struct json_reading *reading, const struct json_
     char path[JSON_FIELD_SIZE];
     write_path(place, path);
     if (reading->field != NULL) {
-        memcpy(reading->field, path, sizeof(path));
+        memcpy(reading->field, path, strlen(path) + 1);
     }
     char words[sizeof(reading->error->text)];
     va_list arguments;
@@ -115,15 +115,13 @@ static enum status refuse_unknown(const struct json_reading *reading,
                                   const struct json_place *place, const struct json_field *fields,
                                   size_t field_count)
 {
-    struct buffer known;
-    buffer_init(&known, 256);
-    for (size_t i = 0; i < field_count; i++) {
-        buffer_printf(&known, "%s%s", i > 0 ? ", " : "", fields[i].name);
+    char known[256] = "none";
+    size_t length = 0;
+    for (size_t i = 0; i < field_count && length < sizeof(known); i++) {
+        length += (size_t)snprintf(known + length, sizeof(known) - length, "%s%s",
+                                   i > 0 ? ", " : "", fields[i].name);
     }
-    enum status status = refuse(reading, place, "is not a known field; known are %s",
-                                known.length > 0 ? known.bytes : "none");
-    buffer_release(&known);
-    return status;
+    return refuse(reading, place, "is not a known field; known are %s", known);
 }
 
 static enum status refuse_kind(const struct json_reading *reading, const struct json_place *place,

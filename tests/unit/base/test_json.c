@@ -332,6 +332,20 @@ static void test_json__a_path_ends_where_its_room_does(void **state)
     }
 }
 
+static void test_json__a_long_list_of_known_fields_is_cut(void **state)
+{
+    struct json_field many[64];
+    for (size_t i = 0; i < 64; i++) {
+        many[i] = (struct json_field){.name = "a_rather_long_name", .kind = JSON_FLAG};
+    }
+    for (size_t count = 0; count <= 64; count++) {
+        assert_int_equal(json_read_object(reader, SPAN("{\"x\":1}"), many, count, field, &error),
+                         STATUS_INVALID);
+        assert_string_equal(field, "x");
+    }
+    assert_non_null(strstr(error.text, "known are a_rather_long_name, a_rather"));
+}
+
 static void test_json__what_is_no_object_is_refused(void **state)
 {
     static const char *const bodies[] = {
@@ -550,6 +564,7 @@ int main(void)
         READER_TEST(test_json__missing_unknown_and_double_fields_are_refused),
         READER_TEST(test_json__a_long_field_name_is_cut_at_a_character),
         READER_TEST(test_json__a_path_ends_where_its_room_does),
+        READER_TEST(test_json__a_long_list_of_known_fields_is_cut),
         READER_TEST(test_json__what_is_no_object_is_refused),
         READER_TEST(test_json__what_is_no_json_is_refused),
         READER_TEST(test_json__more_than_eight_levels_are_refused),
