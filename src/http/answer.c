@@ -91,14 +91,17 @@ void http_answer_begin(struct http_exchange *exchange, int status, struct span c
 void http_answer_header(struct http_exchange *exchange, struct span name, struct span value)
 {
     ensure(exchange->state == HTTP_EXCHANGE_RENDERING);
-    for (size_t i = 0; i < value.length; i++) {
-        /* A value that could end its line would forge headers. */
-        ensure((unsigned char)value.bytes[i] >= ' ' || value.bytes[i] == '\t');
-    }
     struct buffer *out = exchange->target;
     buffer_append_span(out, name);
     buffer_append_literal(out, ": ");
+    size_t at = out->length;
     buffer_append_span(out, value);
+    for (; at < out->length; at++) {
+        /* A value that could end its line would forge headers. */
+        if ((unsigned char)out->bytes[at] < ' ' && out->bytes[at] != '\t') {
+            out->bytes[at] = '?';
+        }
+    }
     buffer_append_literal(out, "\r\n");
 }
 

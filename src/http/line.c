@@ -96,6 +96,10 @@ void http_line_advance(struct http_connection *connection)
     if (head != NULL && head->state == HTTP_EXCHANGE_STREAMING) {
         line_move_own(connection, head);
         head->target = &connection->out;
+        if (head->no_body || connection->end_received ||
+            connection->loop->stop_phase != HTTP_STOP_NOT) {
+            http_connection_end_stream(connection);
+        }
     }
     http_connection_touch(connection);
 }

@@ -420,7 +420,6 @@ static void loop_shut(struct http_loop *loop)
 /* Exchanges that nobody answered in time, with what is left of their connections. */
 static void loop_free_exchanges(struct http_loop *loop)
 {
-    loop_tell_gone(loop);
     for (struct http_exchange_slab *slab = loop->slabs; slab != NULL; slab = slab->next) {
         for (size_t i = 0; i < HTTP_EXCHANGES_PER_SLAB; i++) {
             if (slab->exchanges[i].in_use) {
@@ -444,6 +443,7 @@ enum status http_loop_run(struct http_loop *loop, struct error *error)
         http_listener_start(loop);
         uv_run(&loop->uv, UV_RUN_DEFAULT);
         loop_run_tasks(loop);
+        loop_tell_gone(loop);
         callbacks->loop_close(loop->context);
     }
     loop_shut(loop);

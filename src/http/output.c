@@ -79,6 +79,7 @@ static void output_write(struct http_connection *connection)
 {
     struct http_loop *loop = connection->loop;
     uv_buf_t bytes = uv_buf_init(connection->out.bytes, (unsigned)connection->out.length);
+    http_count(&loop->counters.writes, 1);
     int written = uv_try_write((uv_stream_t *)&connection->tcp, &bytes, 1);
     if (written == UV_EAGAIN) {
         written = 0;
@@ -118,7 +119,7 @@ static void output_settle(struct http_connection *connection)
         return;
     }
     if (connection->paused) {
-        if (connection->line_count < HTTP_PIPELINE_MAX && unsent <= HTTP_UNSENT_LOW) {
+        if (connection->line_count <= HTTP_PIPELINE_MAX / 2 && unsent <= HTTP_UNSENT_LOW) {
             http_loop_resume_later(loop, connection);
         }
         return;

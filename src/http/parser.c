@@ -44,11 +44,14 @@ static int parser_on_url(llhttp_t *llhttp, const char *at, size_t length)
 static int parser_on_header_name(llhttp_t *llhttp, const char *at, size_t length)
 {
     struct http_parser *parser = parser_of(llhttp);
+    size_t offset = (size_t)(at - parser->window);
     if (parser->in_name) {
+        if (offset != parser->name.offset + (size_t)parser->name.length) {
+            return parser_refuse(parser, HTTP_REFUSE_BAD_REQUEST, "a header without a value");
+        }
         parser->name.length = (uint16_t)(parser->name.length + length);
         return 0;
     }
-    size_t offset = (size_t)(at - parser->window);
     /* The line before this one has to end with CRLF and nothing else. */
     if (at[-1] != '\n' || at[-2] != '\r') {
         return parser_refuse(parser, HTTP_REFUSE_BAD_REQUEST, "a line does not end with CRLF");
@@ -152,6 +155,9 @@ static bool parser_saw(const struct http_parser *parser, enum http_header header
 static int parser_measure_head(struct http_parser *parser)
 {
     size_t end;
+    if (parser->in_name) {
+        return parser_refuse(parser, HTTP_REFUSE_BAD_REQUEST, "a header without a value");
+    }
     if (parser->header_count == 0) {
         const char *newline = memchr(parser->window, '\n', parser->window_length);
         end = newline != NULL ? (size_t)(newline - parser->window) + 1 : 0;

@@ -24,8 +24,16 @@
 #include "base/buffer.h"
 #include "base/error.h"
 
-enum http_method { HTTP_METHOD_GET, HTTP_METHOD_HEAD, HTTP_METHOD_POST, HTTP_METHOD_PUT,
-                   HTTP_METHOD_PATCH, HTTP_METHOD_DELETE, HTTP_METHOD_OPTIONS, HTTP_METHOD_OTHER };
+enum http_method {
+    HTTP_METHOD_GET,
+    HTTP_METHOD_HEAD,
+    HTTP_METHOD_POST,
+    HTTP_METHOD_PUT,
+    HTTP_METHOD_PATCH,
+    HTTP_METHOD_DELETE,
+    HTTP_METHOD_OPTIONS,
+    HTTP_METHOD_OTHER
+};
 
 struct http_server;
 struct http_loop;
@@ -97,6 +105,7 @@ struct http_counters {
     _Atomic uint64_t bytes_in;
     _Atomic uint64_t bytes_out;
     _Atomic uint64_t ticks;
+    _Atomic uint64_t writes;
 };
 
 struct http_options {
@@ -113,11 +122,11 @@ struct http_options {
 };
 
 /* Contract limits. */
-#define HTTP_REQUEST_LINE_MAX 2048
+#define HTTP_REQUEST_LINE_MAX  2048
 #define HTTP_HEADERS_BYTES_MAX 8192
 #define HTTP_HEADERS_COUNT_MAX 64
-#define HTTP_BODY_MAX 16384
-#define HTTP_PIPELINE_MAX 64 /* unanswered requests of one connection before reading stops */
+#define HTTP_BODY_MAX          16384
+#define HTTP_PIPELINE_MAX      64 /* unanswered requests of one connection before reading stops */
 
 /* Binds and listens (so that errors such as a taken port come back here), serves nothing yet.
  * Raises the soft fd limit to the hard one. */
@@ -161,7 +170,8 @@ bool http_loop_post(struct http_loop *loop, struct http_task *task);
 
 /* An answer is one or more http_answer_header() between begin and end. The body's bytes are
  * copied. HEAD gets the headers with the right Content-Length and no body; 204 and 304 get none.
- * Date, Content-Length and Connection are added by the server. */
+ * Date, Content-Length and Connection are added by the server. Control characters in a header's
+ * value become '?'. Everything between begin and end happens within one call on the loop. */
 void http_answer_begin(struct http_exchange *exchange, int status, struct span content_type);
 void http_answer_header(struct http_exchange *exchange, struct span name, struct span value);
 void http_answer_end(struct http_exchange *exchange, struct span body);
@@ -187,14 +197,14 @@ const struct sockaddr *http_exchange_peer(const struct http_exchange *exchange);
 /* Room for whoever handles the request to remember what the answer needs (request id,
  * origin flags); zeroed before the handler is called. */
 struct http_exchange_notes {
-    char request_id[64]; /* what X-Request-Id of the answer says */
+    char request_id[64];       /* what X-Request-Id of the answer says */
     uint8_t request_id_length; /* 0: not set */
-    uint8_t cors;         /* the handler's own */
-    uint8_t limited;      /* the handler's own, with the three below */
+    uint8_t cors;              /* the handler's own */
+    uint8_t limited;           /* the handler's own, with the three below */
     uint32_t rate_limit;
     uint32_t rate_remaining;
     uint32_t rate_reset_s;
-    int64_t started_ns;   /* monotonic, when the request was complete */
+    int64_t started_ns; /* monotonic, when the request was complete */
 };
 struct http_exchange_notes *http_exchange_notes(struct http_exchange *exchange);
 

@@ -40,10 +40,6 @@ void http_stream_start(struct http_exchange *exchange, void (*on_gone)(void *con
     }
     exchange->state = HTTP_EXCHANGE_STREAMING;
     if (connection->head == exchange) {
-        if (exchange->no_body || connection->end_received ||
-            connection->loop->stop_phase != HTTP_STOP_NOT) {
-            http_connection_end_stream(connection);
-        }
         http_line_advance(connection);
     }
 }
