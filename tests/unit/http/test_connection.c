@@ -1,0 +1,508 @@
+/* test_connection.c: strictness, timeouts, caps and ends of connections, behind real sockets. */
+#include <sys/resource.h>
+
+#include "echo.h"
+#include "malformed.h"
+
+static const int refusal_statuses[] = {400, 408, 413, 414, 431, 501, 503, 505};
+
+static void test_connection__refuses_and_closes_properly(void **state)
+{
+    (void)state;
+    struct echo echo;
+    echo_init(&echo);
+    echo_start(&echo);
+    for (size_t i = 0; i < MALFORMED_COUNT; i++) {
+        struct response response;
+        int client = client_connect(&echo);
+        client_send_bytes(client, malformed[i].bytes, malformed[i].length);
+        client_send(client, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n");
+        client_read(client, &response);
+        if (response.status != refusal_statuses[malformed[i].refusal]) {
+            fail_msg("%s: %d", malformed[i].name, response.status);
+        }
+        assert_non_null(strstr(response.head, "\r\nConnection: close\r\n"));
+        response_release(&response);
+        client_expect_end(client);
+        close(client);
+    }
+    assert_int_equal(atomic_load(&echo.handled_count), 0);
+    assert_int_equal(echo_counter(&echo_counters(&echo)->refusals), MALFORMED_COUNT);
+    echo_stop(&echo);
+}
+
+/* The client is still sending when it is refused: it must be able to read why. */
+static void test_connection__a_refusal_arrives_while_the_client_sends(void **state)
+{
+    (void)state;
+    struct echo echo;
+    echo_init(&echo);
+    echo_start(&echo);
+    char *body = calloc(1, 200000);
+    assert_non_null(body);
+    for (int i = 0; i < 20; i++) {
+        int client = client_connect(&echo);
+        client_send(client, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n");
+        client_send_bytes(client, body, 200000);
+        client_expect_status(client, 413);
+        client_expect_end(client);
+        close(client);
+    }
+    free(body);
+    echo_stop(&echo);
+}
+
+static void test_connection__a_refusal_waits_for_earlier_answers(void **state)
+{
+    (void)state;
+    struct echo echo;
+    echo_init(&echo);
+    echo_start(&echo);
+    int client = client_connect(&echo);
+    client_send(client, "GET /hold?1 HTTP/1.1\r\nHost: a\r\n\r\nGET /hold?2 HTTP/1.1\r\nHost: a\r\n"
+                        "\r\nBREW / HTTP/1.1\r\n\r\nGET /echo HTTP/1.1\r\nHost: a\r\n\r\n");
+    echo_settle(&echo);
+    echo_ask(&echo, "/release", "GET /release? ");
+    client_expect(client, "GET /hold?1 ");
+    client_expect(client, "GET /hold?2 ");
+    client_expect_status(client, 501);
+    client_expect_end(client);
+    close(client);
+    echo_stop(&echo);
+}
+
+static void test_connection__closes_when_asked_to(void **state)
+{
+    (void)state;
+    static const char *const requests[] = {
+        "GET /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+        "GET /echo HTTP/1.1\r\nHost: a\r\nConnection: x, Close\r\n\r\n",
+        "GET /echo HTTP/1.0\r\n\r\n",
+        "GET /close HTTP/1.1\r\nHost: a\r\n\r\n",
+    };
+    struct echo echo;
+    echo_init(&echo);
+    echo_start(&echo);
+    for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
+        struct response response;
+        int client = client_connect(&echo);
+        client_send(client, requests[i]);
+        client_send(client, "GET /echo?late HTTP/1.1\r\nHost: a\r\n\r\n");
+        client_read(client, &response);
+        assert_int_equal(response.status, 200);
+        assert_non_null(strstr(response.head, "\r\nConnection: close\r\n"));
+        response_release(&response);
+        client_expect_end(client);
+        close(client);
+    }
+    assert_int_equal(atomic_load(&echo.handled_count), 4);
+    echo_stop(&echo);
+}
+
+static void test_connection__http_1_0_may_stay(void **state)
+{
+    (void)state;
+    struct echo echo;
+    echo_init(&echo);
+    echo_start(&echo);
+    int client = client_connect(&echo);
+    for (int i = 0; i < 3; i++) {
+        struct response response;
+        client_send(client, "GET /echo HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n");
+        client_read(client, &response);
+        assert_non_null(strstr(response.head, "\r\nConnection: keep-alive\r\n"));
+        response_release(&response);
+    }
+    close(client);
+    echo_stop(&echo);
+}
+
+static void test_connection__invites_an_acceptable_body(void **state)
+{
+    (void)state;
+    struct echo echo;
+    char interim[64];
+    echo_init(&echo);
+    echo_start(&echo);
+    int client = client_connect(&echo);
+    client_send(client, "POST /tiny HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"
+                        "Content-Length: 4\r\n\r\n");
+    client_read_until(client, "\r\n\r\n", interim, sizeof(interim));
+    assert_string_equal(interim, "HTTP/1.1 100 Continue\r\n\r\n");
+    client_send(client, "abcd");
+    client_expect(client, "POST /tiny? abcd");
+    /* One who does not wait is not invited. */
+    client_send(client, "POST /tiny HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"
+                        "Content-Length: 4\r\n\r\nefgh");
+    client_expect(client, "POST /tiny? efgh");
+    client_send(client, "POST /tiny HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"
+                        "Content-Length: 5\r\n\r\n");
+    client_expect_status(client, 413);
+    client_expect_end(client);
+    close(client);
+    echo_stop(&echo);
+}
+
+static void test_connection__an_invitation_waits_for_earlier_answers(void **state)
+{
+    (void)state;
+    struct echo echo;
+    char interim[64];
+    echo_init(&echo);
+    echo_start(&echo);
+    int client = client_connect(&echo);
+    client_send(client, "GET /hold HTTP/1.1\r\nHost: a\r\n\r\nPOST /tiny HTTP/1.1\r\nHost: a\r\n"
+                        "Expect: 100-continue\r\nContent-Length: 4\r\n\r\n");
+    echo_settle(&echo);
+    echo_ask(&echo, "/release", "GET /release? ");
+    client_expect(client, "GET /hold? ");
+    client_read_until(client, "\r\n\r\n", interim, sizeof(interim));
+    assert_string_equal(interim, "HTTP/1.1 100 Continue\r\n\r\n");
+    client_send(client, "abcd");
+    client_expect(client, "POST /tiny? abcd");
+    close(client);
+    echo_stop(&echo);
+}
+
+static void test_connection__a_half_closed_client_gets_its_answers(void **state)
+{
+    (void)state;
+    struct echo echo;
+    echo_init(&echo);
+    echo_start(&echo);
+    int client = client_connect(&echo);
+    client_send(client, "GET /hold?1 HTTP/1.1\r\nHost: a\r\n\r\nGET /hold?2 HTTP/1.1\r\nHost: a\r\n"
+                        "\r\nGET /half HTTP");
+    assert_int_equal(shutdown(client, SHUT_WR), 0);
+    echo_settle(&echo);
+    echo_ask(&echo, "/gone", "0");
+    echo_ask(&echo, "/release", "GET /release? ");
+    client_expect(client, "GET /hold?1 ");
+    client_expect(client, "GET /hold?2 ");
+    client_expect_end(client);
+    close(client);
+    echo_await(echo_counter(&echo_counters(&echo)->connections_open) == 0);
+    echo_stop(&echo);
+}
+
+static void client_reset(int client)
+{
+    struct linger now = {.l_onoff = 1, .l_linger = 0};
+    assert_int_equal(setsockopt(client, SOL_SOCKET, SO_LINGER, &now, sizeof(now)), 0);
+    close(client);
+}
+
+static void test_connection__an_exchange_outlives_its_client(void **state)
+{
+    (void)state;
+    struct echo echo;
+    echo_init(&echo);
+    echo_start(&echo);
+    int client = client_connect(&echo);
+    client_send(client, "GET /hold HTTP/1.1\r\nHost: a\r\n\r\nGET /hold HTTP/1.1\r\nHost: a\r\n\r\n"
+                        "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n");
+    echo_settle(&echo);
+    echo_ask(&echo, "/gone", "0");
+    client_reset(client);
+    echo_settle(&echo);
+    echo_ask(&echo, "/gone", "2");
+    echo_ask(&echo, "/release", "GET /release? ");
+    echo_stop(&echo);
+}
+
+/* --- time --- */
+
+/* Sends one byte after the other until there is an answer; returns how long that took. */
+static int64_t client_drip(int client, const char *bytes)
+{
+    int64_t started_ms = clock_monotonic_ms();
+    struct pollfd ready = {.fd = client, .events = POLLIN};
+    size_t length = strlen(bytes);
+    for (size_t i = 0; poll(&ready, 1, 10) == 0; i++) {
+        send(client, i < length ? bytes + i : "x", 1, MSG_NOSIGNAL);
+        assert_true(clock_monotonic_ms() - started_ms < PATIENCE_MS);
+    }
+    return clock_monotonic_ms() - started_ms;
+}
+
+static void test_connection__cuts_off_who_drips_headers(void **state)
+{
+    (void)state;
+    struct echo echo;
+    echo_init(&echo);
+    echo.options.header_timeout_ms = 300;
+    echo_start(&echo);
+    int client = client_connect(&echo);
+    assert_true(client_drip(client, "GET /echo HTTP/1.1\r\nHost: a\r\nB: ") >= 290);
+    client_expect_status(client, 408);
+    client_expect_end(client);
+    close(client);
+    /* Also behind a good request, with the time counted anew. */
+    client = client_connect(&echo);
+    client_get(client, "/echo");
+    client_expect(client, "GET /echo? ");
+    assert_true(client_drip(client, "\r\nGET /echo HTTP/1.1\r\nHost: a\r\nB: ") >= 290);
+    client_expect_status(client, 408);
+    client_expect_end(client);
+    close(client);
+    assert_int_equal(echo_counter(&echo_counters(&echo)->timeouts), 2);
+    echo_stop(&echo);
+}
+
+static void test_connection__cuts_off_who_drips_a_body(void **state)
+{
+    (void)state;
+    struct echo echo;
+    echo_init(&echo);
+    echo.options.body_timeout_ms = 300;
+    echo_start(&echo);
+    int client = client_connect(&echo);
+    client_send(client, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 16000\r\n\r\n");
+    assert_true(client_drip(client, "") >= 290);
+    client_expect_status(client, 408);
+    client_expect_end(client);
+    close(client);
+    echo_stop(&echo);
+}
+
+static in_port_t client_port(int client)
+{
+    struct sockaddr_in own;
+    socklen_t length = sizeof(own);
+    assert_int_equal(getsockname(client, (struct sockaddr *)&own, &length), 0);
+    return own.sin_port;
+}
+
+/* Slow in both parts is not twice as slow: who wasted almost all of the head's time is cut off
+ * before one who began its body earlier. */
+static void test_connection__limits_the_time_of_head_and_body_together(void **state)
+{
+    (void)state;
+    static const char head[] = "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 16000\r\n\r\n";
+    struct echo echo;
+    echo_init(&echo);
+    echo.options.header_timeout_ms = 2000;
+    echo.options.body_timeout_ms = 2000;
+    echo_start(&echo);
+    int quick = client_connect(&echo);
+    client_get(quick, "/echo"); /* So that its time does not count from the connect. */
+    client_expect(quick, "GET /echo? ");
+    int slow = client_connect(&echo);
+    int64_t started_ms = clock_monotonic_ms();
+    client_send_bytes(slow, head, 10);
+    while (clock_monotonic_ms() - started_ms < 1400) {
+        echo_pause();
+    }
+    client_send(quick, head);
+    while (clock_monotonic_ms() - started_ms < 1900) {
+        echo_pause();
+    }
+    client_send(slow, head + 10);
+    client_expect_status(slow, 408);
+    client_expect_status(quick, 408);
+    assert_int_equal(atomic_load(&echo.refused_first_port), client_port(slow));
+    close(slow);
+    close(quick);
+    echo_stop(&echo);
+}
+
+static void test_connection__closes_the_idle(void **state)
+{
+    (void)state;
+    struct echo echo;
+    echo_init(&echo);
+    echo.options.idle_timeout_ms = 300;
+    echo_start(&echo);
+    int client = client_connect(&echo);
+    client_get(client, "/echo");
+    client_expect(client, "GET /echo? ");
+    int64_t started_ms = clock_monotonic_ms();
+    client_expect_end(client);
+    assert_true(clock_monotonic_ms() - started_ms >= 290);
+    close(client);
+    echo_stop(&echo);
+}
+
+static void test_connection__closes_who_never_says_anything(void **state)
+{
+    (void)state;
+    struct echo echo;
+    echo_init(&echo);
+    echo.options.header_timeout_ms = 300;
+    echo_start(&echo);
+    int client = client_connect(&echo);
+    client_expect_end(client);
+    close(client);
+    echo_stop(&echo);
+}
+
+/* One whose answer takes long is not idle. */
+static void test_connection__does_not_time_out_who_waits_for_us(void **state)
+{
+    (void)state;
+    struct echo echo;
+    echo_init(&echo);
+    echo.options.idle_timeout_ms = 100;
+    echo.options.header_timeout_ms = 100;
+    echo_start(&echo);
+    int client = client_connect(&echo);
+    client_get(client, "/hold");
+    int idle = client_connect(&echo);
+    client_get(idle, "/echo");
+    client_expect(idle, "GET /echo? ");
+    client_expect_end(idle); /* So at least as much time has passed. */
+    close(idle);
+    echo_ask(&echo, "/release", "GET /release? ");
+    client_expect(client, "GET /hold? ");
+    close(client);
+    echo_stop(&echo);
+}
+
+static void test_connection__gives_up_on_who_does_not_read(void **state)
+{
+    (void)state;
+    struct echo echo;
+    echo_init(&echo);
+    echo.options.write_timeout_ms = 300;
+    echo_start(&echo);
+    int client = client_socket();
+    int small = 4096;
+    assert_int_equal(setsockopt(client, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)), 0);
+    assert_int_equal(client_try_connect(client, http_server_address(echo.server)), 0);
+    client_get(client, "/big?30000000");
+    echo_await(echo_counter(&echo_counters(&echo)->timeouts) == 1);
+    echo_await(echo_counter(&echo_counters(&echo)->connections_open) == 0);
+    close(client);
+    echo_stop(&echo);
+}
+
+/* One who reads slowly, but reads, gets everything. */
+static void test_connection__is_patient_with_who_reads_slowly(void **state)
+{
+    (void)state;
+    struct echo echo;
+    struct response response;
+    echo_init(&echo);
+    echo.options.write_timeout_ms = 400;
+    echo_start(&echo);
+    int client = client_socket();
+    int small = 65536;
+    assert_int_equal(setsockopt(client, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)), 0);
+    assert_int_equal(client_try_connect(client, http_server_address(echo.server)), 0);
+    const size_t length = 12000000;
+    client_get(client, "/big?12000000");
+    client_read_head(client, &response);
+    char *bytes = malloc(length);
+    assert_non_null(bytes);
+    int64_t started_ms = clock_monotonic_ms();
+    const size_t part = length / 40;
+    for (size_t at = 0; at < length; at += part) {
+        client_read_exactly(client, bytes + at, part);
+        int64_t until_ms = started_ms + (int64_t)(at / part) * 30;
+        while (clock_monotonic_ms() < until_ms) {
+            echo_pause();
+        }
+    }
+    assert_true(clock_monotonic_ms() - started_ms > 2 * echo.options.write_timeout_ms);
+    free(bytes);
+    close(client);
+    echo_stop(&echo);
+}
+
+/* --- too many --- */
+
+static void test_connection__tells_who_is_over_the_cap(void **state)
+{
+    (void)state;
+    struct echo echo;
+    echo_init(&echo);
+    echo.options.connections_max = 2;
+    echo_start(&echo);
+    int clients[2];
+    for (int i = 0; i < 2; i++) {
+        clients[i] = client_connect(&echo);
+        client_get(clients[i], "/echo");
+        client_expect(clients[i], "GET /echo? ");
+    }
+    for (int i = 0; i < 3; i++) {
+        int third = client_connect(&echo);
+        client_get(third, "/echo");
+        client_expect_status(third, 503);
+        client_expect_end(third);
+        close(third);
+    }
+    assert_int_equal(echo_counter(&echo_counters(&echo)->connections_refused), 3);
+    client_get(clients[0], "/echo");
+    client_expect(clients[0], "GET /echo? ");
+    close(clients[1]);
+    echo_await(echo_counter(&echo_counters(&echo)->connections_open) == 1);
+    int fourth = client_connect(&echo);
+    client_get(fourth, "/echo");
+    client_expect(fourth, "GET /echo? ");
+    close(fourth);
+    close(clients[0]);
+    echo_stop(&echo);
+}
+
+static void test_connection__survives_running_out_of_files(void **state)
+{
+    (void)state;
+    struct echo echo;
+    struct rlimit before;
+    echo_init(&echo);
+    echo_start(&echo);
+    int first = client_connect(&echo);
+    client_get(first, "/echo");
+    client_expect(first, "GET /echo? ");
+    int clients[3];
+    for (int i = 0; i < 3; i++) {
+        clients[i] = client_socket();
+    }
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    struct rlimit none = {.rlim_cur = 3, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(client_try_connect(clients[i], http_server_address(echo.server)), 0);
+        client_get(clients[i], "/echo");
+    }
+    /* A loop that tries again without a rest would make these ticks in no time. */
+    int64_t started_ms = clock_monotonic_ms();
+    uint64_t ticks = echo_counter(&echo_counters(&echo)->ticks);
+    echo_await(echo_counter(&echo_counters(&echo)->ticks) >= ticks + 6);
+    assert_true(clock_monotonic_ms() - started_ms >= 400);
+    client_get(first, "/echo");
+    client_expect(first, "GET /echo? ");
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    for (int i = 0; i < 3; i++) {
+        client_expect(clients[i], "GET /echo? ");
+        close(clients[i]);
+    }
+    close(first);
+    echo_stop(&echo);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_connection__refuses_and_closes_properly),
+        cmocka_unit_test(test_connection__a_refusal_arrives_while_the_client_sends),
+        cmocka_unit_test(test_connection__a_refusal_waits_for_earlier_answers),
+        cmocka_unit_test(test_connection__closes_when_asked_to),
+        cmocka_unit_test(test_connection__http_1_0_may_stay),
+        cmocka_unit_test(test_connection__invites_an_acceptable_body),
+        cmocka_unit_test(test_connection__an_invitation_waits_for_earlier_answers),
+        cmocka_unit_test(test_connection__a_half_closed_client_gets_its_answers),
+        cmocka_unit_test(test_connection__an_exchange_outlives_its_client),
+        cmocka_unit_test(test_connection__cuts_off_who_drips_headers),
+        cmocka_unit_test(test_connection__cuts_off_who_drips_a_body),
+        cmocka_unit_test(test_connection__limits_the_time_of_head_and_body_together),
+        cmocka_unit_test(test_connection__closes_the_idle),
+        cmocka_unit_test(test_connection__closes_who_never_says_anything),
+        cmocka_unit_test(test_connection__does_not_time_out_who_waits_for_us),
+        cmocka_unit_test(test_connection__gives_up_on_who_does_not_read),
+        cmocka_unit_test(test_connection__is_patient_with_who_reads_slowly),
+        cmocka_unit_test(test_connection__tells_who_is_over_the_cap),
+        cmocka_unit_test(test_connection__survives_running_out_of_files),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
