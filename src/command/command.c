@@ -57,6 +57,8 @@ const char *command_option(const struct command_call *call, const char *name)
     return call->values[place];
 }
 
+static void say(const char *path, const char *format, va_list arguments) PRINTF_LIKE(2, 0);
+
 static void say(const char *path, const char *format, va_list arguments)
 {
     fprintf(stderr, "%s: ", path);
@@ -251,7 +253,7 @@ int command_main(const struct command *commands, int argc, char **argv)
     if (call.command != NULL && call.command->run != NULL) {
         return run_command(&call, argc - at, argv + at);
     }
-    if (at == argc) {
+    if (at >= argc) {
         return print_help(stderr, &call);
     }
     if (wants_help(argc - at, argv + at)) {
@@ -260,7 +262,7 @@ int command_main(const struct command *commands, int argc, char **argv)
     if (call.command == NULL &&
         (strcmp(argv[at], "--version") == 0 || strcmp(argv[at], "-V") == 0)) {
         call.command = command_find(commands, "version");
-        return run_command(&call, 0, NULL);
+        return run_command(&call, argc - at - 1, argv + at + 1);
     }
     return command_usage(&call, "unknown flag %.*s", (int)strcspn(argv[at], "="), argv[at]);
 }

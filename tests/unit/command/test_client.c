@@ -54,6 +54,8 @@ static void test_client__refuses_what_is_not_a_url_of_a_server(void **state)
                                  "http://h:99999",
                                  "http://h:8o",
                                  "http://user@h",
+                                 "http://user@h:80",
+                                 "http://a b:80",
                                  "http://h?x=1",
                                  "http://h/#x",
                                  "http://[::1",

@@ -1,4 +1,5 @@
 /* test_command.c: command lines become calls, or usage errors that help. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,6 +33,12 @@ static int run_and_fail(const struct command_call *call)
     return command_fail(call, "no %s", "luck");
 }
 
+static int run_and_print(const struct command_call *call)
+{
+    puts("data");
+    return COMMAND_FINE;
+}
+
 static const char *const examples[] = {"dibs claim 42 u1", NULL};
 static const struct option claim_options[] = {
     {"key", "KEY", "Names the attempt."}, {"loud", NULL, "A switch."}, {NULL, NULL, NULL}};
@@ -62,6 +69,7 @@ static const struct command commands[] = {
      .options = claim_options,
      .takes_settings = true,
      .run = run_and_remember},
+    {.name = "print", .summary = "Prints", .run = run_and_print},
     {.name = "fail", .summary = "Fails", .run = run_and_fail},
     {.name = "secret", .summary = "Is not listed", .hidden = true, .run = run_and_remember},
     {.name = "version", .summary = "Says which", .run = run_and_remember},
@@ -221,6 +229,22 @@ static void test_command__passes_the_exit_code_on(void **state)
     assert_string_equal(capture.err, "dibs fail: no luck\n");
 }
 
+static void test_command__fails_when_stdout_is_full(void **state)
+{
+    char *argv[] = {(char[]){"dibs"}, (char[]){"print"}, NULL};
+    fflush(stdout);
+    int kept = dup(STDOUT_FILENO);
+    int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    assert_true(kept >= 0 && full >= 0);
+    dup2(full, STDOUT_FILENO);
+    int code = command_main(commands, 2, argv);
+    dup2(kept, STDOUT_FILENO);
+    clearerr(stdout);
+    close(full);
+    close(kept);
+    assert_int_equal(code, COMMAND_FAILED);
+}
+
 static void test_command__writes_the_completion_and_the_man_page_from_the_same_table(void **state)
 {
     struct buffer out;
@@ -254,6 +278,7 @@ int main(void)
         cmocka_unit_test(test_command__knows_the_usual_flags_for_the_version),
         cmocka_unit_test(test_command__leaves_settings_for_the_one_who_knows_them),
         cmocka_unit_test(test_command__passes_the_exit_code_on),
+        cmocka_unit_test(test_command__fails_when_stdout_is_full),
         cmocka_unit_test(test_command__writes_the_completion_and_the_man_page_from_the_same_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
