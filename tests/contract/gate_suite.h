@@ -1,0 +1,15 @@
+/* gate_suite.h: what every gate must do, run on each backend.
+ *
+ * A backend's program provides gate_suite_open() and lists gate_suite_run() as its main.
+ */
+#ifndef CONTRACT_GATE_SUITE_H
+#define CONTRACT_GATE_SUITE_H
+
+#include "gate/gate.h"
+
+/* Opens a fresh, empty gate that hands its winners to `outlet`. */
+struct gate *gate_suite_open(struct gate_outlet outlet);
+
+int gate_suite_run(void);
+
+#endif
