@@ -251,6 +251,27 @@ static void test_gate__lease_counts_once(void **state)
     assert_int_equal(claim(fixture, "late").verdict, VERDICT_SOLD_OUT);
 }
 
+/* The same, when the units of that lease have been given back meanwhile. */
+static void test_gate__recalled_lease_does_not_come_back(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lease_shrunk shrunk[GATE_RECALL_LEASES_MAX];
+    struct lease again = {.id = 1, .policy_id = POLICY, .first_seq = 1, .count = 5, .open = true};
+    size_t shrunk_count = 0;
+    struct error error;
+
+    create(fixture, 5, 1);
+    assert_int_equal(gate_recall(fixture->gate, POLICY, GATE_RECALL_ALL, shrunk, &shrunk_count,
+                                 &error),
+                     STATUS_OK);
+    assert_int_equal(gate_lend(fixture->gate, &again, 0, &error), STATUS_CONFLICT);
+    assert_int_equal(claim(fixture, "a").verdict, VERDICT_SOLD_OUT);
+    fixture->policy.unleased = 5;
+    fixture->policy.next_seq = 1;
+    lend_all(fixture);
+    assert_int_equal(claim(fixture, "a").seq, 1);
+}
+
 static void test_gate__recall_is_all_or_none(void **state)
 {
     struct fixture *fixture = *state;
@@ -644,8 +665,11 @@ static void test_gate__restored_gate_goes_on(void **state)
 #define RACE_TOTAL 3000
 #define RACE_WISHES 1500
 
+#define RACE_BATCH 5
+
 struct racer {
     struct fixture *fixture;
+    pthread_barrier_t *start;
     int number;
     int won_count;
     bool same_users;
@@ -654,19 +678,20 @@ struct racer {
 static void *race(void *context)
 {
     struct racer *racer = context;
-    struct wish wishes[50];
-    struct wish *batch[50];
+    struct wish wishes[RACE_BATCH];
+    struct wish *batch[RACE_BATCH];
 
-    for (int done = 0; done < RACE_WISHES; done += 50) {
-        for (int i = 0; i < 50; i++) {
+    pthread_barrier_wait(racer->start);
+    for (int done = 0; done < RACE_WISHES; done += RACE_BATCH) {
+        for (int i = 0; i < RACE_BATCH; i++) {
             char user[32];
             snprintf(user, sizeof(user), "user-%d-%d", racer->same_users ? 0 : racer->number,
                      done + i);
             wishes[i] = wish_of(user);
             batch[i] = &wishes[i];
         }
-        gate_claim(racer->fixture->gate, POLICY, batch, 50, NOW);
-        for (int i = 0; i < 50; i++)
+        gate_claim(racer->fixture->gate, POLICY, batch, RACE_BATCH, NOW);
+        for (int i = 0; i < RACE_BATCH; i++)
             racer->won_count += wishes[i].verdict == VERDICT_WON;
     }
     return NULL;
@@ -676,16 +701,20 @@ static int run_race(struct fixture *fixture, bool same_users)
 {
     pthread_t threads[RACERS];
     struct racer racers[RACERS];
+    pthread_barrier_t start;
     int won_count = 0;
 
+    pthread_barrier_init(&start, NULL, RACERS);
     for (int i = 0; i < RACERS; i++) {
-        racers[i] = (struct racer){.fixture = fixture, .number = i, .same_users = same_users};
+        racers[i] = (struct racer){
+            .fixture = fixture, .start = &start, .number = i, .same_users = same_users};
         assert_int_equal(pthread_create(&threads[i], NULL, race, &racers[i]), 0);
     }
     for (int i = 0; i < RACERS; i++) {
         pthread_join(threads[i], NULL);
         won_count += racers[i].won_count;
     }
+    pthread_barrier_destroy(&start);
     return won_count;
 }
 
@@ -716,6 +745,7 @@ int gate_suite_run(void)
         GATE_TEST(batch_in_order_then_sold_out),
         GATE_TEST(leases_follow_each_other),
         GATE_TEST(lease_counts_once),
+        GATE_TEST(recalled_lease_does_not_come_back),
         GATE_TEST(recall_is_all_or_none),
         GATE_TEST(recall_all_over_several_leases),
         GATE_TEST(repeat_gets_the_same_claim),

@@ -266,6 +266,8 @@ static void test_ledger__total_and_leases(void **state)
     struct lease_shrunk back = {.lease_id = lease.id, .count = 4};
     for (int i = 0; i < 2; i++) /* giving the same units back twice counts once */
         assert_int_equal(change(fixture, id, (struct policy_change){0}, &back, 1), STATUS_OK);
+    struct lease_shrunk stale = {.lease_id = lease.id, .count = 7};
+    assert_int_equal(change(fixture, id, (struct policy_change){0}, &stale, 1), STATUS_OK);
     assert_int_equal(policy_of(fixture, id).unleased, 11);
     assert_int_equal(policy_of(fixture, id).next_seq, 5);
     assert_int_equal(change(fixture, id, (struct policy_change){.sets_total = true, .total = 9},
