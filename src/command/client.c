@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <llhttp.h>
 #include <netdb.h>
 #include <poll.h>
@@ -14,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "config/value.h"
 #include "version.h"
 
 #define READ_SIZE      65536
@@ -282,6 +282,16 @@ static enum status parse_piece(const struct client *client, struct answer_reader
                      client->url, llhttp_errno_name(result));
 }
 
+static enum status say_silence(const struct client *client, struct error *error)
+{
+    struct buffer patience;
+    buffer_init(&patience, 64);
+    config_append_duration(&patience, client->timeout_ms);
+    error_set(error, STATUS_UNKNOWN, "%s did not answer in %s", client->url, patience.bytes);
+    buffer_release(&patience);
+    return STATUS_UNKNOWN;
+}
+
 static enum status read_answer(const struct client *client, int connection,
                                struct answer_reader *reader, int64_t deadline_ms,
                                struct error *error)
@@ -289,8 +299,7 @@ static enum status read_answer(const struct client *client, int connection,
     char piece[READ_SIZE];
     while (!reader->complete) {
         if (!wait_for(connection, POLLIN, deadline_ms)) {
-            return error_set(error, STATUS_UNKNOWN, "%s did not answer in %" PRId64 " s",
-                             client->url, client->timeout_ms / 1000);
+            return say_silence(client, error);
         }
         ssize_t length = recv(connection, piece, sizeof(piece), 0);
         if (length < 0 && (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK)) {

@@ -15,6 +15,7 @@
 
 const struct command *command_find(const struct command *commands, const char *name)
 {
+    ensure(commands != NULL);
     for (const struct command *command = commands; command->name != NULL; command++) {
         if (strcmp(command->name, name) == 0) {
             return command;

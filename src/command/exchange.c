@@ -92,7 +92,7 @@ int exchange_begin(struct exchange *exchange, const struct command_call *call,
     exchange->client.timeout_ms = CLIENT_TIMEOUT_MS;
     struct error error;
     const char *flag = command_option(call, "url");
-    const char *variable = getenv("DIBS_URL");
+    const char *variable = variable_of("DIBS_URL");
     const char *url = flag != NULL ? flag : variable != NULL ? variable : CLIENT_URL_DEFAULT;
     if (client_set_url(&exchange->client, url, &error) != STATUS_OK) {
         return command_usage(call, "%s: %s", flag != NULL ? "--url" : "DIBS_URL", error.text);

@@ -60,7 +60,7 @@ bool terminal_wants_colour(FILE *stream)
 
 void table_init(struct table *table, const struct table_column *columns, size_t column_count)
 {
-    ensure(column_count <= TABLE_COLUMNS_MAX);
+    ensure(column_count > 0 && column_count <= TABLE_COLUMNS_MAX);
     *table = (struct table){.columns = columns, .column_count = column_count};
 }
 
@@ -117,6 +117,7 @@ static void append_cell(struct buffer *out, const char *text, size_t width, int 
 void table_append(struct buffer *out, const struct table *table, bool in_colour)
 {
     size_t widths[TABLE_COLUMNS_MAX] = {0};
+    ensure(table->column_count > 0);
     bool titled = table->columns[0].title != NULL;
     for (size_t i = 0; i < table->column_count && titled; i++) {
         widths[i] = width_of(table->columns[i].title);
