@@ -76,40 +76,40 @@ static enum status open_limits(struct api *api, const struct config *config, str
     return STATUS_OK;
 }
 
-enum status api_open(struct api **result, struct service *service, const struct config *config,
+enum status api_open(struct api **api, struct service *service, const struct config *config,
                      unsigned threads, struct error *error)
 {
     check_tables();
     if (config->cors_origin.count > ORIGINS_MAX) {
         return error_set(error, STATUS_INVALID, "cors_origin: at most %d origins", ORIGINS_MAX);
     }
-    struct api *api = calloc(1, sizeof *api);
-    if (api == NULL) {
+    struct api *opened = calloc(1, sizeof *opened);
+    if (opened == NULL) {
         return error_set(error, STATUS_FAILED, "no memory for the API");
     }
-    pthread_mutex_init(&api->loops_lock, NULL);
-    api->service = service;
-    api->config = config;
-    api->loops_max = threads;
-    api->started_ms = clock_wall_ms();
-    api->logs_requests = log_level() <= LOG_DEBUG;
-    api->loops = calloc(threads, sizeof(struct api_loop *));
-    auth_init(&api->auth, &(struct auth_options){
-                              .admin_token = secret_span(&config->admin_token),
-                              .service_token = secret_span(&config->service_token),
-                              .user_key = secret_span(&config->user_key),
-                              .user_audience = span_of(config->user_audience),
-                              .on_loopback = config_listens_on_loopback(config),
-                          });
-    pages_init(api);
-    enum status status = api->loops == NULL
+    pthread_mutex_init(&opened->loops_lock, NULL);
+    opened->service = service;
+    opened->config = config;
+    opened->loops_max = threads;
+    opened->started_ms = clock_wall_ms();
+    opened->logs_requests = log_level() <= LOG_DEBUG;
+    opened->loops = calloc(threads, sizeof(struct api_loop *));
+    auth_init(&opened->auth, &(struct auth_options){
+                                 .admin_token = secret_span(&config->admin_token),
+                                 .service_token = secret_span(&config->service_token),
+                                 .user_key = secret_span(&config->user_key),
+                                 .user_audience = span_of(config->user_audience),
+                                 .on_loopback = config_listens_on_loopback(config),
+                             });
+    pages_init(opened);
+    enum status status = opened->loops == NULL
                              ? error_set(error, STATUS_FAILED, "no memory for the API")
-                             : open_limits(api, config, error);
+                             : open_limits(opened, config, error);
     if (status != STATUS_OK) {
-        api_close(api);
+        api_close(opened);
         return status;
     }
-    *result = api;
+    *api = opened;
     return STATUS_OK;
 }
 

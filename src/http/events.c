@@ -165,10 +165,19 @@ void events_tick(struct api_loop *loop, int64_t now_ms)
 
 void events_loop_close(struct api_loop *loop)
 {
-    while (loop->watches != NULL) {
-        http_stream_end(loop->watches->watchers->exchange);
-        free_watcher(loop->watches->watchers);
+    struct policy_watch *next_watch;
+    for (struct policy_watch *watch = loop->watches; watch != NULL; watch = next_watch) {
+        next_watch = watch->next;
+        struct watcher *next;
+        for (struct watcher *watcher = watch->watchers; watcher != NULL; watcher = next) {
+            next = watcher->next;
+            http_stream_end(watcher->exchange);
+            counter_subtract(&loop->counters.streams_open, 1);
+            free(watcher);
+        }
+        free(watch);
     }
+    loop->watches = NULL;
 }
 
 /* GET /v1/policies/{id}/events */

@@ -15,8 +15,8 @@ void claims_post(struct api_loop *loop, struct http_exchange *exchange,
                  const struct http_request *request, int64_t policy_id);
 /* The same for a path that router_match_claims() did not read: its id may be out of range. */
 void claims_post_routed(struct ask *ask);
-/* What the desk calls with each verdict. */
-void claims_answer(void *loop, void *exchange, const struct wish *wish);
+/* What the desk calls with each verdict; the context is the loop, the asker the exchange. */
+void claims_answer(void *context, void *asker, const struct wish *wish);
 void claims_loop_init(struct api_loop *loop);
 /* "issued", "already_issued", ... for dibs_claims_total. */
 const char *claim_result_name(enum claim_result result);
