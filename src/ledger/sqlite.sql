@@ -1,4 +1,6 @@
 -- Every statement the ledger runs on SQLite. "-- name:" lines give the name in statements.h.
+-- INDEXED BY: without statistics SQLite would rather walk a whole policy in the order asked for
+-- than sort the few coupons of a user.
 
 -- name: policy_insert
 INSERT INTO policy (id, name, discount_type, discount_value, total, per_user_limit, opens_at,
@@ -75,7 +77,7 @@ SELECT seq FROM coupon WHERE user_id = ?2 AND policy_id = ?1 AND slot = ?3;
 SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, c.requested_at,
     c.issued_at, COALESCE(c.expires_at, p.closes_at), c.redeemed_at, c.cancelled_at, c.order_id,
     c.merged_into, c.reason
-FROM coupon c JOIN policy p ON p.id = c.policy_id
+FROM coupon c INDEXED BY coupon_user_slot JOIN policy p ON p.id = c.policy_id
 WHERE c.user_id = ?1 AND (c.policy_id, c.seq) > (?2, ?3)
 ORDER BY c.policy_id, c.seq LIMIT ?4;
 
@@ -83,7 +85,7 @@ ORDER BY c.policy_id, c.seq LIMIT ?4;
 SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, c.requested_at,
     c.issued_at, COALESCE(c.expires_at, p.closes_at), c.redeemed_at, c.cancelled_at, c.order_id,
     c.merged_into, c.reason
-FROM coupon c JOIN policy p ON p.id = c.policy_id
+FROM coupon c INDEXED BY coupon_user_slot JOIN policy p ON p.id = c.policy_id
 WHERE c.user_id = ?2 AND c.policy_id = ?1
 ORDER BY c.seq DESC LIMIT ?3;
 
