@@ -25,8 +25,8 @@ def test_disk__full_or_broken_claims_get_503_and_it_recovers(on_disk, disk, trou
     outcomes = history.rush(server, (Claim(policy, f"during{i}", f"k{i}") for i in range(80)))
     for outcome in outcomes:
         expect_problem(outcome.answer, 503, "UNAVAILABLE")
-    # Who holds a claim is still told so: that rests on nothing new.
-    assert expect(server.claim(policy, "before0"), 200)["seq"]
+    # Whoever holds a claim may be told so, or asked to wait, but is never refused.
+    assert server.claim(policy, "before0").status in (200, 503)
     answer = server.get("/readyz")
     assert answer.status == 503
     parts = {part["name"]: part for part in answer.json["parts"]}
@@ -145,7 +145,7 @@ def test_fsync__failing_ends_the_process_and_the_restart_recovers(on_disk, disk)
     history.check_answers(server)
     history.retry_unknown(server)
     history.check_rows(server)
-    assert len(coupons(server.database, policy)) == 200
+    assert len(coupons(server.database, policy)) == len(history.wins) > 100
 
 
 def test_fsync__failing_in_an_admin_call_ends_it_too(on_disk, disk):
@@ -242,17 +242,20 @@ def test_stall__killed_between_decision_and_commit_with_repeats_in_flight(on_dis
 
 
 def test_stall__a_key_of_a_held_claim_waits_for_its_binding(on_disk, disk):
+    """Guarantee 8: a 200 that binds a key, its repeat, and the mismatch of another user all rest on
+    a binding that a crash could still take back."""
     server = on_disk(ack_timeout="1m")
     policy = server.create(total=5)["id"]
     seq = server.win(policy, "u1")["seq"]
     disk.set("stall")
-    waiting = open_claims(server, policy, ["u1"], key="fresh")
+    waiting = open_claims(server, policy, ["u1", "u1"], key="fresh")
     mismatch = open_claims(server, policy, ["u2"], key="fresh")
     for _ in range(20):
         server.policy(policy)
     silent(waiting + mismatch)
     disk.set("ok")
-    assert expect(waiting[0].receive(), 200)["seq"] == seq
+    for connection in waiting:
+        assert expect(connection.receive(), 200)["seq"] == seq
     expect_problem(mismatch[0].receive(), 422, "IDEMPOTENCY_MISMATCH")
 
 

@@ -1,7 +1,10 @@
 """kill -9 at every named point between two steps, and a look at the half-done state there."""
 
+import random
 import re
 import signal
+import socket
+import subprocess
 
 import pytest
 
@@ -23,11 +26,13 @@ def test_points__this_binary_has_them():
     assert not missing, f"{BINARY} was built without fault points: {missing}"
 
 
-def exercise(server, history):
+def exercise(server, history, point):
     """A bit of everything that writes; raises when the server goes away."""
+    if point == "ledger.before_checkpoint":
+        fill_the_log(server, history)
     policy = server.create(total=40)["id"]
     several = server.create(total=60, limit=3)["id"]
-    history.policies = {policy: 40, several: 60}
+    history.policies.update({policy: 40, several: 60})
     claims = [Claim(policy, f"u{i // 2}", f"key-u{i // 2}") for i in range(60)]
     history.rush(server, iter(claims), connections=12)
     history.rush(server, (Claim(several, f"v{i // 4}", f"k{i // 2}") for i in range(60)),
@@ -49,33 +54,65 @@ def exercise(server, history):
     expect(server.request("DELETE", f"/v1/policies/{several}"), 200)
 
 
-def try_exercise(server, history):
-    """True when it went through to the end."""
+def fill_the_log(server, history):
+    """Claims of users all over the index, until the log is long enough for a checkpoint."""
+    policy = server.create(total=10 ** 6)["id"]
+    history.policies[policy] = 10 ** 6
+    before = server.metrics()["dibs_ledger_checkpoints_total"]
+    for _ in range(60):
+        users = (Claim(policy, f"{random.getrandbits(64):x}", None) for _ in range(2000))
+        history.rush(server, users, connections=48)
+        if server.metrics()["dibs_ledger_checkpoints_total"] > before:
+            return
+    assert False, "no checkpoint after 120,000 claims"
+
+
+def try_exercise(server, history, point):
+    """Goes on until it is through or the server is gone; any other failure is one."""
     try:
-        exercise(server, history)
-        return not history.unknown
-    except (Closed, OSError, AssertionError) as error:
-        if server.alive and not isinstance(error, (Closed, OSError)):
+        exercise(server, history, point)
+    except (Closed, OSError):
+        pass
+    except AssertionError:
+        # An answer that was missing because the server died is no finding.
+        if not is_dying(server):
             raise
+
+
+def is_dying(server):
+    try:
+        server.process.wait(2)
+        return True
+    except subprocess.TimeoutExpired:
         return False
 
 
-@pytest.mark.parametrize("count", COUNTS)
-@pytest.mark.parametrize("point", POINTS)
+def start_or_die(server):
+    """Starts it; False when it died on the way."""
+    server.spawn()
+    try:
+        fields = server.await_log("listening")
+    except AssertionError:
+        if not is_dying(server):
+            raise
+        return False
+    server.address = ("127.0.0.1", int(fields["address"].rsplit(":", 1)[1]))
+    return True
+
+
+@pytest.mark.parametrize("point,count", [
+    (point, count) for point in POINTS for count in COUNTS
+    if count == 1 or point != "ledger.before_checkpoint"])
 def test_points__kill(tmp_path, point, count):
     """Trap 1: crash between any two steps: stock gone, nobody has it."""
     history = History()
+    history.policies = {}
     server = Server(tmp_path / "server", env={"DIBS_FAULT": f"{point}:{count}:kill"})
     try:
-        server.spawn()
-        try:
-            fields = server.await_log("listening", 60)
-            server.address = ("127.0.0.1", int(fields["address"].rsplit(":", 1)[1]))
-            try_exercise(server, history)
+        if start_or_die(server):
+            try_exercise(server, history, point)
             if server.alive:
                 server.signal(signal.SIGTERM)
-        except AssertionError:
-            pass  # Died before it listened, which this point may well mean.
         code = server.wait()
         assert code in (-signal.SIGKILL, 0), f"{code}\n{server.log_text()}"
         assert code != 0 or count > 1, f"{point} is never passed"
@@ -84,8 +121,8 @@ def test_points__kill(tmp_path, point, count):
         server.start()
         history.check_rows(server)
         history.check_answers(server)
-        for policy in getattr(history, "policies", {}):
-            if server.get(f"/v1/policies/{policy}").status == 200:
+        for policy, total in history.policies.items():
+            if total < 1000 and server.get(f"/v1/policies/{policy}").status == 200:
                 claim_the_rest(server, history, policy)
         server.stop()
         server.start()
@@ -117,20 +154,35 @@ def is_stopped(server):
         return stat.read().rsplit(")", 1)[1].split()[0] == "T"
 
 
-def stop_at(serve, point, claims):
-    """A server that has been stopped at a point by these claims, and their open connections."""
+def await_stop(server, point):
+    wait_until(lambda: is_stopped(server), f"the stop at {point}")
+
+
+def stop_at(serve, point, users, rows_wanted):
+    """A server that has been stopped at a point by these claims, and their open connections.
+
+    The point is also passed by other writes, at the start for one; those are let through."""
     server = serve()
     policy = server.create(total=50)["id"]
     server.stop()
-    server.env = {"DIBS_FAULT": f"{point}:1:stop"}
-    server.start()
+    server.env = {"DIBS_FAULT": ",".join(f"{point}:{count}:stop" for count in range(1, 16))}
+    server.spawn()
+    wait_until(lambda: is_stopped(server) and server.signal(signal.SIGCONT)
+               or server.events("listening")[1:], "the start")
+    host, port = server.events("listening")[-1]["address"].rsplit(":", 1)
+    server.address = (host, int(port))
+    server.env = {}
     connections = []
-    for user in claims:
+    for user in users:
         connection = server.connect()
         connection.send(claim_bytes(policy, user), "POST")
         connections.append(connection)
-    wait_until(lambda: is_stopped(server), f"the stop at {point}")
-    server.env = {}
+    await_stop(server, point)
+    for _ in range(10):
+        if len(coupons(server.database, policy)) >= rows_wanted:
+            break
+        server.signal(signal.SIGCONT)
+        await_stop(server, point)
     return server, policy, connections
 
 
@@ -149,7 +201,7 @@ def nothing_heard(connections):
 def test_points__no_answer_before_the_commit(serve, point):
     """Trap 28: stopped before the commit, nobody has been told anything; killed there, the unit
     goes to whoever asks next, and that is no contradiction."""
-    server, policy, connections = stop_at(serve, point, ["a", "a", "a", "b"])
+    server, policy, connections = stop_at(serve, point, ["a", "a", "a", "b"], 0)
     try:
         nothing_heard(connections)
         assert coupons(server.database, policy) == []
@@ -165,7 +217,7 @@ def test_points__no_answer_before_the_commit(serve, point):
 @pytest.mark.parametrize("point", ["ledger.after_commit", "ledger.after_acknowledge"])
 def test_points__committed_and_unheard_is_found(serve, point):
     """Trap 27: the commit is done, the answer never came; the retry finds the same claim."""
-    server, policy, connections = stop_at(serve, point, ["a"])
+    server, policy, connections = stop_at(serve, point, ["a"], 1)
     try:
         nothing_heard(connections)
         row, = coupons(server.database, policy)
@@ -179,42 +231,55 @@ def test_points__committed_and_unheard_is_found(serve, point):
 
 @pytest.mark.parametrize("point", ["ledger.before_commit", "ledger.after_commit"])
 def test_points__a_process_that_was_stopped_goes_on(serve, point):
-    server, policy, connections = stop_at(serve, point, ["a", "b"])
+    server, policy, connections = stop_at(serve, point, ["a", "b"], 0)
     try:
-        server.signal(signal.SIGCONT)
         answers = []
         for connection in connections:
             connection.socket.setblocking(True)
-            answers.append(connection.receive())
+            connection.socket.settimeout(0.05)
+            while len(answers) < 2:
+                if is_stopped(server):
+                    server.signal(signal.SIGCONT)
+                try:
+                    answers.append(connection.receive())
+                    break
+                except socket.timeout:
+                    continue
         assert sorted(answer.json["seq"] for answer in answers) == [1, 2]
         assert len(coupons(server.database, policy)) == 2
+        server.kill()
     finally:
         for connection in connections:
             connection.close()
 
 
-@pytest.mark.parametrize("point", [p for p in POINTS if p.startswith("ledger.")])
-def test_points__kill_under_load(serve, point):
+@pytest.mark.parametrize("count", [1, 5, 20])
+@pytest.mark.parametrize("point", [p for p in POINTS if p != "ledger.before_checkpoint"])
+def test_points__kill_under_load(tmp_path, point, count):
     """The same points in the middle of a rush, with repeats in flight."""
-    server = serve()
-    policy = server.create(total=10 ** 6)["id"]
     history = History()
-    for count in (1, 5, 20):
+    server = Server(tmp_path / "server")
+    try:
+        server.start()
+        policy = server.create(total=10 ** 6)["id"]
         server.stop()
         server.env = {"DIBS_FAULT": f"{point}:{count}:kill"}
-        server.start()
-        claims = endless([policy], f"{count}", keyed=True)
-        try:
-            history.rush(server, (next(claims) for _ in range(5000)), connections=32)
-        except OSError:
-            pass
+        if start_or_die(server):
+            claims = endless([policy], f"{count}", keyed=True)
+            try:
+                history.rush(server, (next(claims) for _ in range(3000)), connections=32)
+            except OSError:
+                pass  # Gone before the connections stood.
+            if server.alive:
+                server.signal(signal.SIGTERM)
+        assert server.wait() in (0, -signal.SIGKILL)
         server.env = {}
-        if server.alive:
-            server.stop()  # The point was not passed that often.
-        else:
-            server.wait()
         server.start()
         history.check_rows(server)
         history.retry_unknown(server)
         history.check_rows(server)
         history.check_answers(server)
+        server.stop()
+    finally:
+        print(server.log_text())
+        server.dispose()

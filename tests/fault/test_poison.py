@@ -3,6 +3,7 @@
 The rows in the way are put there by hand, behind the server's back, as a second writer that does
 not exist in real life would."""
 
+import contextlib
 import sqlite3
 
 from harness import expect, expect_problem, tally
@@ -18,46 +19,77 @@ def write(server, statement, *arguments):
         connection.close()
 
 
-def intrude(server, policy, seq, user, slot=1):
+@contextlib.contextmanager
+def intruder(server, policy, seq, user):
+    """A row that the gate does not know; taken out again before the audit."""
     write(server, "INSERT INTO coupon (policy_id, seq, user_id, nth, slot, state, request_id,"
-          " lease_id, requested_at, issued_at) VALUES (?, ?, ?, 1, ?, 'ISSUED', ?, 1, 1, 1)",
-          policy, seq, user, slot, b"\x01" * 16)
+          " lease_id, requested_at, issued_at) VALUES (?, ?, ?, 1, 1, 'ISSUED', ?, 1, 1, 1)",
+          policy, seq, user, b"\x01" * 16)
+    try:
+        yield
+    finally:
+        write(server, "DELETE FROM coupon WHERE policy_id = ? AND seq = ?", policy, seq)
 
 
 def test_poison__a_colliding_seq_is_never_taken_for_ones_own(serve):
     """Trap 17: INSERT OR IGNORE hides real violations."""
     server = serve()
     policy = server.create(total=100)["id"]
-    intrude(server, policy, 5, "intruder")
-    answers = [server.claim(policy, f"u{i}") for i in range(10)]
-    told = {a.json["seq"]: a.json["user"] for a in answers if a.status in (200, 201)}
-    rows = {row["seq"]: row["user_id"] for row in coupons(server.database, policy)}
+    with intruder(server, policy, 5, "intruder"):
+        answers = [server.claim(policy, f"u{i}") for i in range(10)]
+        told = {a.json["seq"]: a.json["user"] for a in answers if a.status in (200, 201)}
+        rows = {row["seq"]: row["user_id"] for row in coupons(server.database, policy)}
     assert rows[5] == "intruder"
     assert 5 not in told, "told a seq that belongs to another user"
     assert told.items() <= rows.items()
     assert len(told) >= 9
     assert any("collision" in line for line in server.log), server.log_text()
-    # Remove what never should have been there, for the audit after the test.
-    write(server, "DELETE FROM coupon WHERE user_id = 'intruder'")
 
 
 def test_poison__one_bad_row_among_hundreds(serve):
     """Trap 22: one failing batch poisons everyone in it."""
     server = serve()
     policy = server.create(total=1000)["id"]
-    # This user holds a coupon already, which the gate does not know: its slot is taken.
-    intrude(server, policy, 900000, "twice")
     users = [f"u{i}" for i in range(250)] + ["twice"] + [f"v{i}" for i in range(250)]
-    outcomes = server.claims(policy, users)
-    wins = [o.answer.json for o in outcomes if o.answer.status == 201]
-    assert len(wins) >= 500, tally(outcomes)
-    assert len({win["seq"] for win in wins}) == len(wins)
+    # This user holds a coupon already, which the gate does not know: its slot is taken.
+    with intruder(server, policy, 900000, "twice"):
+        outcomes = server.claims(policy, users)
+        active = [row for row in coupons(server.database, policy)
+                  if row["user_id"] == "twice" and row["state"] == "ISSUED"]
+    assert len(active) == 1
     others = [o for user, o in zip(users, outcomes) if user != "twice"]
     assert tally(others) == {(201, "ISSUED"): 500}
-    active = [row for row in coupons(server.database, policy)
-              if row["user_id"] == "twice" and row["state"] == "ISSUED"]
-    assert len(active) == 1
-    write(server, "DELETE FROM coupon WHERE seq = 900000")
+    assert len({o.answer.json["seq"] for o in others}) == 500
+
+
+def test_poison__neighbours_of_a_bad_row_get_one_coupon_each(serve):
+    """Trap 22: those who share a batch with it must neither lose theirs nor get a second one."""
+    server = serve()
+    policy = server.create(total=1000, limit=3)["id"]
+    users = [f"u{i}" for i in range(100)] + ["twice"] + [f"v{i}" for i in range(100)]
+    with intruder(server, policy, 900000, "twice"):
+        outcomes = server.claims(policy, users)
+    others = [o for user, o in zip(users, outcomes) if user != "twice"]
+    assert tally(others) == {(201, "ISSUED"): 200}
+    held = {}
+    for row in coupons(server.database, policy):
+        if row["state"] == "ISSUED":
+            held[row["user_id"]] = held.get(row["user_id"], 0) + 1
+    assert {user: count for user, count in held.items() if count > 1 and user != "twice"} == {}
+
+
+def test_poison__nobody_is_told_they_won_what_is_void(serve):
+    """Guarantee 4: every 201 ends as a row that is ISSUED, however fast the commit was."""
+    server = serve()
+    policy = server.create(total=1000, limit=1000)["id"]
+    write(server, "INSERT INTO blocked_user (user_id, blocked_at) VALUES ('poison', 1)")
+    for i in range(30):
+        answer = server.claim(policy, "poison", key=f"k{i}")
+        assert answer.status not in (200, 201), answer
+    rows = coupons(server.database, policy)
+    assert {row["state"] for row in rows} <= {"VOID"}
+    # Bounded attempts: a claim that cannot be issued is not tried for ever.
+    assert len(rows) <= 30 * 10, f"{len(rows)} attempts for 30 claims"
 
 
 def test_poison__a_claim_that_always_fails_does_not_hold_up_the_line(serve):

@@ -111,7 +111,8 @@ class Server:
         self.process = None
         self.address = None
         self.log = []
-        self.starts = 0
+        self._start_line = 0
+        self._log_ended = False
         self._log_changed = threading.Condition()
 
     # --- life ---
@@ -133,8 +134,8 @@ class Server:
             self.command(), env=clean_environment(self.config, self.env), cwd=self.folder,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
             preexec_fn=limit)
-        self.starts += 1
         self._start_line = len(self.log)
+        self._log_ended = False
         self._reader = threading.Thread(target=self._read_log, args=(self.process.stderr,),
                                         daemon=True)
         self._reader.start()
@@ -156,7 +157,7 @@ class Server:
                 self._log_changed.notify_all()
         pipe.close()
         with self._log_changed:
-            self.log.append("")  # Wakes up those who wait for a line that will not come.
+            self._log_ended = True
             self._log_changed.notify_all()
 
     def await_log(self, event, timeout_s=None, since=None):
@@ -170,7 +171,7 @@ class Server:
                     at += 1
                     if fields and fields["event"] == event:
                         return fields
-                if not self._reader.is_alive() or (self.log and self.log[-1] == ""):
+                if self._log_ended:
                     raise AssertionError(f"ended without event={event}\n{self.log_text()}")
                 if not self._log_changed.wait(deadline - time.monotonic()):
                     raise AssertionError(f"no event={event} in time\n{self.log_text()}")

@@ -128,6 +128,34 @@ def test_loopback__without_a_token_everything_is_open(server):
     expect(server.cancel(won["coupon_id"]), 200)
 
 
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example",
+                                  "localhost.evil.example", "192.0.2.1", ""])
+def test_loopback__a_name_that_resolves_to_us_is_not_trusted(server, host):
+    """A page of another site whose name points to 127.0.0.1 (DNS rebinding) is no admin."""
+    answer = server.post("/v1/policies", POLICY, headers={"Host": host})
+    assert answer.status in (400, 401), answer
+    assert expect(server.get("/v1/policies"), 200)["items"] == []
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST:8080", "[::1]:8080"])
+def test_loopback__our_own_names_are(server, host):
+    expect(server.post("/v1/policies", POLICY, headers={"Host": host}), 201)
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1"])
+def test_loopback__pages_of_other_origins_change_nothing(server, origin):
+    """A browser lets any page send a simple POST; the Origin gives it away."""
+    policy = server.create(total=5)
+    for answer in (
+            server.claim(policy["id"], "u1", headers={"Origin": origin}),
+            server.post("/v1/policies", POLICY, headers={"Origin": origin}),
+            server.request("DELETE", f"/v1/policies/{policy['id']}", headers={"Origin": origin})):
+        assert answer.status in (401, 403), answer
+    shown = server.policy(policy["id"])
+    assert (shown["state"], shown["remaining"]) == ("OPEN", 5)
+    assert len(expect(server.get("/v1/policies"), 200)["items"]) == 1
+
+
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"])
 def test_loopback__other_addresses_are_refused_without_a_token(tmp_path, address):
     ended = run_dibs("serve", "--listen", address, "--ledger", f"sqlite:{tmp_path}/dibs.db",

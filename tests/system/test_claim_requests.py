@@ -75,7 +75,7 @@ def test_claim__json_media_types_are_taken(shared, media_type):
     assert answer.status == 201, answer
 
 
-@pytest.mark.parametrize("policy_id", ["0", "-1", "abc", "1.5", "9007199254740992", "1e3", "%31",
+@pytest.mark.parametrize("policy_id", ["0", "-1", "abc", "1.5", "9007199254740992", "1e3", "%00",
                                        "01", "99999999999999999999999", "+1"])
 def test_claim__impossible_policy_ids_are_no_policy(shared, policy_id):
     answer = shared.claim(policy_id, "u1")

@@ -1,5 +1,6 @@
 """Clients that are slow, idle, gone or too many."""
 
+import selectors
 import socket
 import struct
 import threading
@@ -175,14 +176,13 @@ def test_ten_thousand_idle_connections__do_not_disturb_claims(server):
             connection = Connection(server.address, source=f"127.0.0.{1 + i % 8}")
             connection.send(raw, "GET")
             idle.append(connection)
-        for connection in idle[-100:]:
+        for connection in idle:
             assert connection.receive().status == 200
-        wait_until(lambda: server.metrics()["dibs_connections_open"] >= 10000, "all accepted")
+        wait_until(lambda: server.metrics()["dibs_http_connections"] >= 10000, "all accepted")
         outcomes = server.claims(policy["id"], [f"u{i}" for i in range(500)])
         assert tally(outcomes) == {(201, "ISSUED"): 500}
-        assert server.metrics()["dibs_connections_open"] >= 10000
+        assert server.metrics()["dibs_http_connections"] >= 10000
         for connection in idle[::100]:
-            connection.ready or connection.receive()
             assert connection.request("GET", "/healthz").status == 200
         assert server.memory_bytes() < 1024 ** 3
     finally:
@@ -190,30 +190,26 @@ def test_ten_thousand_idle_connections__do_not_disturb_claims(server):
             connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
                                          struct.pack("ii", 1, 0))
             connection.close()
-    wait_until(lambda: server.metrics()["dibs_connections_open"] < 100, "all gone")
+    wait_until(lambda: server.metrics()["dibs_http_connections"] < 100, "all gone")
 
 
-def test_file_descriptors__running_out_is_survived(serve):
-    server = serve(files_max=96)
+@pytest.mark.parametrize("files_max", [96, 256])
+def test_file_descriptors__running_out_is_survived(serve, files_max):
+    """More clients than descriptors: some are served, and all are once the crowd has gone."""
+    server = serve(files_max=files_max)
     policy = server.create(total=100)
     crowd = []
     try:
-        for _ in range(300):
+        for _ in range(2 * files_max):
             try:
-                crowd.append(Connection(server.address, timeout_s=5 * SLOW))
+                connection = Connection(server.address)
+                connection.send(encode("GET", "/healthz"), "GET")
+                crowd.append(connection)
             except OSError:
                 break
-        assert len(crowd) > 100
-        refused = 0
-        for connection in crowd:
-            try:
-                answer = connection.request("GET", "/healthz")
-                if answer.status == 503:
-                    expect_problem(answer, 503, "UNAVAILABLE")
-                    refused += 1
-            except (Closed, ConnectionError, socket.timeout):
-                refused += 1
-        assert refused > 0
+        assert len(crowd) > files_max
+        served, refused = await_answers(crowd, files_max // 4)
+        assert served >= files_max // 4, (served, refused)
     finally:
         for connection in crowd:
             connection.close()
@@ -221,11 +217,33 @@ def test_file_descriptors__running_out_is_survived(serve):
     def serves():
         try:
             return server.claim(policy["id"], "u1").status in (200, 201)
-        except (Closed, ConnectionError):
+        except (Closed, OSError):
             return False
 
     wait_until(serves, "an answer after the crowd has gone")
+    for i in range(20):
+        wait_until(lambda i=i: server.claim(policy["id"], f"v{i}").status in (200, 201), "claims")
     assert server.alive
+
+
+def await_answers(crowd, wanted):
+    """Reads until so many were served: how many were, and how many were turned away."""
+    selector = selectors.DefaultSelector()
+    for connection in crowd:
+        selector.register(connection.socket, selectors.EVENT_READ, connection)
+    served = refused = 0
+    deadline = time.monotonic() + 30 * SLOW
+    while served < wanted and time.monotonic() < deadline:
+        for key, _ in selector.select(1):
+            try:
+                answer = key.data.receive()
+                served += answer.status == 200
+                refused += answer.status == 503
+            except (Closed, OSError):
+                refused += 1
+            selector.unregister(key.fileobj)
+    selector.close()
+    return served, refused
 
 
 def test_connections__over_the_cap_get_503(serve):
@@ -258,7 +276,7 @@ def test_clients_that_reset__leave_nothing_behind(server):
         connection.send(claim_bytes(policy["id"], f"u{i}"), "POST")
         connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.close()
-    wait_until(lambda: server.metrics()["dibs_connections_open"] <= 2, "no open connections")
+    wait_until(lambda: server.metrics()["dibs_http_connections"] <= 2, "no open connections")
     issued = server.policy(policy["id"])["issued"]
     for i in range(0, 300, 29):
         answer = server.claim(policy["id"], f"u{i}")

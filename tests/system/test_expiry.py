@@ -127,7 +127,7 @@ def test_window__opens_when_the_clock_says(timed, clock):
     clock.set("@2097-12-31 23:59:30")
     answer = timed.claim(policy, "u1")
     expect_problem(answer, 403, "NOT_OPEN")
-    assert 1 <= int(answer.headers["retry-after"]) <= 30
+    assert 1 <= int(answer.headers["retry-after"]) <= 34  # Jitter spreads the crowd.
     clock.set("@2098-01-01 00:00:01")
     assert timed.win(policy, "u1")["seq"] == 1
 

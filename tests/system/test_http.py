@@ -75,19 +75,19 @@ def test_http__head_never_claims(shared):
 # --- request ids ---
 
 
-@pytest.mark.parametrize("request_id", ["abc", "A-1_b.c:d@e", "0" * 39])
+@pytest.mark.parametrize("request_id", ["abc", "A-1_b.c:d@e", "0" * 64, '<a"b>'])
 def test_http__request_id_is_taken(shared, request_id):
     answer = shared.get("/healthz", headers={"X-Request-Id": request_id})
     assert answer.headers["x-request-id"] == request_id
 
 
-@pytest.mark.parametrize("request_id", ["", "0" * 40, "a b", "a\tb", "\u00e9", "<script>", "a\"b"])
+@pytest.mark.parametrize("request_id", ["", "0" * 65, "a b", "a\tb", "\u00e9", "a\x7f"])
 def test_http__bad_request_id_is_replaced(shared, request_id):
     answer = shared.get("/healthz", headers={"X-Request-Id": request_id})
     assert answer.status in (200, 400)
     made = answer.headers["x-request-id"]
     assert made != request_id
-    assert re.fullmatch(r"[A-Za-z0-9._:@-]{1,39}", made)
+    assert re.fullmatch(r"[!-~]{1,64}", made)
 
 
 def test_http__made_request_ids_differ(shared):

@@ -177,7 +177,7 @@ def test_stop__a_second_signal_does_no_harm(server):
         server.signal(signal.SIGTERM)
     except ProcessLookupError:
         pass
-    assert server.wait() in (0, -signal.SIGTERM)
+    assert server.wait() in (0, 1)  # In good order, or at once.
     server.start()
     assert server.policy(policy["id"])["issued"] == 1
 
