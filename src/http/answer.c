@@ -61,6 +61,46 @@ static struct buffer *answer_target(struct http_exchange *exchange)
     return target;
 }
 
+/* Room for `length` more bytes, or NULL with the buffer overflowed. An answer's parts are copied
+ * into it one after the other without asking again. */
+static inline char *answer_room(struct buffer *out, size_t length)
+{
+    if (out->capacity - out->length <= length && !buffer_reserve(out, length)) {
+        return NULL;
+    }
+    return out->bytes + out->length;
+}
+
+static inline void answer_took(struct buffer *out, char *end)
+{
+    out->length = (size_t)(end - out->bytes);
+    *end = '\0';
+}
+
+static inline char *put(char *at, const char *bytes, size_t length)
+{
+    if (length > 0) {
+        memcpy(at, bytes, length);
+    }
+    return at + length;
+}
+
+#define PUT(at, literal) put(at, literal, sizeof(literal) - 1)
+
+static char *put_u64(char *at, uint64_t number)
+{
+    char digits[20];
+    size_t length = 0;
+    do {
+        digits[length++] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    while (length > 0) {
+        *at++ = digits[--length];
+    }
+    return at;
+}
+
 void http_answer_begin(struct http_exchange *exchange, int status, struct span content_type)
 {
     ensure(exchange->state == HTTP_EXCHANGE_WAITING);
@@ -75,17 +115,19 @@ void http_answer_begin(struct http_exchange *exchange, int status, struct span c
     }
     struct buffer *out = exchange->target;
     const struct status_line *line = &status_lines[status - 100];
-    if (line->text != NULL) {
-        buffer_append(out, line->text, line->length);
-    } else {
-        buffer_printf(out, "HTTP/1.1 %d Status\r\n", status);
+    ensure(line->text != NULL);
+    char *at = answer_room(out, line->length + loop->date_length + content_type.length + 32);
+    if (at == NULL) {
+        return;
     }
-    buffer_append(out, loop->date, loop->date_length);
+    at = put(at, line->text, line->length);
+    at = put(at, loop->date, loop->date_length);
     if (content_type.length > 0) {
-        buffer_append_literal(out, "Content-Type: ");
-        buffer_append_span(out, content_type);
-        buffer_append_literal(out, "\r\n");
+        at = PUT(at, "Content-Type: ");
+        at = put(at, content_type.bytes, content_type.length);
+        at = PUT(at, "\r\n");
     }
+    answer_took(out, at);
 }
 
 void http_answer_header(struct http_exchange *exchange, struct span name, struct span value)
@@ -111,25 +153,37 @@ void http_answer_close(struct http_exchange *exchange)
     exchange->connection->input_ended = true;
 }
 
+/* The last headers, the empty line and the body. */
+static void answer_render_end(struct http_exchange *exchange, struct span body)
+{
+    struct buffer *out = exchange->target;
+    char *at = answer_room(out, body.length + 96);
+    if (at == NULL) {
+        return;
+    }
+    if (!exchange->no_length) {
+        at = PUT(at, "Content-Length: ");
+        at = put_u64(at, body.length);
+        at = PUT(at, "\r\n");
+    }
+    if (exchange->last) {
+        at = PUT(at, "Connection: close\r\n");
+    } else if (exchange->http_1_0) {
+        at = PUT(at, "Connection: keep-alive\r\n");
+    }
+    at = PUT(at, "\r\n");
+    if (!exchange->no_body) {
+        at = put(at, body.bytes, body.length);
+    }
+    answer_took(out, at);
+}
+
 void http_answer_end(struct http_exchange *exchange, struct span body)
 {
     ensure(exchange->state == HTTP_EXCHANGE_RENDERING);
     struct http_connection *connection = exchange->connection;
     struct buffer *out = exchange->target;
-    if (!exchange->no_length) {
-        buffer_append_literal(out, "Content-Length: ");
-        buffer_append_u64(out, body.length);
-        buffer_append_literal(out, "\r\n");
-    }
-    if (exchange->last) {
-        buffer_append_literal(out, "Connection: close\r\n");
-    } else if (exchange->http_1_0) {
-        buffer_append_literal(out, "Connection: keep-alive\r\n");
-    }
-    buffer_append_literal(out, "\r\n");
-    if (!exchange->no_body) {
-        buffer_append_span(out, body);
-    }
+    answer_render_end(exchange, body);
     exchange->state = HTTP_EXCHANGE_READY;
     if (!exchange->in_line) {
         http_exchange_free(exchange);

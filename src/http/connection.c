@@ -26,6 +26,7 @@ struct http_connection *http_connection_open(struct http_loop *loop, int socket_
         return NULL;
     }
     connection->loop = loop;
+    connection->socket_fd = socket_fd;
     connection->over_cap = admission == HTTP_OVER_CAP;
     loop->over_cap_count += connection->over_cap;
     memcpy(&connection->peer, peer, sizeof(connection->peer));
@@ -94,9 +95,7 @@ void http_connection_abort(struct http_connection *connection)
 
 void http_connection_finish(struct http_connection *connection)
 {
-    uv_os_fd_t socket_fd;
-    if (connection->end_received || uv_fileno((uv_handle_t *)&connection->tcp, &socket_fd) != 0 ||
-        shutdown(socket_fd, SHUT_WR) != 0) {
+    if (connection->end_received || shutdown(connection->socket_fd, SHUT_WR) != 0) {
         http_connection_close(connection);
         return;
     }

@@ -72,6 +72,7 @@ struct http_blocked_write {
 struct http_connection {
     uv_tcp_t tcp;
     struct http_loop *loop;
+    int socket_fd;
     uint32_t index; /* among the loop's connections */
     enum http_connection_state state;
 

@@ -57,16 +57,36 @@ static size_t run_length(struct span text, size_t at, uint8_t wanted)
     return end - at;
 }
 
-/* No two token characters other than the cases of a letter become equal by setting this bit, as
- * far as the names below are concerned. */
+static inline uint64_t load_u64(const char *bytes)
+{
+    uint64_t word;
+    memcpy(&word, bytes, sizeof(word));
+    return word;
+}
+
+static inline uint32_t load_u32(const char *bytes)
+{
+    uint32_t word;
+    memcpy(&word, bytes, sizeof(word));
+    return word;
+}
+
+/* Compares without regard to case, a word at a time; the last word may overlap the one before.
+ * Setting this bit makes no two token characters equal but the cases of a letter, as far as the
+ * names below are concerned. `length` is at least 4. */
 static inline bool name_is(const char *name, const char *lower, size_t length)
 {
-    for (size_t i = 0; i < length; i++) {
-        if ((name[i] | 0x20) != lower[i]) {
+    const uint64_t small = UINT64_C(0x2020202020202020);
+    if (length < 8) {
+        return (load_u32(name) | (uint32_t)small) == load_u32(lower) &&
+               (load_u32(name + length - 4) | (uint32_t)small) == load_u32(lower + length - 4);
+    }
+    for (size_t i = 0; i + 8 < length; i += 8) {
+        if ((load_u64(name + i) | small) != load_u64(lower + i)) {
             return false;
         }
     }
-    return true;
+    return (load_u64(name + length - 8) | small) == load_u64(lower + length - 8);
 }
 
 #define NAME_IS(lower) name_is(name, lower, sizeof(lower) - 1)
@@ -180,10 +200,33 @@ bool http_host_is_valid(struct span host)
     return true;
 }
 
+/* True when all eight bytes are surely visible ASCII and none of them is '#'. */
+static inline bool word_is_plain(uint64_t word)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101);
+    const uint64_t tops = ones * 0x80;
+    uint64_t number_sign = word ^ (ones * '#');
+    /* Each of these sets a byte's top bit when the byte is what it must not be; a borrow from a
+     * neighbour can only set it needlessly, and then the slow way decides. */
+    uint64_t not_visible = (word - ones * 0x21) | (word + ones);
+    uint64_t is_number_sign = (number_sign - ones) & ~number_sign;
+    return ((word | not_visible | is_number_sign) & tops) == 0;
+}
+
 bool http_target_is_valid(struct span target)
 {
-    return target.length > 0 && target.bytes[0] == '/' &&
-           run_length(target, 0, CLASS_TARGET) == target.length;
+    if (target.length == 0 || target.bytes[0] != '/') {
+        return false;
+    }
+    size_t at = 0;
+    while (at + 8 <= target.length && word_is_plain(load_u64(target.bytes + at))) {
+        at += 8;
+    }
+    if (at > 0 && at + 8 > target.length &&
+        word_is_plain(load_u64(target.bytes + target.length - 8))) {
+        return true; /* The last word overlaps the one before. */
+    }
+    return at + run_length(target, at, CLASS_TARGET) == target.length;
 }
 
 enum http_version http_version_of(struct span rest)

@@ -1,5 +1,7 @@
 /* output.c: one write per connection and tick, the rest when the client takes it. */
+#include <errno.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 
 #include "http/connection.h"
 #include "http/loop.h"
@@ -75,23 +77,30 @@ static bool output_block(struct http_connection *connection, size_t written)
     return true;
 }
 
+/* Not through libuv: it would write(), which raises SIGPIPE and goes a longer way in the kernel. */
+static ssize_t output_send(struct http_connection *connection)
+{
+    ssize_t sent;
+    do {
+        sent = send(connection->socket_fd, connection->out.bytes, connection->out.length,
+                    MSG_NOSIGNAL);
+    } while (sent < 0 && errno == EINTR);
+    return sent < 0 && errno == EAGAIN ? 0 : sent;
+}
+
 static void output_write(struct http_connection *connection)
 {
     struct http_loop *loop = connection->loop;
-    uv_buf_t bytes = uv_buf_init(connection->out.bytes, (unsigned)connection->out.length);
     http_count(&loop->counters.writes, 1);
-    int written = uv_try_write((uv_stream_t *)&connection->tcp, &bytes, 1);
-    if (written == UV_EAGAIN) {
-        written = 0;
-    }
-    if (written < 0) {
+    ssize_t sent = output_send(connection);
+    if (sent < 0) {
         http_connection_close(connection);
         return;
     }
-    http_count(&loop->counters.bytes_out, (uint64_t)written);
-    if ((size_t)written == connection->out.length) {
+    http_count(&loop->counters.bytes_out, (uint64_t)sent);
+    if ((size_t)sent == connection->out.length) {
         http_loop_give_buffer(loop, &connection->out);
-    } else if (!output_block(connection, (size_t)written)) {
+    } else if (!output_block(connection, (size_t)sent)) {
         http_connection_abort(connection);
     }
 }

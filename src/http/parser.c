@@ -204,11 +204,12 @@ static int parser_check_line(struct http_parser *parser)
         return parser_refuse(parser, HTTP_REFUSE_NOT_IMPLEMENTED, "unknown method");
     }
     /* One space after the method: the byte before it is the method's last letter. */
-    const char *target = parser->window + parser->target.offset;
-    if (target[-1] != ' ' || target[-2] == ' ' ||
-        !http_target_is_valid(parser_span(parser, parser->target.offset, target_end))) {
+    struct span target = parser_span(parser, parser->target.offset, target_end);
+    if (target.bytes[-1] != ' ' || target.bytes[-2] == ' ' || !http_target_is_valid(target)) {
         return parser_refuse(parser, HTTP_REFUSE_BAD_REQUEST, "malformed request target");
     }
+    const char *mark = memchr(target.bytes, '?', target.length);
+    parser->path_length = (uint16_t)(mark != NULL ? (size_t)(mark - target.bytes) : target.length);
     return 0;
 }
 
@@ -231,17 +232,10 @@ static int parser_check_headers(struct http_parser *parser)
     return 0;
 }
 
-static struct span parser_path(const struct http_parser *parser, struct span *query)
+static struct span parser_path(const struct http_parser *parser)
 {
-    struct span path = {parser->window + parser->target.offset, parser->target.length};
-    const char *mark = memchr(path.bytes, '?', path.length);
-    *query = (struct span){.bytes = path.bytes + path.length, .length = 0};
-    if (mark != NULL) {
-        size_t length = (size_t)(mark - path.bytes);
-        *query = (struct span){.bytes = mark + 1, .length = path.length - length - 1};
-        path.length = length;
-    }
-    return path;
+    return parser_span(parser, parser->target.offset,
+                       parser->target.offset + (size_t)parser->path_length);
 }
 
 static int parser_check_body(struct http_parser *parser)
@@ -252,9 +246,9 @@ static int parser_check_body(struct http_parser *parser)
         return 0;
     }
     if (length <= HTTP_BODY_MAX) {
-        struct span query;
-        struct span path = parser_path(parser, &query);
-        if (length <= parser->rules->body_max(parser->rules->context, parser->method, path)) {
+        size_t length_max =
+            parser->rules->body_max(parser->rules->context, parser->method, parser_path(parser));
+        if (length <= length_max) {
             parser->body_length = (uint32_t)length;
             return 0;
         }
@@ -404,7 +398,10 @@ bool http_parser_park(struct http_parser *parser)
 {
     parser_finish_request(parser);
     if (parser->window_length == 0 || parser->ended) {
-        http_parser_release(parser);
+        if (parser->own != NULL) {
+            http_parser_release(parser);
+        }
+        parser->window_length = 0;
         return true;
     }
     if (parser->window == parser->own) {
@@ -504,7 +501,11 @@ static void parser_fill(struct http_parser *parser, struct http_request *request
 {
     memset(request, 0, sizeof(*request));
     request->method = parser->method;
-    request->path = parser_path(parser, &request->query);
+    size_t path_end = parser->target.offset + (size_t)parser->path_length;
+    size_t target_end = parser->target.offset + (size_t)parser->target.length;
+    request->path = parser_path(parser);
+    /* Behind the '?', if there is one. */
+    request->query = parser_span(parser, path_end + (path_end < target_end), target_end);
     request->body = parser_span(parser, parser->head_length, parser->request_length);
     uint32_t left = parser->seen & ((1U << HTTP_HEADER_REQUEST_SPAN_COUNT) - 1);
     while (left != 0) {

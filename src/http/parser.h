@@ -79,6 +79,7 @@ struct http_parser {
     uint16_t header_count;
     uint32_t seen; /* one bit per enum http_header */
     struct http_piece target;
+    uint16_t path_length; /* of the target up to its '?' */
     struct http_piece name;
     struct http_piece *value; /* of the header being read */
     struct http_piece unknown;
