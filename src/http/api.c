@@ -93,6 +93,10 @@ enum status api_open(struct api **api, struct service *service, const struct con
     opened->loops_max = threads;
     opened->started_ms = clock_wall_ms();
     opened->logs_requests = log_level() <= LOG_DEBUG;
+    for (size_t index = 0; index < config->cors_origin.count; index++) {
+        opened->allows_any_origin |= strcmp(config->cors_origin.items[index], "*") == 0;
+    }
+    opened->varies_by_origin = config->cors_origin.count > 0 && !opened->allows_any_origin;
     opened->loops = calloc(threads, sizeof(struct api_loop *));
     auth_init(&opened->auth, &(struct auth_options){
                                  .admin_token = secret_span(&config->admin_token),

@@ -36,9 +36,6 @@ static void note_made_id(const struct api_loop *loop, struct http_exchange_notes
 static uint8_t cors_of(const struct config_list *allowed, struct span origin)
 {
     for (size_t index = 0; index < allowed->count; index++) {
-        if (strcmp(allowed->items[index], "*") == 0) {
-            return CORS_ANY;
-        }
         if (span_equal(span_of(allowed->items[index]), origin)) {
             return (uint8_t)(index + 1);
         }
@@ -58,7 +55,9 @@ void reply_prepare(struct api_loop *loop, struct http_exchange *exchange,
     } else {
         note_made_id(loop, notes);
     }
-    if (request->origin.bytes != NULL) {
+    if (loop->api->allows_any_origin) {
+        notes->cors = CORS_ANY;
+    } else if (request->origin.bytes != NULL) {
         notes->cors = cors_of(&loop->api->config->cors_origin, request->origin);
     }
 }
@@ -83,12 +82,8 @@ static void header_number(struct http_exchange *exchange, struct span name, uint
 static void add_cors(struct api_loop *loop, struct http_exchange *exchange, uint8_t cors)
 {
     const struct config_list *allowed = &loop->api->config->cors_origin;
-    bool any = cors == CORS_ANY;
     http_answer_header(exchange, SPAN("Access-Control-Allow-Origin"),
-                       any ? SPAN("*") : span_of(allowed->items[cors - 1]));
-    if (!any) {
-        http_answer_header(exchange, SPAN("Vary"), SPAN("Origin"));
-    }
+                       cors == CORS_ANY ? SPAN("*") : span_of(allowed->items[cors - 1]));
     http_answer_header(exchange, SPAN("Access-Control-Expose-Headers"),
                        SPAN("Location, Retry-After, X-Request-Id, RateLimit-Limit, "
                             "RateLimit-Remaining, RateLimit-Reset"));
@@ -118,6 +113,9 @@ static void begin(struct api_loop *loop, struct http_exchange *exchange, int sta
     }
     if (notes->cors != 0) {
         add_cors(loop, exchange, notes->cors);
+    }
+    if (loop->api->varies_by_origin) {
+        http_answer_header(exchange, SPAN("Vary"), SPAN("Origin"));
     }
     if (loop->api->logs_requests) {
         log_answer(exchange, status);
