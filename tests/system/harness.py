@@ -91,6 +91,26 @@ def run_dibs(*arguments, config=None, env=None, folder=None, stdin=None, timeout
                           stdin=None if stdin is not None else subprocess.DEVNULL)
 
 
+def run_serve(ledger, *arguments, folder=None, config=None, listen="127.0.0.1:0"):
+    """Runs a `dibs serve` that must refuse to start; fails at once when it serves after all."""
+    process = subprocess.Popen(
+        [str(BINARY), "serve", "--listen", listen, "--ledger", f"sqlite:{ledger}",
+         *map(str, arguments)],
+        env=clean_environment(config), cwd=folder, stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    said = []
+    try:
+        for line in process.stderr:
+            said.append(line)
+            assert "event=listening" not in line, f"it serves {ledger}: {''.join(said)}"
+        code = process.wait(30 * SLOW)
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+    return subprocess.CompletedProcess(process.args, code, "", "".join(said))
+
+
 class Server:
     """One `dibs serve` on a ledger in a folder of its own; can be killed and started again."""
 

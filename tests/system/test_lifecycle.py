@@ -9,7 +9,8 @@ import threading
 
 import pytest
 
-from harness import Server, claim_bytes, expect, expect_problem, parse_logfmt, run_dibs, tally
+from harness import (Server, claim_bytes, expect, expect_problem, parse_logfmt, run_serve,
+                     tally)
 from ledger import audit, coupons
 from wire import Closed, encode
 
@@ -205,8 +206,7 @@ def test_restart__restores_everything_after_kill_9(server):
 def test_owner__a_second_serve_refuses_and_says_who_holds_it(server, tmp_path):
     """Trap 18: two writing processes on one SQLite file."""
     policy = server.create(total=2)
-    ended = run_dibs("serve", "--listen", "127.0.0.1:0", "--ledger", f"sqlite:{server.database}",
-                     folder=tmp_path)
+    ended = run_serve(server.database, folder=tmp_path)
     assert ended.returncode == 1, ended
     assert str(server.pid) in ended.stderr, ended.stderr
     assert "dibs.db" in ended.stderr
@@ -221,8 +221,7 @@ def test_owner__also_through_another_name_of_the_file(server, tmp_path):
     hard = tmp_path / "hard.db"
     os.link(server.database, hard)
     for name in (link, relative, hard):
-        ended = run_dibs("serve", "--listen", "127.0.0.1:0", "--ledger", f"sqlite:{name}",
-                         folder=tmp_path)
+        ended = run_serve(name, folder=tmp_path)
         assert ended.returncode == 1, (name, ended)
         assert str(server.pid) in ended.stderr, (name, ended.stderr)
 
@@ -297,8 +296,7 @@ def test_ledger__of_a_newer_dibs_is_refused(server, tmp_path):
             "LIMIT 1")
     database.commit()
     database.close()
-    ended = run_dibs("serve", "--listen", "127.0.0.1:0", "--ledger", f"sqlite:{server.database}",
-                     folder=tmp_path)
+    ended = run_serve(server.database, folder=tmp_path)
     assert ended.returncode == 1, ended
     assert "newer" in ended.stderr or "version" in ended.stderr, ended.stderr
 
@@ -313,8 +311,7 @@ def test_ledger__a_corrupt_file_is_refused_at_start(server, tmp_path):
     for page in range(2, size // 4096, 3):
         raw[page * 4096:page * 4096 + 64] = b"\xa5" * 64
     damaged.write_bytes(raw)
-    ended = run_dibs("serve", "--listen", "127.0.0.1:0", "--ledger", f"sqlite:{damaged}",
-                     folder=tmp_path)
+    ended = run_serve(damaged, folder=tmp_path)
     assert ended.returncode == 1, ended
     assert "damaged.db" in ended.stderr
 
@@ -322,23 +319,21 @@ def test_ledger__a_corrupt_file_is_refused_at_start(server, tmp_path):
 def test_ledger__a_file_that_is_no_database_is_refused(tmp_path):
     text = tmp_path / "notes.txt"
     text.write_text("these are my notes\n" * 1000)
-    ended = run_dibs("serve", "--listen", "127.0.0.1:0", "--ledger", f"sqlite:{text}",
-                     folder=tmp_path)
+    ended = run_serve(text, folder=tmp_path)
     assert ended.returncode == 1, ended
     assert "notes.txt" in ended.stderr
     assert text.read_text().startswith("these are my notes")
 
 
 def test_ledger__a_folder_that_is_not_there(tmp_path):
-    ended = run_dibs("serve", "--listen", "127.0.0.1:0", "--ledger",
-                     f"sqlite:{tmp_path}/no/such/dibs.db", folder=tmp_path)
+    ended = run_serve(f"{tmp_path}/no/such/dibs.db", folder=tmp_path)
     assert ended.returncode == 1, ended
     assert "no/such" in ended.stderr
 
 
 def test_listen__a_taken_port_is_said(server, tmp_path):
-    ended = run_dibs("serve", "--listen", f"127.0.0.1:{server.address[1]}", "--ledger",
-                     f"sqlite:{tmp_path}/dibs.db", folder=tmp_path)
+    ended = run_serve(tmp_path / "dibs.db", folder=tmp_path,
+                      listen=f"127.0.0.1:{server.address[1]}")
     assert ended.returncode == 1, ended
     assert str(server.address[1]) in ended.stderr
 
