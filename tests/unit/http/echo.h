@@ -34,8 +34,10 @@
 #include "base/clock.h"
 #include "http/server.h"
 
-#define HELD_MAX    4096
+#define HELD_MAX 4096
+#ifndef PATIENCE_MS
 #define PATIENCE_MS 60000 /* no answer within this is a failure, however slow the machine */
+#endif
 
 struct echo_loop {
     struct echo *echo;
@@ -246,18 +248,18 @@ static inline void *echo_thread(void *argument)
     return NULL;
 }
 
-/* Long timeouts: a test that waits for one sets it. */
+/* Timeouts that outlast every patience: a test that waits for one sets it. */
 static inline void echo_init(struct echo *echo)
 {
     memset(echo, 0, sizeof(*echo));
     echo->options = (struct http_options){
         .listen = "127.0.0.1:0",
         .threads = 1,
-        .header_timeout_ms = PATIENCE_MS,
-        .body_timeout_ms = PATIENCE_MS,
-        .idle_timeout_ms = PATIENCE_MS,
-        .write_timeout_ms = PATIENCE_MS,
-        .stop_timeout_ms = PATIENCE_MS,
+        .header_timeout_ms = INT64_C(10) * PATIENCE_MS,
+        .body_timeout_ms = INT64_C(10) * PATIENCE_MS,
+        .idle_timeout_ms = INT64_C(10) * PATIENCE_MS,
+        .write_timeout_ms = INT64_C(10) * PATIENCE_MS,
+        .stop_timeout_ms = INT64_C(10) * PATIENCE_MS,
         .callbacks = {.handle = echo_handle,
                       .refuse = echo_refuse,
                       .body_max = echo_body_max,

@@ -93,6 +93,8 @@ static const struct malformed malformed[] = {
     BAD("asterisk form", "OPTIONS * HTTP/1.1\r\n" HOST "\r\n"),
     BAD("relative target", "GET a/b HTTP/1.1\r\n" HOST "\r\n"),
     BAD("fragment", "GET /a#b HTTP/1.1\r\n" HOST "\r\n"),
+    BAD("fragment far behind", "GET /v1/policies#claims HTTP/1.1\r\n" HOST "\r\n"),
+    BAD("fragment at the very end", "GET /v1/policies/4# HTTP/1.1\r\n" HOST "\r\n"),
     BAD("control character in the target", "GET /a\001b HTTP/1.1\r\n" HOST "\r\n"),
     BAD("NUL in the target", "GET /a\0b HTTP/1.1\r\n" HOST "\r\n"),
     BAD("tab in the target", "GET /a\tb HTTP/1.1\r\n" HOST "\r\n"),
