@@ -255,7 +255,7 @@ static void desk_answer_waiting(struct desk *desk, int64_t now_ms)
     while (desk->waiting.count > 0) {
         struct desk_entry *entry = desk_list_at(&desk->waiting, 0);
         if (entry->wish.ticket <= durable) {
-            if (gate_void_count(desk->gate, entry->wish.policy_id) == entry->wish.void_count)
+            if (gate_stands(desk->gate, &entry->wish))
                 desk_answer(desk, entry);
             else
                 desk_decide_again(desk, entry);

@@ -9,7 +9,7 @@ static void gate_check_ops(const struct gate_ops *ops)
 {
     ensure(ops->name && ops->close && ops->policy_set && ops->lend && ops->recall && ops->restore &&
            ops->restore_key && ops->claim && ops->acknowledge && ops->settle && ops->block &&
-           ops->find && ops->count && ops->list && ops->void_count);
+           ops->find && ops->count && ops->list && ops->stands);
 }
 
 enum status gate_open(struct gate **gate, const char *url, struct gate_outlet outlet,
@@ -105,7 +105,7 @@ size_t gate_list(struct gate *gate, int64_t after_id, int64_t *ids, size_t ids_m
     return gate->ops->list(gate, after_id, ids, ids_max);
 }
 
-uint32_t gate_void_count(struct gate *gate, int64_t policy_id)
+bool gate_stands(struct gate *gate, const struct wish *wish)
 {
-    return gate->ops->void_count(gate, policy_id);
+    return gate->ops->stands(gate, wish);
 }

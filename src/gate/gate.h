@@ -50,7 +50,7 @@ struct wish {
     int64_t seq;
     int64_t opens_at_ms;
     uint64_t ticket;      /* what the verdict rests on; 0: durable already */
-    uint32_t void_count;  /* of the policy at the time; see gate_void_count() */
+    uint32_t void_count;  /* of the policy at the time; for gate_stands() */
 };
 
 /* What a gate knows of a policy at one moment; remaining + pending + issued = total. */
@@ -117,7 +117,7 @@ struct gate_ops {
     enum status (*count)(struct gate *gate, int64_t policy_id, int64_t now_ms,
                          struct gate_numbers *numbers);
     size_t (*list)(struct gate *gate, int64_t after_id, int64_t *ids, size_t ids_max);
-    uint32_t (*void_count)(struct gate *gate, int64_t policy_id);
+    bool (*stands)(struct gate *gate, const struct wish *wish);
 };
 
 /* Every backend's struct starts with this. */
@@ -182,8 +182,9 @@ enum status gate_count(struct gate *gate, int64_t policy_id, int64_t now_ms,
 /* Policy ids above `after_id` in rising order. */
 size_t gate_list(struct gate *gate, int64_t after_id, int64_t *ids, size_t ids_max);
 
-/* Rises each time a claim of the policy ended VOID or MERGED. A waiting verdict whose void_count
- * is no longer this one may rest on a claim that came to nothing: it has to be decided again. */
-uint32_t gate_void_count(struct gate *gate, int64_t policy_id);
+/* Whether a verdict that waited for its ticket may be told now that the ticket is durable. False
+ * when it may rest on a claim that ended VOID or MERGED: then it has to be decided again. A win
+ * whose own claim was issued always stands, or one wish would take two units. */
+bool gate_stands(struct gate *gate, const struct wish *wish);
 
 #endif

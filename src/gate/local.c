@@ -651,10 +651,22 @@ static size_t gate_local_list(struct gate *gate, int64_t after_id, int64_t *ids,
     return count;
 }
 
-static uint32_t gate_local_void_count(struct gate *gate, int64_t policy_id)
+static bool gate_local_stands(struct gate *gate, const struct wish *wish)
 {
-    struct local_policy *policy = gate_local_policy(gate_local_of(gate), policy_id);
-    return policy == NULL ? 0 : atomic_load(&policy->void_count);
+    struct local_policy *policy = gate_local_policy(gate_local_of(gate), wish->policy_id);
+    enum coupon_state state = COUPON_VOID;
+
+    ensure(policy != NULL);
+    if (atomic_load(&policy->void_count) == wish->void_count)
+        return true;
+    if (wish->verdict != VERDICT_WON && wish->verdict != VERDICT_HELD)
+        return false;
+    pthread_mutex_lock(&policy->lock);
+    uint32_t index = holdings_of_seq(&policy->holdings, wish->seq);
+    if (index != HOLDINGS_NONE)
+        state = (enum coupon_state)holdings_at(&policy->holdings, index)->state;
+    pthread_mutex_unlock(&policy->lock);
+    return state != COUPON_VOID && state != COUPON_MERGED;
 }
 
 static const struct gate_ops gate_local_ops = {
@@ -672,7 +684,7 @@ static const struct gate_ops gate_local_ops = {
     .find = gate_local_find,
     .count = gate_local_count,
     .list = gate_local_list,
-    .void_count = gate_local_void_count,
+    .stands = gate_local_stands,
 };
 
 enum status gate_local_open(struct gate **gate, struct gate_outlet outlet, struct error *error)

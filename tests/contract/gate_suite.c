@@ -589,10 +589,27 @@ static void test_gate__void_frees_the_user(void **state)
     create(fixture, 2, 1);
     struct wish won = claim(fixture, "a");
     acknowledge_as(fixture, COUPON_VOID);
-    assert_int_not_equal(gate_void_count(fixture->gate, POLICY), won.void_count);
+    assert_false(gate_stands(fixture->gate, &won));
     struct wish again = claim(fixture, "a");
     assert_int_equal(again.verdict, VERDICT_WON);
     assert_int_equal(again.seq, 2);
+}
+
+/* One wish must not take two units because a neighbour's claim came to nothing. */
+static void test_gate__win_stands_beside_a_void(void **state)
+{
+    struct fixture *fixture = *state;
+    const enum coupon_state states[] = {COUPON_ISSUED, COUPON_VOID};
+
+    create(fixture, 2, 3);
+    struct wish won = claim(fixture, "a");
+    struct wish lost = claim(fixture, "b");
+    struct wish refused = claim(fixture, "c");
+    assert_int_equal(refused.verdict, VERDICT_SOLD_OUT);
+    gate_acknowledge(fixture->gate, fixture->outbox.claims, states, 2);
+    assert_true(gate_stands(fixture->gate, &won));
+    assert_false(gate_stands(fixture->gate, &lost));
+    assert_false(gate_stands(fixture->gate, &refused));
 }
 
 static void test_gate__numbers_add_up(void **state)
@@ -765,6 +782,7 @@ int gate_suite_run(void)
         GATE_TEST(repeat_in_one_batch_waits_too),
         GATE_TEST(limit_reached_waits_too),
         GATE_TEST(void_frees_the_user),
+        GATE_TEST(win_stands_beside_a_void),
         GATE_TEST(numbers_add_up),
         GATE_TEST(restored_gate_goes_on),
         GATE_TEST(threads_race_for_the_stock),
