@@ -39,6 +39,7 @@ struct local_policy {
     int64_t sold_out_at_ms;
     int64_t last_win_ms;
     uint64_t last_ticket;
+    uint64_t binding_ticket; /* the last that carried a bound key */
     _Atomic uint32_t void_count;
 };
 
@@ -357,6 +358,19 @@ static void local_policy_hold(struct local_policy *policy, struct wish *wish, ui
         wish->ticket = TICKET_OF_THIS_GO;
 }
 
+/* What is said of a key rests on its claim and, when it may have been bound later, on that. */
+static void local_policy_rest_on_key(const struct local_policy *policy, struct wish *wish,
+                                     const struct holding *holding,
+                                     const struct outgoing *outgoing)
+{
+    bool bound = holding->bound_count > 0;
+
+    if (holding->seq > policy->acknowledged_seq || (bound && outgoing->binding_count > 0))
+        wish->ticket = TICKET_OF_THIS_GO;
+    else if (bound)
+        wish->ticket = policy->binding_ticket;
+}
+
 /* The claim the key names, or with a limit of one the claim the user holds. */
 static bool local_policy_find_held(struct local_policy *policy, struct wish *wish, uint32_t newest,
                                    struct outgoing *outgoing)
@@ -366,11 +380,12 @@ static bool local_policy_find_held(struct local_policy *policy, struct wish *wis
     if (keyed) {
         uint32_t index = holdings_of_key(&policy->holdings, &wish->request_id);
         if (index != HOLDINGS_NONE) {
-            if (holdings_is_user(&policy->holdings, holdings_at(&policy->holdings, index),
-                                 &wish->user))
+            const struct holding *holding = holdings_at(&policy->holdings, index);
+            if (holdings_is_user(&policy->holdings, holding, &wish->user))
                 local_policy_hold(policy, wish, index);
             else
                 wish->verdict = VERDICT_KEY_MISMATCH;
+            local_policy_rest_on_key(policy, wish, holding, outgoing);
             return true;
         }
     }
@@ -474,6 +489,8 @@ static void local_policy_claim(struct gate_local *local, struct local_policy *po
         policy->last_ticket =
             local->outlet.push(local->outlet.context, outgoing.claims, outgoing.claim_count,
                                outgoing.bindings, outgoing.binding_count);
+    if (outgoing.binding_count > 0)
+        policy->binding_ticket = policy->last_ticket;
     uint64_t ticket = policy->last_ticket;
     pthread_mutex_unlock(&policy->lock);
 

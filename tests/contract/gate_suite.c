@@ -570,6 +570,43 @@ static void test_gate__repeat_in_one_batch_waits_too(void **state)
     assert_int_equal(wishes[2].ticket, wishes[0].ticket);
 }
 
+/* A key that leads to a claim, or away from another's, may itself not be written yet. */
+static void test_gate__verdict_by_key_waits_for_the_key(void **state)
+{
+    struct fixture *fixture = *state;
+    create(fixture, 10, 1);
+    uint64_t won = claim_with_key(fixture, "a", 1).ticket;
+    struct wish mismatch = claim_with_key(fixture, "b", 1);
+    assert_int_equal(mismatch.verdict, VERDICT_KEY_MISMATCH);
+    assert_int_equal(mismatch.ticket, won);
+    acknowledge(fixture);
+    assert_int_equal(claim_with_key(fixture, "b", 1).ticket, 0);
+
+    uint64_t bound = claim_with_key(fixture, "a", 2).ticket;
+    assert_true(bound > won);
+    struct wish repeat = claim_with_key(fixture, "a", 2);
+    assert_int_equal(repeat.verdict, VERDICT_HELD);
+    assert_int_equal(repeat.ticket, bound);
+    assert_int_equal(claim_with_key(fixture, "b", 2).ticket, bound);
+    assert_int_equal(claim(fixture, "a").ticket, 0);
+}
+
+static void test_gate__verdict_by_key_waits_within_a_batch(void **state)
+{
+    struct fixture *fixture = *state;
+    struct wish wishes[] = {wish_with_key("a", 2), wish_with_key("b", 2), wish_with_key("a", 2)};
+    struct wish *batch[] = {&wishes[0], &wishes[1], &wishes[2]};
+
+    create(fixture, 10, 1);
+    uint64_t won = claim_with_key(fixture, "a", 1).ticket;
+    acknowledge(fixture);
+    gate_claim(fixture->gate, POLICY, batch, 3, NOW);
+    assert_true(wishes[0].ticket > won);
+    assert_int_equal(wishes[1].verdict, VERDICT_KEY_MISMATCH);
+    assert_int_equal(wishes[1].ticket, wishes[0].ticket);
+    assert_int_equal(wishes[2].ticket, wishes[0].ticket);
+}
+
 static void test_gate__limit_reached_waits_too(void **state)
 {
     struct fixture *fixture = *state;
@@ -780,6 +817,8 @@ int gate_suite_run(void)
         GATE_TEST(older_version_is_ignored),
         GATE_TEST(verdicts_wait_for_what_they_rest_on),
         GATE_TEST(repeat_in_one_batch_waits_too),
+        GATE_TEST(verdict_by_key_waits_for_the_key),
+        GATE_TEST(verdict_by_key_waits_within_a_batch),
         GATE_TEST(limit_reached_waits_too),
         GATE_TEST(void_frees_the_user),
         GATE_TEST(win_stands_beside_a_void),
