@@ -36,8 +36,7 @@ struct local_policy {
     int64_t acknowledged_seq; /* claims up to here are in the ledger */
     int64_t lease_id_top;
     int64_t seq_top; /* of all leases accepted and claims restored */
-    int64_t sold_out_at_ms;
-    int64_t last_win_ms;
+    int64_t last_win_ms; /* while sold out: when that happened */
     uint64_t last_ticket;
     uint64_t binding_ticket; /* the last that carried a bound key */
     _Atomic uint32_t void_count;
@@ -140,13 +139,9 @@ static bool local_policy_is_closed(const struct local_policy *policy, int64_t no
     return row->closed_at_ms != 0 || (row->closes_at_ms != 0 && now_ms >= row->closes_at_ms);
 }
 
-static void local_policy_note_sold_out(struct local_policy *policy)
+static bool local_policy_is_sold_out(const struct local_policy *policy)
 {
-    bool sold_out = policy->remaining == 0 && policy->policy.unleased == 0;
-    if (!sold_out)
-        policy->sold_out_at_ms = 0;
-    else if (policy->sold_out_at_ms == 0)
-        policy->sold_out_at_ms = policy->last_win_ms;
+    return policy->remaining == 0 && policy->policy.unleased == 0;
 }
 
 /* --- what the steward does --- */
@@ -170,7 +165,6 @@ static enum status gate_local_policy_set(struct gate *gate, const struct policy 
         if (!holdings_reserve(&policy->holdings, (uint64_t)(row->next_seq - 1)))
             status = error_set(error, STATUS_UNAVAILABLE, "no memory for %lld claims",
                                (long long)(row->next_seq - 1));
-        local_policy_note_sold_out(policy);
     }
     pthread_mutex_unlock(&policy->lock);
     return status;
@@ -222,7 +216,6 @@ static enum status gate_local_lend(struct gate *gate, const struct lease *lease,
         policy->remaining += lease->count - given_count;
         policy->seq_top = lease->first_seq + lease->count - 1;
     }
-    local_policy_note_sold_out(policy);
 unlock:
     pthread_mutex_unlock(&policy->lock);
     return status;
@@ -423,7 +416,6 @@ static void local_policy_win(struct local_policy *policy, struct wish *wish, uin
     if (stock->next_seq == stock->end_seq) {
         policy->stock_count--;
         memmove(policy->stock, policy->stock + 1, policy->stock_count * sizeof(*stock));
-        local_policy_note_sold_out(policy);
     }
     wish->verdict = VERDICT_WON;
     wish->seq = claim->seq;
@@ -545,6 +537,9 @@ static void gate_local_acknowledge(struct gate *gate, const struct claim *claims
             if (!coupon_state_is_active(states[end])) {
                 local_policy_release(policy, claims[end].seq, states[end]);
                 atomic_fetch_add(&policy->void_count, 1);
+                /* Its unit is in the ledger again; until the steward brings the row, nobody may be
+                 * told that there is none. */
+                policy->policy.unleased++;
             }
             end++;
         }
@@ -627,7 +622,7 @@ static enum policy_state local_policy_state(const struct local_policy *policy, i
         return POLICY_PAUSED;
     if (now_ms < policy->policy.opens_at_ms)
         return POLICY_SCHEDULED;
-    if (policy->remaining == 0 && policy->policy.unleased == 0)
+    if (local_policy_is_sold_out(policy))
         return POLICY_SOLD_OUT;
     return POLICY_OPEN;
 }
@@ -646,7 +641,7 @@ static enum status gate_local_count(struct gate *gate, int64_t policy_id, int64_
         .remaining = policy->policy.total - policy->active_count,
         .pending = policy->pending_count,
         .issued = policy->active_count - policy->pending_count,
-        .sold_out_at_ms = policy->sold_out_at_ms,
+        .sold_out_at_ms = local_policy_is_sold_out(policy) ? policy->last_win_ms : 0,
         .version = policy->policy.version,
         .closed_by_hand = policy->policy.closed_at_ms != 0,
         .state = local_policy_state(policy, now_ms),
