@@ -138,12 +138,10 @@ uint32_t holdings_of_user(const struct holdings *holdings, uint64_t hash,
     return slot->target - 1;
 }
 
-/* Request ids are hashes or counters already; the last four bytes spread well enough. */
-static uint32_t holdings_key_hash(const struct request_id *id)
+/* Request ids are hashes that anyone can compute, so they are hashed once more, with our key. */
+static uint32_t holdings_key_hash(const struct holdings *holdings, const struct request_id *id)
 {
-    uint32_t hash;
-    memcpy(&hash, id->bytes + 12, sizeof(hash));
-    return hash;
+    return (uint32_t)hash_table(holdings->hash_key, id->bytes, sizeof(id->bytes));
 }
 
 uint32_t holdings_of_key(const struct holdings *holdings, const struct request_id *id)
@@ -153,7 +151,7 @@ uint32_t holdings_of_key(const struct holdings *holdings, const struct request_i
 
     const struct slot *slots = holdings_slots(&holdings->keys);
     const struct bound_key *bound = holdings->bound.base;
-    uint32_t hash = holdings_key_hash(id);
+    uint32_t hash = holdings_key_hash(holdings, id);
 
     for (uint32_t at = hash & holdings->keys_mask; slots[at].target != 0;
          at = (at + 1) & holdings->keys_mask) {
@@ -264,7 +262,7 @@ uint32_t holdings_add(struct holdings *holdings, uint64_t hash, const struct cla
         holding->user_at = holdings_store_name(holdings, &claim->user);
     if (request_id_is_keyed(&claim->request_id)) {
         holdings_put(holdings_slots(&holdings->keys), holdings->keys_mask,
-                     (struct slot){.hash = holdings_key_hash(&claim->request_id),
+                     (struct slot){.hash = holdings_key_hash(holdings, &claim->request_id),
                                    .target = index + 1});
         holdings->keys_used++;
     }
@@ -338,7 +336,7 @@ bool holdings_bind(struct holdings *holdings, uint32_t index, const struct reque
     holdings->bound_count++;
     holding->bound_count++;
     holdings_put(holdings_slots(&holdings->keys), holdings->keys_mask,
-                 (struct slot){.hash = holdings_key_hash(id),
+                 (struct slot){.hash = holdings_key_hash(holdings, id),
                                .target = (at | KEY_TARGET_BOUND) + 1});
     holdings->keys_used++;
     return true;
