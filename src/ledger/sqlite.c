@@ -15,6 +15,7 @@
 #include "embedded_statements.h"
 #include "ledger/driver.h"
 #include "ledger/owner.h"
+#include "ledger/sqlite_batch.h"
 #include "ledger/sqlite_vfs.h"
 
 /* A claim changes one page of the table's end, shared by its batch, and one page of the users'
@@ -38,6 +39,7 @@ struct ledger_session {
     sqlite3 *database;
     sqlite3_stmt *statements[STATEMENT_COUNT];
     int wal_frames;
+    struct sqlite_batch batch; /* of the writer: what insert_coupons is writing */
 };
 
 /* After a failed fsync the kernel may have dropped the pages it could not write and report success
@@ -313,6 +315,7 @@ static enum status ledger_sqlite_session_open(struct ledger_store *store, enum s
         ensure(!store->has_writer);
         store->has_writer = true;
         sqlite3_wal_hook(opened->database, ledger_sqlite_note_frames, opened);
+        ensure(sqlite_batch_register(opened->database, &opened->batch) == SQLITE_OK);
     }
     *session = opened;
     return STATUS_OK;
@@ -448,55 +451,26 @@ static enum status ledger_sqlite_run(struct ledger_session *session, enum statem
     return status;
 }
 
-static int ledger_sqlite_insert_one(sqlite3_stmt *prepared, const struct coupon_row *row)
-{
-    const struct claim *claim = row->claim;
-    const char *state = coupon_state_name(row->state);
-
-    sqlite3_bind_int64(prepared, 1, claim->policy_id);
-    sqlite3_bind_int64(prepared, 2, claim->seq);
-    sqlite3_bind_text(prepared, 3, claim->user.bytes, claim->user.length, SQLITE_STATIC);
-    sqlite3_bind_int(prepared, 4, claim->nth);
-    if (coupon_state_is_active(row->state))
-        sqlite3_bind_int(prepared, 5, claim->nth);
-    else
-        sqlite3_bind_null(prepared, 5);
-    sqlite3_bind_text(prepared, 6, state, -1, SQLITE_STATIC);
-    sqlite3_bind_blob(prepared, 7, claim->request_id.bytes, sizeof(claim->request_id.bytes),
-                      SQLITE_STATIC);
-    sqlite3_bind_int64(prepared, 8, claim->lease_id);
-    sqlite3_bind_int64(prepared, 9, claim->requested_at_ms);
-    sqlite3_bind_int64(prepared, 10, row->issued_at_ms);
-    if (row->expires_at_ms != 0)
-        sqlite3_bind_int64(prepared, 11, row->expires_at_ms);
-    else
-        sqlite3_bind_null(prepared, 11);
-    if (row->merged_into_seq != 0)
-        sqlite3_bind_int64(prepared, 12, row->merged_into_seq);
-    else
-        sqlite3_bind_null(prepared, 12);
-    if (row->reason != NULL)
-        sqlite3_bind_text(prepared, 13, row->reason, -1, SQLITE_STATIC);
-    else
-        sqlite3_bind_null(prepared, 13);
-    int code = sqlite3_step(prepared);
-    sqlite3_reset(prepared);
-    return code;
-}
-
+/* OR FAIL keeps the rows before the one that conflicts; that one is noted and passed over. */
 static enum status ledger_sqlite_insert_coupons(struct ledger_session *session,
                                                 struct coupon_row *rows, size_t count,
                                                 struct error *error)
 {
     sqlite3_stmt *prepared = NULL;
-    enum status status =
-        ledger_sqlite_prepare(session, STATEMENT_coupon_insert, &prepared, error);
+    struct sqlite_batch *batch = &session->batch;
+    enum status status = ledger_sqlite_prepare(session, STATEMENT_coupon_insert, &prepared, error);
 
-    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
-        int code = ledger_sqlite_insert_one(prepared, &rows[i]);
-        rows[i].conflicts =
-            code == SQLITE_CONSTRAINT_PRIMARYKEY || code == SQLITE_CONSTRAINT_UNIQUE;
-        if (code != SQLITE_DONE && !rows[i].conflicts)
+    if (status != STATUS_OK)
+        return status;
+    for (size_t i = 0; i < count; i++)
+        rows[i].conflicts = false;
+    *batch = (struct sqlite_batch){.rows = rows, .count = count};
+    while (batch->next < count && status == STATUS_OK) {
+        int code = sqlite3_step(prepared);
+        sqlite3_reset(prepared);
+        if (code == SQLITE_CONSTRAINT_PRIMARYKEY || code == SQLITE_CONSTRAINT_UNIQUE)
+            rows[batch->next++].conflicts = true;
+        else if (code != SQLITE_DONE)
             status = ledger_sqlite_error(session->database, code, "coupon_insert", error);
     }
     return status;

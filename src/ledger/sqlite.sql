@@ -60,9 +60,11 @@ SELECT l.id, l.policy_id, l.first_seq, l.count,
 FROM lease l WHERE l.state = 'OPEN' ORDER BY l.id;
 
 -- name: coupon_insert
-INSERT INTO coupon (policy_id, seq, user_id, nth, slot, state, request_id, lease_id, requested_at,
-    issued_at, expires_at, merged_into, reason)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13);
+INSERT OR FAIL INTO coupon (policy_id, seq, user_id, nth, slot, state, request_id, lease_id,
+    requested_at, issued_at, expires_at, merged_into, reason)
+SELECT policy_id, seq, user_id, nth, slot, state, request_id, lease_id,
+    requested_at, issued_at, expires_at, merged_into, reason
+FROM incoming_coupon;
 
 -- name: coupon_by_seq
 SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, c.requested_at,
