@@ -27,6 +27,16 @@ bool region_grow(struct region *region, size_t size)
     return true;
 }
 
+void region_make_resident(struct region *region)
+{
+    if (region->base == NULL)
+        return;
+    (void)madvise(region->base, region->size, MADV_HUGEPAGE);
+#ifdef MADV_POPULATE_WRITE
+    (void)madvise(region->base, region->size, MADV_POPULATE_WRITE);
+#endif
+}
+
 void region_release(struct region *region)
 {
     if (region->base != NULL)

@@ -20,4 +20,8 @@ struct region {
 bool region_grow(struct region *region, size_t size);
 void region_release(struct region *region);
 
+/* Makes the memory resident now, in large pages where the system has them, so that using it later
+ * costs no page faults. Only a matter of speed: it cannot fail. */
+void region_make_resident(struct region *region);
+
 #endif

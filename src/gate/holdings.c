@@ -12,6 +12,9 @@ struct slot {
 
 #define KEY_TARGET_BOUND UINT32_C(0x80000000) /* the target is a bound key, not a claim */
 #define TABLE_SLOTS_MIN 64u
+/* Users fall all over their table, each on a page of its own. Up to this size (6 million claims)
+ * the pages are there before the first of them comes. */
+#define TABLE_RESIDENT_MAX ((size_t)64 << 20)
 
 static struct slot *holdings_slots(const struct region *region)
 {
@@ -49,7 +52,10 @@ static void holdings_put(struct slot *slots, uint32_t mask, struct slot entry)
     slots[at] = entry;
 }
 
-static bool holdings_resize_table(struct region *table, uint32_t *mask, uint64_t count)
+enum table_residency { TABLE_RESIDENT, TABLE_WHEN_TOUCHED };
+
+static bool holdings_resize_table(struct region *table, uint32_t *mask, uint64_t count,
+                                  enum table_residency residency)
 {
     uint64_t slot_count = holdings_slots_for(count);
     struct region fresh = {0};
@@ -58,6 +64,8 @@ static bool holdings_resize_table(struct region *table, uint32_t *mask, uint64_t
         return true;
     if (slot_count > UINT64_C(1) << 32 || !region_grow(&fresh, slot_count * sizeof(struct slot)))
         return false;
+    if (residency == TABLE_RESIDENT && fresh.size <= TABLE_RESIDENT_MAX)
+        region_make_resident(&fresh);
     if (table->base != NULL) {
         const struct slot *old = holdings_slots(table);
         for (uint64_t i = 0; i <= *mask; i++) {
@@ -83,9 +91,9 @@ bool holdings_reserve(struct holdings *holdings, uint64_t count)
         return false;
     if (!region_grow(&holdings->records, count * sizeof(struct holding)) ||
         !region_grow(&holdings->names, names_size) ||
-        !holdings_resize_table(&holdings->users, &holdings->users_mask, count) ||
+        !holdings_resize_table(&holdings->users, &holdings->users_mask, count, TABLE_RESIDENT) ||
         !holdings_resize_table(&holdings->keys, &holdings->keys_mask,
-                               count + holdings->bound_count))
+                               count + holdings->bound_count, TABLE_WHEN_TOUCHED))
         return false;
     holdings->capacity = (uint32_t)count;
     return true;
@@ -329,7 +337,7 @@ bool holdings_bind(struct holdings *holdings, uint32_t index, const struct reque
     if (holding->bound_count >= HOLDINGS_BOUND_MAX || at >= KEY_TARGET_BOUND - 1 ||
         !region_grow(&holdings->bound, (size_t)(at + 1) * sizeof(struct bound_key)) ||
         !holdings_resize_table(&holdings->keys, &holdings->keys_mask,
-                               (uint64_t)holdings->capacity + at + 1))
+                               (uint64_t)holdings->capacity + at + 1, TABLE_WHEN_TOUCHED))
         return false;
     ((struct bound_key *)holdings->bound.base)[at] =
         (struct bound_key){.request_id = *id, .holding = index};
