@@ -1,59 +1,90 @@
-/* owner.c: flock on a small file beside the database; the kernel lets go when the holder dies. */
+/* owner.c: flock on the database file; the kernel lets go when the holder dies and knows who it
+ * is. SQLite's own locks are of another kind and do not meet this one. */
 #include "ledger/owner.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-
-/* Writes who we are, for the next one to read. */
-static void owner_lock_sign(int descriptor)
+/* The process that has the file locked, from the kernel's list; 0 when it does not say (a holder
+ * in another container, say). Lines read "1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF". */
+static long owner_find_holder(int descriptor)
 {
-    char since[CLOCK_TEXT_SIZE];
-    char words[128];
+    struct stat file;
+    char line[256];
+    long holder = 0;
+    FILE *locks = fopen("/proc/locks", "re");
 
-    clock_format_rfc3339(clock_wall_ms(), since);
-    int length = snprintf(words, sizeof(words), "process %ld since %s", (long)getpid(), since);
-    if (ftruncate(descriptor, 0) != 0 || pwrite(descriptor, words, (size_t)length, 0) != length)
-        return; /* The lock holds all the same; only the words are missing. */
+    if (locks == NULL)
+        return 0;
+    if (fstat(descriptor, &file) == 0) {
+        while (holder == 0 && fgets(line, sizeof(line), locks) != NULL) {
+            long pid = 0;
+            unsigned long inode = 0;
+            if (sscanf(line, "%*s FLOCK %*s %*s %ld %*x:%*x:%lu", &pid, &inode) == 2 &&
+                inode == (unsigned long)file.st_ino && pid > 0)
+                holder = pid;
+        }
+    }
+    fclose(locks);
+    return holder;
+}
+
+/* The holder's command line, its arguments separated by blanks; "" when it cannot be read. */
+static void owner_read_command(long pid, char *command, size_t size)
+{
+    char name[64];
+    size_t length = 0;
+
+    snprintf(name, sizeof(name), "/proc/%ld/cmdline", pid);
+    FILE *file = fopen(name, "re");
+    if (file != NULL) {
+        length = fread(command, 1, size - 1, file);
+        fclose(file);
+    }
+    for (size_t i = 0; i + 1 < length; i++) {
+        if (command[i] == '\0')
+            command[i] = ' ';
+    }
+    command[length] = '\0';
 }
 
 static enum status owner_lock_refused(int descriptor, const char *path, struct error *error)
 {
-    char holder[128];
-    ssize_t length = pread(descriptor, holder, sizeof(holder) - 1, 0);
+    char command[160] = "";
+    char holder[224] = "another process";
+    long pid = owner_find_holder(descriptor);
 
-    holder[length > 0 ? length : 0] = '\0';
+    if (pid != 0) {
+        owner_read_command(pid, command, sizeof(command));
+        snprintf(holder, sizeof(holder), "process %ld%s%s", pid, command[0] == '\0' ? "" : ", ",
+                 command);
+    }
     return error_set(error, STATUS_CONFLICT,
-                     "%s is in use by another dibs (%s); only one may run on a file: stop it, or "
-                     "give this one another --ledger",
-                     path, length > 0 ? holder : "unknown process");
+                     "%s is in use (%s); only one dibs may run on a file: stop that one, or give "
+                     "this one another --ledger",
+                     path, holder);
 }
 
 enum status owner_lock_take(struct owner_lock *lock, const char *path, struct error *error)
 {
-    char name[PATH_MAX];
+    int descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
 
-    if (snprintf(name, sizeof(name), "%s-owner", path) >= (int)sizeof(name))
-        return error_set(error, STATUS_INVALID, "the path of the ledger is too long");
-    int descriptor = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (descriptor < 0)
-        return error_set(error, STATUS_FAILED, "cannot open %s: %s", name, strerror(errno));
+        return error_set(error, STATUS_FAILED, "cannot open %s: %s", path, strerror(errno));
     if (flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
         enum status status = errno == EWOULDBLOCK
                                  ? owner_lock_refused(descriptor, path, error)
-                                 : error_set(error, STATUS_FAILED, "cannot lock %s: %s", name,
+                                 : error_set(error, STATUS_FAILED, "cannot lock %s: %s", path,
                                              strerror(errno));
         close(descriptor);
         return status;
     }
-    owner_lock_sign(descriptor);
-    *lock = (struct owner_lock){.descriptor = descriptor, .held = 1};
+    *lock = (struct owner_lock){.descriptor = descriptor, .held = true};
     return STATUS_OK;
 }
 
@@ -61,5 +92,5 @@ void owner_lock_release(struct owner_lock *lock)
 {
     if (lock->held)
         close(lock->descriptor);
-    lock->held = 0;
+    lock->held = false;
 }

@@ -1,18 +1,25 @@
-/* owner.h: one process per database file: a lock that dies with its holder and says who it is.
+/* owner.h: one process per database file: a lock that dies with its holder.
+ *
+ * The lock is on the file itself, so it holds under every name of it: a relative path, a symbolic
+ * link, a hard link.
  *
  * Threads: one owner at a time.
  */
 #ifndef LEDGER_OWNER_H
 #define LEDGER_OWNER_H
 
+#include <stdbool.h>
+
 #include "base/error.h"
 
 struct owner_lock {
     int descriptor; /* valid while held */
-    int held;
+    bool held;
 };
 
-/* Locks "<path>-owner". CONFLICT when another process has it, with its pid and since when. */
+/* Locks the file, which is made when it is not there. CONFLICT when another process has it; the
+ * words say which. To be taken before SQLite opens the file and released after it closed it:
+ * closing any descriptor of a file drops the locks that SQLite has on it. */
 enum status owner_lock_take(struct owner_lock *lock, const char *path,
                             struct error *error) MUST_CHECK;
 void owner_lock_release(struct owner_lock *lock);

@@ -8,7 +8,10 @@ INSERT INTO policy (id, name, discount_type, discount_value, total, per_user_lim
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11, 1, ?5, 1);
 
 -- name: policy_next_id
-SELECT COALESCE(MAX(id), 0) + 1 FROM policy;
+SELECT CASE WHEN COALESCE(MAX(id), 0) < 9007199254740991 THEN COALESCE(MAX(id), 0) + 1
+    ELSE (SELECT MIN(candidate) FROM (SELECT 1 AS candidate UNION ALL SELECT id + 1 FROM policy)
+          WHERE candidate NOT IN (SELECT id FROM policy)) END
+FROM policy;
 
 -- name: policy_by_id
 SELECT id, name, discount_type, discount_value, total, per_user_limit, opens_at, closes_at,

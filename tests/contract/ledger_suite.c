@@ -223,6 +223,12 @@ static void test_ledger__policy_ids(void **state)
     assert_int_equal(ledger_policy_create(fixture->ledger, &again, &lease, &fixture->error),
                      STATUS_CONFLICT);
     assert_string_equal(policy_of(fixture, 5).name, "x");
+    struct policy last = {
+        .id = POLICY_ID_MAX, .name = "z", .discount_value = 1, .total = 1, .per_user_limit = 1};
+    assert_int_equal(ledger_policy_create(fixture->ledger, &last, &lease, &fixture->error),
+                     STATUS_OK);
+    assert_int_equal(create(fixture, 1, &lease).id, 1); /* the lowest one that is free */
+    assert_int_equal(create(fixture, 1, &lease).id, 2);
     struct policy missing;
     assert_int_equal(ledger_policy_get(fixture->ledger, 99, &missing, &fixture->error),
                      STATUS_NOT_FOUND);
