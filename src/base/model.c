@@ -37,11 +37,16 @@ const char *coupon_state_name(enum coupon_state state)
     ensure_failed("a known coupon state", __FILE__, __LINE__, __func__);
 }
 
-enum coupon_state coupon_state_at(const struct coupon *coupon, int64_t now_ms)
+int64_t coupon_expires_at_ms(const struct policy *policy, int64_t requested_at_ms)
 {
-    if (coupon->state == COUPON_ISSUED && coupon->expires_at_ms != 0 &&
-        now_ms >= coupon->expires_at_ms) {
+    if (policy->coupon_valid_days != 0)
+        return requested_at_ms + policy->coupon_valid_days * DAY_MS;
+    return policy->closes_at_ms;
+}
+
+enum coupon_state coupon_state_at(enum coupon_state state, int64_t expires_at_ms, int64_t now_ms)
+{
+    if (state == COUPON_ISSUED && expires_at_ms != 0 && now_ms >= expires_at_ms)
         return COUPON_EXPIRED;
-    }
-    return coupon->state;
+    return state;
 }

@@ -156,7 +156,13 @@ struct coupon {
     char reason[REASON_SIZE]; /* why it is VOID; "" otherwise */
 };
 
+#define DAY_MS INT64_C(86400000)
+
+/* When a coupon won at that time ends: after coupon_valid_days, else with the policy's window;
+ * 0: never. */
+int64_t coupon_expires_at_ms(const struct policy *policy, int64_t requested_at_ms);
+
 /* The state a person sees: ISSUED turns into EXPIRED once its time has passed. */
-enum coupon_state coupon_state_at(const struct coupon *coupon, int64_t now_ms);
+enum coupon_state coupon_state_at(enum coupon_state state, int64_t expires_at_ms, int64_t now_ms);
 
 #endif

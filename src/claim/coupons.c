@@ -13,6 +13,7 @@ static struct claim_status service_pending_claim(int64_t policy_id, const struct
         .coupon = {.claim = {.policy_id = policy_id,
                              .seq = held->seq,
                              .nth = held->nth,
+                             .requested_at_ms = held->requested_at_ms,
                              .user = *user},
                    .state = COUPON_ISSUED},
         .pending = true,
@@ -37,7 +38,7 @@ static size_t service_merge_claims(int64_t policy_id, const struct user_id *user
     }
     for (size_t i = 0; i < coupon_count && count < max; i++) {
         claims[count] = (struct claim_status){.coupon = coupons[i]};
-        claims[count].coupon.state = coupon_state_at(&coupons[i], now_ms);
+        claims[count].coupon.state = coupon_state_at(coupons[i].state, coupons[i].expires_at_ms, now_ms);
         count++;
     }
     return count;
@@ -78,7 +79,7 @@ enum status service_coupon_get(struct service *service, int64_t policy_id, int64
 {
     enum status status = ledger_coupon_get(service->ledger, policy_id, seq, coupon, error);
     if (status == STATUS_OK)
-        coupon->state = coupon_state_at(coupon, clock_wall_ms());
+        coupon->state = coupon_state_at(coupon->state, coupon->expires_at_ms, clock_wall_ms());
     return status;
 }
 
@@ -92,7 +93,7 @@ enum status service_coupons_of_user(struct service *service, const struct user_i
                                                 coupons, max, count, error);
 
     for (size_t i = 0; i < *count && status == STATUS_OK; i++)
-        coupons[i].state = coupon_state_at(&coupons[i], now_ms);
+        coupons[i].state = coupon_state_at(coupons[i].state, coupons[i].expires_at_ms, now_ms);
     return status;
 }
 
@@ -126,7 +127,12 @@ enum status service_coupon_cancel(struct service *service, int64_t policy_id, in
 enum status service_user_block(struct service *service, const struct user_id *user, bool blocked,
                                struct error *error)
 {
+    /* One at a time, or two opposite calls could reach ledger and gate in different orders. */
+    steward_lock(&service->steward);
     enum status status =
         ledger_user_block(service->ledger, user, blocked, clock_wall_ms(), error);
-    return status == STATUS_OK ? gate_block(service->gate, user, blocked, error) : status;
+    if (status == STATUS_OK)
+        status = gate_block(service->gate, user, blocked, error);
+    steward_unlock(&service->steward);
+    return status;
 }

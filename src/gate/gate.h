@@ -72,6 +72,7 @@ struct gate_claim {
     int32_t nth;
     bool pending;
     int64_t ahead; /* claims before it that the ledger has not written yet */
+    int64_t requested_at_ms;
     enum coupon_state coupon_state;
 };
 

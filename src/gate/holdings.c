@@ -259,6 +259,7 @@ uint32_t holdings_add(struct holdings *holdings, uint64_t hash, const struct cla
 
     *holding = (struct holding){
         .seq = claim->seq,
+        .requested_at_ms = claim->requested_at_ms,
         .request_id = claim->request_id,
         .nth = (uint16_t)claim->nth,
         .user_length = claim->user.length,

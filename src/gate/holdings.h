@@ -1,6 +1,6 @@
 /* holdings.h: who holds what: the claims of one policy, found by user, by key and by seq.
  *
- * A claim costs 40 bytes, its user's name and two table slots. Nothing is allocated when a claim
+ * A claim costs 48 bytes, its user's name and two table slots. Nothing is allocated when a claim
  * is added: room is made beforehand, with holdings_reserve(), when stock is lent.
  * Records are kept in rising seq order and never move or go away; a released one stays, so that
  * its key still finds it, but no longer counts for its user.
@@ -22,6 +22,7 @@
 /* One claim held. */
 struct holding {
     int64_t seq;
+    int64_t requested_at_ms;
     struct request_id request_id;
     uint32_t user_at;    /* where the name starts, in pairs of bytes */
     uint32_t previous;   /* the user's claim before this one, +1; 0: none */

@@ -340,13 +340,23 @@ struct outgoing {
 
 #define TICKET_OF_THIS_GO UINT64_MAX /* replaced once the outlet has given the ticket */
 
-static void local_policy_hold(struct local_policy *policy, struct wish *wish, uint32_t index)
+/* What the claim's coupon is by now. */
+static enum coupon_state local_policy_coupon_state(const struct local_policy *policy,
+                                                   const struct holding *holding, int64_t now_ms)
+{
+    return coupon_state_at((enum coupon_state)holding->state,
+                           coupon_expires_at_ms(&policy->policy, holding->requested_at_ms),
+                           now_ms);
+}
+
+static void local_policy_hold(struct local_policy *policy, struct wish *wish, uint32_t index,
+                              int64_t now_ms)
 {
     const struct holding *holding = holdings_at(&policy->holdings, index);
     wish->verdict = VERDICT_HELD;
     wish->seq = holding->seq;
     wish->nth = holding->nth;
-    wish->coupon_state = (enum coupon_state)holding->state;
+    wish->coupon_state = local_policy_coupon_state(policy, holding, now_ms);
     if (holding->seq > policy->acknowledged_seq)
         wish->ticket = TICKET_OF_THIS_GO;
 }
@@ -366,7 +376,7 @@ static void local_policy_rest_on_key(const struct local_policy *policy, struct w
 
 /* The claim the key names, or with a limit of one the claim the user holds. */
 static bool local_policy_find_held(struct local_policy *policy, struct wish *wish, uint32_t newest,
-                                   struct outgoing *outgoing)
+                                   int64_t now_ms, struct outgoing *outgoing)
 {
     bool keyed = request_id_is_keyed(&wish->request_id);
 
@@ -375,7 +385,7 @@ static bool local_policy_find_held(struct local_policy *policy, struct wish *wis
         if (index != HOLDINGS_NONE) {
             const struct holding *holding = holdings_at(&policy->holdings, index);
             if (holdings_is_user(&policy->holdings, holding, &wish->user))
-                local_policy_hold(policy, wish, index);
+                local_policy_hold(policy, wish, index, now_ms);
             else
                 wish->verdict = VERDICT_KEY_MISMATCH;
             local_policy_rest_on_key(policy, wish, holding, outgoing);
@@ -384,7 +394,7 @@ static bool local_policy_find_held(struct local_policy *policy, struct wish *wis
     }
     if (newest == HOLDINGS_NONE || policy->policy.per_user_limit > 1)
         return false;
-    local_policy_hold(policy, wish, newest);
+    local_policy_hold(policy, wish, newest, now_ms);
     if (keyed && holdings_bind(&policy->holdings, newest, &wish->request_id)) {
         outgoing->bindings[outgoing->binding_count++] = (struct key_binding){
             .policy_id = policy->id, .seq = wish->seq, .request_id = wish->request_id};
@@ -433,7 +443,7 @@ static void local_policy_decide(struct gate_local *local, struct local_policy *p
 
     wish->ticket = 0;
     wish->void_count = atomic_load_explicit(&policy->void_count, memory_order_relaxed);
-    if (local_policy_find_held(policy, wish, newest, outgoing))
+    if (local_policy_find_held(policy, wish, newest, now_ms, outgoing))
         return;
     if (blocklist_has(&local->blocklist, &wish->user)) {
         wish->verdict = VERDICT_BLOCKED;
@@ -604,6 +614,7 @@ static enum status gate_local_find(struct gate *gate, int64_t policy_id,
                 .nth = holding->nth,
                 .pending = pending,
                 .ahead = pending ? (int64_t)index - written_count : 0,
+                .requested_at_ms = holding->requested_at_ms,
                 .coupon_state = (enum coupon_state)holding->state,
             };
         }

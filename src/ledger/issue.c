@@ -7,8 +7,6 @@
 #include "base/log.h"
 #include "ledger/rows.h"
 
-#define DAY_MS INT64_C(86400000)
-
 #define REASON_BLOCKED "the user was blocked before the coupon was issued"
 #define REASON_NO_STOCK "its lease was closed and no stock was left"
 
@@ -126,7 +124,7 @@ static enum status issue_prepare(struct sql *sql, const struct claim *claims, si
         if (status != STATUS_OK)
             break;
         if (terms.valid_days != 0)
-            rows[i].expires_at_ms = now_ms + terms.valid_days * DAY_MS;
+            rows[i].expires_at_ms = claims[i].requested_at_ms + terms.valid_days * DAY_MS;
         if (blocked) {
             rows[i].state = COUPON_VOID;
             rows[i].reason = REASON_BLOCKED;

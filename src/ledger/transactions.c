@@ -191,7 +191,7 @@ enum status transaction_redeem_coupon(struct sql *sql, void *argument, struct er
 
     if (status != STATUS_OK)
         return status;
-    coupon->state = coupon_state_at(coupon, redeem->now_ms);
+    coupon->state = coupon_state_at(coupon->state, coupon->expires_at_ms, redeem->now_ms);
     if (coupon->state == COUPON_REDEEMED && user_id_equal(&coupon->order_id, redeem->order_id))
         return STATUS_OK;
     if (coupon->state == COUPON_REDEEMED)
@@ -219,7 +219,7 @@ enum status transaction_cancel_coupon(struct sql *sql, void *argument, struct er
         status = rows_policy_by_id(sql, cancel->policy_id, cancel->policy, error);
     if (status != STATUS_OK)
         return status;
-    coupon->state = coupon_state_at(coupon, cancel->now_ms);
+    coupon->state = coupon_state_at(coupon->state, coupon->expires_at_ms, cancel->now_ms);
     if (coupon->state == COUPON_CANCELLED)
         return STATUS_OK;
     if (coupon->state != COUPON_ISSUED)

@@ -516,6 +516,23 @@ static void test_gate__window_by_the_given_clock(void **state)
     assert_int_equal(claim_at(fixture, wish_of("c"), NOW + 10).verdict, VERDICT_CLOSED);
 }
 
+static void test_gate__held_coupon_expires(void **state)
+{
+    struct fixture *fixture = *state;
+    create(fixture, 10, 1);
+    fixture->policy.closes_at_ms = NOW + 10;
+    set_policy(fixture);
+    claim(fixture, "a");
+    acknowledge(fixture);
+    assert_int_equal(claim_at(fixture, wish_of("a"), NOW + 9).coupon_state, COUPON_ISSUED);
+    assert_int_equal(claim_at(fixture, wish_of("a"), NOW + 10).verdict, VERDICT_HELD);
+    assert_int_equal(claim_at(fixture, wish_of("a"), NOW + 10).coupon_state, COUPON_EXPIRED);
+    fixture->policy.coupon_valid_days = 1;
+    set_policy(fixture);
+    assert_int_equal(claim_at(fixture, wish_of("a"), NOW + 10).coupon_state, COUPON_ISSUED);
+    assert_int_equal(claim_at(fixture, wish_of("a"), NOW + DAY_MS).coupon_state, COUPON_EXPIRED);
+}
+
 static void test_gate__limit_before_sold_out(void **state)
 {
     struct fixture *fixture = *state;
@@ -845,6 +862,7 @@ int gate_suite_run(void)
         GATE_TEST(refusal_binds_no_key),
         GATE_TEST(order_of_verdicts),
         GATE_TEST(window_by_the_given_clock),
+        GATE_TEST(held_coupon_expires),
         GATE_TEST(limit_before_sold_out),
         GATE_TEST(older_version_is_ignored),
         GATE_TEST(verdicts_wait_for_what_they_rest_on),

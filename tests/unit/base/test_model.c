@@ -28,15 +28,15 @@ static void test_model__states_have_the_names_of_the_api(void **state)
 static void test_model__an_issued_coupon_expires_at_its_time(void **state)
 {
     struct coupon coupon = {.state = COUPON_ISSUED, .expires_at_ms = 1000};
-    assert_int_equal(coupon_state_at(&coupon, 999), COUPON_ISSUED);
-    assert_int_equal(coupon_state_at(&coupon, 1000), COUPON_EXPIRED);
-    assert_int_equal(coupon_state_at(&coupon, INT64_MAX), COUPON_EXPIRED);
+    assert_int_equal(coupon_state_at(coupon.state, coupon.expires_at_ms, 999), COUPON_ISSUED);
+    assert_int_equal(coupon_state_at(coupon.state, coupon.expires_at_ms, 1000), COUPON_EXPIRED);
+    assert_int_equal(coupon_state_at(coupon.state, coupon.expires_at_ms, INT64_MAX), COUPON_EXPIRED);
 }
 
 static void test_model__a_coupon_without_an_end_never_expires(void **state)
 {
     struct coupon coupon = {.state = COUPON_ISSUED, .expires_at_ms = 0};
-    assert_int_equal(coupon_state_at(&coupon, INT64_MAX), COUPON_ISSUED);
+    assert_int_equal(coupon_state_at(coupon.state, coupon.expires_at_ms, INT64_MAX), COUPON_ISSUED);
 }
 
 static void test_model__only_issued_coupons_expire(void **state)
@@ -45,7 +45,7 @@ static void test_model__only_issued_coupons_expire(void **state)
                                                COUPON_MERGED};
     for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++) {
         struct coupon coupon = {.state = states[i], .expires_at_ms = 1000};
-        assert_int_equal(coupon_state_at(&coupon, 2000), states[i]);
+        assert_int_equal(coupon_state_at(coupon.state, coupon.expires_at_ms, 2000), states[i]);
     }
 }
 
