@@ -86,6 +86,13 @@ enum status writer_run(struct writer *writer, write_fn apply, void *argument, st
         .apply = apply, .argument = argument, .status = STATUS_UNAVAILABLE, .error = error};
 
     pthread_mutex_lock(&writer->lock);
+    if (!atomic_load(&writer->healthy)) {
+        /* Behind claims that are tried again and again it would wait as long as they do. */
+        if (error != NULL)
+            *error = writer->trouble;
+        pthread_mutex_unlock(&writer->lock);
+        return STATUS_UNAVAILABLE;
+    }
     *writer->gathering.writes_end = &write;
     writer->gathering.writes_end = &write.next;
     pthread_cond_signal(&writer->work);
@@ -139,10 +146,10 @@ static enum status writer_write(struct writer *writer, struct write_batch *batch
     return status;
 }
 
+/* Under the lock. */
 static void writer_finish_writes(struct writer *writer, struct write_batch *batch,
                                  enum status status, const struct error *error)
 {
-    pthread_mutex_lock(&writer->lock);
     for (struct waiting_write *write = batch->writes, *next; write != NULL; write = next) {
         next = write->next;
         if (status != STATUS_OK) {
@@ -155,7 +162,6 @@ static void writer_finish_writes(struct writer *writer, struct write_batch *batc
     batch->writes = NULL;
     batch->writes_end = &batch->writes;
     pthread_cond_broadcast(&writer->finished);
-    pthread_mutex_unlock(&writer->lock);
 }
 
 static void writer_count(struct writer *writer, const struct write_batch *batch, int64_t started_ns)
@@ -198,8 +204,10 @@ static void writer_set_health(struct writer *writer, enum status status, const s
         return;
     pthread_mutex_lock(&writer->lock);
     writer->trouble = *error;
-    pthread_mutex_unlock(&writer->lock);
     atomic_store(&writer->healthy, healthy);
+    if (!healthy)
+        writer_finish_writes(writer, &writer->gathering, status, error);
+    pthread_mutex_unlock(&writer->lock);
     if (healthy)
         log_event(LOG_INFO, "ledger_recovered", LOG_FIELD("pending", LOG_I64(writer->pending)));
     else
@@ -245,16 +253,21 @@ static void writer_commit_batch(struct writer *writer, struct write_batch *batch
             writer_set_health(writer, status, &error);
             writer_count(writer, batch, started_ns);
             writer_publish(writer, batch);
+            pthread_mutex_lock(&writer->lock);
             writer_finish_writes(writer, batch, STATUS_OK, NULL);
+            pthread_mutex_unlock(&writer->lock);
             return;
         }
         atomic_fetch_add_explicit(&writer->stats->commit_failures, 1, memory_order_relaxed);
+        pthread_mutex_lock(&writer->lock);
         writer_finish_writes(writer, batch, status, &error);
+        pthread_mutex_unlock(&writer->lock);
         if (batch->claim_count + batch->binding_count == 0)
             return; /* Nothing is left to try again, so nothing would notice a recovery either. */
         writer_set_health(writer, status, &error);
         if (!writer_pause(writer, &pause_ms)) {
-            log_event(LOG_ERROR, "claims_given_up", LOG_FIELD("claims", LOG_I64(batch->claim_count)),
+            writer->gave_up = true;
+            log_event(LOG_ERROR, "claims_given_up", LOG_FIELD("claims", LOG_I64(writer->pending)),
                       LOG_FIELD("why", LOG_TEXT("stopping while the ledger refuses; none of them "
                                                 "was answered as issued")));
             return;
@@ -270,7 +283,7 @@ static void *writer_main(void *context)
     for (;;) {
         while (write_batch_is_empty(&writer->gathering) && !writer->stopping)
             pthread_cond_wait(&writer->work, &writer->lock);
-        if (write_batch_is_empty(&writer->gathering))
+        if (write_batch_is_empty(&writer->gathering) || writer->gave_up)
             break;
         struct write_batch batch = writer->gathering;
         if (batch.writes == NULL)

@@ -2,7 +2,8 @@
  *
  * While one transaction syncs, the next gathers: queued claims first, in their order, then the
  * writes of callers who wait. A transaction that the database refuses is not lost: its claims are
- * tried again, with pauses, until they are in; waiting callers are told UNAVAILABLE at once.
+ * tried again, with pauses, until they are in; callers who wait then, or come meanwhile, are told
+ * UNAVAILABLE at once.
  *
  * Threads: writer_issue(), writer_run() and the readers of its state may be called from any
  * thread; the callbacks run on the writer's own.
@@ -57,6 +58,7 @@ struct writer {
     struct issue_room room;
     uint64_t last_ticket;
     bool stopping;
+    bool gave_up; /* claims were dropped at the stop: no later one may become durable */
     _Atomic uint64_t durable;
     _Atomic size_t pending;
     _Atomic bool healthy;
