@@ -51,6 +51,7 @@ void clerks_stop(struct clerks *clerks)
     pthread_mutex_unlock(&clerks->lock);
     for (unsigned i = 0; i < clerks->thread_count; i++)
         pthread_join(clerks->threads[i], NULL);
+    clerks->thread_count = 0;
     pthread_cond_destroy(&clerks->work);
     pthread_mutex_destroy(&clerks->lock);
 }
