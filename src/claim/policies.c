@@ -12,6 +12,17 @@ static enum status service_count(struct service *service, struct policy_view *vi
     return STATUS_OK;
 }
 
+/* Tells the gate that `count` units are on their way between it and the ledger, so that it asks for
+ * a lease meanwhile and tells nobody SOLD_OUT. */
+static enum status service_policy_announce(struct service *service, const struct policy *policy,
+                                           int64_t count, struct error *error)
+{
+    struct policy between = *policy;
+
+    between.unleased += count;
+    return gate_policy_set(service->gate, &between, error);
+}
+
 enum status service_policy_create(struct service *service, const struct policy *policy,
                                   struct policy_view *view, struct error *error)
 {
@@ -22,9 +33,11 @@ enum status service_policy_create(struct service *service, const struct policy *
     steward_lock(&service->steward);
     enum status status = ledger_policy_create(service->ledger, &view->policy, &lease, error);
     if (status == STATUS_OK)
-        status = gate_policy_set(service->gate, &view->policy, error);
+        status = service_policy_announce(service, &view->policy, lease.count, error);
     if (status == STATUS_OK && lease.count > 0)
         status = gate_lend(service->gate, &lease, 0, error);
+    if (status == STATUS_OK)
+        status = gate_policy_set(service->gate, &view->policy, error);
     steward_unlock(&service->steward);
     return status == STATUS_OK ? service_count(service, view, error) : status;
 }
@@ -68,8 +81,13 @@ static enum status service_recall_for(struct service *service, const struct poli
     int64_t count = policy->total - change->total - policy->unleased;
     if (count <= 0)
         return STATUS_OK;
-    enum status status =
-        gate_recall(service->gate, policy->id, count, shrunk, shrunk_count, error);
+    if (!steward_is_settled(&service->steward))
+        return error_set(error, STATUS_UNAVAILABLE, "an earlier change waits for the ledger");
+    enum status status = service_policy_announce(service, policy, count, error);
+    if (status == STATUS_OK)
+        status = gate_recall(service->gate, policy->id, count, shrunk, shrunk_count, error);
+    if (status != STATUS_OK)
+        (void)!gate_policy_set(service->gate, policy, NULL);
     if (status == STATUS_CONFLICT) {
         struct gate_numbers numbers = {0};
         (void)!gate_count(service->gate, policy->id, clock_wall_ms(), &numbers);
@@ -88,7 +106,8 @@ static void service_empty_gate(struct service *service, int64_t policy_id)
     size_t shrunk_count = 0;
     struct error error;
 
-    while (gate_recall(service->gate, policy_id, GATE_RECALL_ALL, shrunk, &shrunk_count, &error) ==
+    while (steward_is_settled(&service->steward) &&
+           gate_recall(service->gate, policy_id, GATE_RECALL_ALL, shrunk, &shrunk_count, &error) ==
                STATUS_OK &&
            shrunk_count > 0)
         steward_give_back(&service->steward, policy_id, shrunk, shrunk_count);

@@ -40,29 +40,6 @@ unlock:
     pthread_mutex_unlock(&steward->lock);
 }
 
-/* The gate gets the lease before it hears that the ledger has nothing left, so that nobody is told
- * SOLD_OUT in between. */
-static enum status steward_lease(struct service *service, int64_t policy_id, struct error *error)
-{
-    struct lease lease;
-    struct policy policy;
-    enum status status =
-        ledger_lease_take(service->ledger, policy_id, 0, &lease, &policy, error);
-
-    if (status != STATUS_OK)
-        return status;
-    if (lease.count > 0) {
-        status = gate_lend(service->gate, &lease, 0, error);
-        log_event(LOG_INFO, "lease_taken", LOG_FIELD("policy", LOG_I64(policy_id)),
-                  LOG_FIELD("lease", LOG_I64(lease.id)),
-                  LOG_FIELD("first_seq", LOG_I64(lease.first_seq)),
-                  LOG_FIELD("count", LOG_I64(lease.count)));
-    }
-    if (status == STATUS_OK)
-        status = gate_policy_set(service->gate, &policy, error);
-    return status;
-}
-
 static enum status steward_return_one(struct service *service, const struct steward_return *back,
                                       struct error *error)
 {
@@ -92,8 +69,7 @@ void steward_give_back(struct steward *steward, int64_t policy_id,
     }
 }
 
-/* What the ledger did not take before. True when something is still left. */
-static bool steward_retry_returns(struct steward *steward)
+bool steward_is_settled(struct steward *steward)
 {
     size_t left = 0;
 
@@ -103,27 +79,54 @@ static bool steward_retry_returns(struct steward *steward)
             steward->returns[left++] = steward->returns[i];
     }
     steward->return_count = left;
-    return left > 0;
+    return left == 0;
+}
+
+/* The gate gets the lease before it hears that the ledger has nothing left, so that nobody is told
+ * SOLD_OUT in between. A lease that the gate does not take goes back. */
+static enum status steward_lease(struct steward *steward, int64_t policy_id, struct error *error)
+{
+    struct service *service = steward->service;
+    struct lease lease;
+    struct policy policy;
+    enum status status =
+        ledger_lease_take(service->ledger, policy_id, 0, &lease, &policy, error);
+
+    if (status != STATUS_OK)
+        return status;
+    if (lease.count > 0) {
+        status = gate_lend(service->gate, &lease, 0, error);
+        log_event(LOG_INFO, "lease_taken", LOG_FIELD("policy", LOG_I64(policy_id)),
+                  LOG_FIELD("lease", LOG_I64(lease.id)),
+                  LOG_FIELD("first_seq", LOG_I64(lease.first_seq)),
+                  LOG_FIELD("count", LOG_I64(lease.count)));
+    }
+    if (status == STATUS_OK)
+        return gate_policy_set(service->gate, &policy, error);
+    steward_give_back(steward, policy_id, &(struct lease_shrunk){.lease_id = lease.id}, 1);
+    return status;
 }
 
 static enum status steward_run(struct steward *steward, int64_t policy_id,
                                enum steward_errand errand)
 {
-    struct service *service = steward->service;
     struct policy policy;
     struct error error = {""};
+    enum status status;
 
     steward_lock(steward);
-    bool returns_left = steward_retry_returns(steward);
-    enum status status = errand == STEWARD_LEASE
-                             ? steward_lease(service, policy_id, &error)
-                             : service_refresh(service, policy_id, &policy, &error);
+    if (!steward_is_settled(steward))
+        status = error_set(&error, STATUS_UNAVAILABLE, "units that came back wait for the ledger");
+    else if (errand == STEWARD_LEASE)
+        status = steward_lease(steward, policy_id, &error);
+    else
+        status = service_refresh(steward->service, policy_id, &policy, &error);
     steward_unlock(steward);
     if (status != STATUS_OK)
         log_event(LOG_WARN, "steward_failed", LOG_FIELD("policy", LOG_I64(policy_id)),
                   LOG_FIELD("error", LOG_TEXT(error.text)));
-    service_stock_changed(service);
-    return returns_left ? STATUS_UNAVAILABLE : status;
+    service_stock_changed(steward->service);
+    return status;
 }
 
 static void steward_run_all(struct steward *steward)

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/model.h"
+#include "gate/gate.h"
 
 struct service;
 
@@ -25,7 +26,7 @@ enum steward_errand {
 };
 
 #define STEWARD_ERRANDS_MAX 256
-#define STEWARD_RETURNS_MAX 64
+#define STEWARD_RETURNS_MAX GATE_RECALL_LEASES_MAX
 
 /* Units taken out of the gate that the ledger could not be told of yet. */
 struct steward_return {
@@ -64,8 +65,12 @@ void steward_call(struct steward *steward, int64_t policy_id, enum steward_erran
 void steward_lock(struct steward *steward);
 void steward_unlock(struct steward *steward);
 
+/* True when the ledger has taken all units that were given back, if need be by trying again. While
+ * it has not, no more may be recalled. Under steward_lock(). */
+bool steward_is_settled(struct steward *steward);
+
 /* Gives units that were recalled from the gate back to the ledger, now or as soon as it takes
- * them. Under steward_lock(). */
+ * them: at most GATE_RECALL_LEASES_MAX leases wait. Under steward_lock(). */
 void steward_give_back(struct steward *steward, int64_t policy_id,
                        const struct lease_shrunk *shrunk, size_t shrunk_count);
 
