@@ -142,6 +142,7 @@ enum status http_listener_open(const char *where, int *sockets, unsigned count, 
 {
     struct sockaddr_storage address;
     socklen_t length = sizeof(address);
+    memset(&address, 0, sizeof(address));
     enum status status = listener_resolve(where, &address, &length, error);
     if (status == STATUS_OK) {
         status = listener_claim(where, &address, &length, error);

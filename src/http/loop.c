@@ -8,8 +8,6 @@
 /* How often deadlines are looked at, also while stopping. */
 #define DEADLINE_SCAN_MS          250
 #define DEADLINE_SCAN_STOPPING_MS 20
-#define SPARE_BUFFER_BYTES        1000
-#define SPARE_BUFFER_CAPACITY_MAX ((size_t)16 * 1024)
 
 static void loop_on_timer(uv_timer_t *timer);
 static void loop_on_idle(uv_idle_t *idle);
@@ -41,7 +39,7 @@ int64_t http_loop_wall_ms(struct http_loop *loop)
     return loop->wall_ms;
 }
 
-/* --- connections, exchanges, buffers --- */
+/* --- connections --- */
 
 static void loop_scan_every(struct http_loop *loop, uint64_t interval_ms)
 {
@@ -91,64 +89,6 @@ void http_loop_remove(struct http_loop *loop, struct http_connection *connection
         loop->over_cap_count--;
     } else {
         http_server_discharge(loop->server);
-    }
-}
-
-static bool loop_add_slab(struct http_loop *loop)
-{
-    struct http_exchange_slab *slab = calloc(1, sizeof(*slab));
-    if (slab == NULL) {
-        return false;
-    }
-    slab->next = loop->slabs;
-    loop->slabs = slab;
-    for (size_t i = 0; i < HTTP_EXCHANGES_PER_SLAB; i++) {
-        struct http_exchange *exchange = &slab->exchanges[i];
-        buffer_init(&exchange->own, HTTP_OUT_BYTES_MAX);
-        exchange->next = loop->spare_exchanges;
-        loop->spare_exchanges = exchange;
-    }
-    return true;
-}
-
-struct http_exchange *http_loop_take_exchange(struct http_loop *loop)
-{
-    if (loop->spare_exchanges == NULL && !loop_add_slab(loop)) {
-        return NULL;
-    }
-    struct http_exchange *exchange = loop->spare_exchanges;
-    loop->spare_exchanges = exchange->next;
-    loop->live_exchange_count++;
-    return exchange;
-}
-
-void http_loop_give_exchange(struct http_loop *loop, struct http_exchange *exchange)
-{
-    exchange->next = loop->spare_exchanges;
-    loop->spare_exchanges = exchange;
-    loop->live_exchange_count--;
-}
-
-void http_loop_take_buffer(struct http_loop *loop, struct buffer *buffer)
-{
-    if (loop->spare_buffer_count > 0) {
-        *buffer = loop->spare_buffers[--loop->spare_buffer_count];
-        return;
-    }
-    buffer_init(buffer, HTTP_OUT_BYTES_MAX);
-    (void)buffer_reserve(buffer, SPARE_BUFFER_BYTES);
-}
-
-void http_loop_give_buffer(struct http_loop *loop, struct buffer *buffer)
-{
-    if (buffer->bytes != NULL && buffer->capacity <= SPARE_BUFFER_CAPACITY_MAX &&
-        loop->spare_buffer_count < HTTP_SPARE_BUFFERS_MAX) {
-        buffer_clear(buffer);
-        loop->spare_buffers[loop->spare_buffer_count++] = *buffer;
-        buffer_init(buffer, HTTP_OUT_BYTES_MAX);
-    } else {
-        buffer_release(buffer);
-        buffer_clear(buffer);
     }
 }
 
@@ -417,18 +357,6 @@ static void loop_shut(struct http_loop *loop)
     ensure(uv_loop_close(&loop->uv) == 0);
 }
 
-/* Exchanges that nobody answered in time, with what is left of their connections. */
-static void loop_free_exchanges(struct http_loop *loop)
-{
-    for (struct http_exchange_slab *slab = loop->slabs; slab != NULL; slab = slab->next) {
-        for (size_t i = 0; i < HTTP_EXCHANGES_PER_SLAB; i++) {
-            if (slab->exchanges[i].in_use) {
-                http_exchange_free(&slab->exchanges[i]);
-            }
-        }
-    }
-}
-
 enum status http_loop_run(struct http_loop *loop, struct error *error)
 {
     const struct http_callbacks *callbacks = &loop->options->callbacks;
@@ -447,21 +375,14 @@ enum status http_loop_run(struct http_loop *loop, struct error *error)
         callbacks->loop_close(loop->context);
     }
     loop_shut(loop);
-    loop_free_exchanges(loop);
+    http_loop_abandon_exchanges(loop);
     return status;
 }
 
 void http_loop_release(struct http_loop *loop)
 {
     loop_shut(loop);
-    while (loop->slabs != NULL) {
-        struct http_exchange_slab *slab = loop->slabs;
-        loop->slabs = slab->next;
-        free(slab);
-    }
-    while (loop->spare_buffer_count > 0) {
-        buffer_release(&loop->spare_buffers[--loop->spare_buffer_count]);
-    }
+    http_loop_free_spares(loop);
     free(loop->connections);
     free(loop->deadlines_ms);
     pthread_mutex_destroy(&loop->tasks_lock);

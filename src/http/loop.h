@@ -152,12 +152,21 @@ void http_loop_tell_gone(struct http_loop *loop, struct http_exchange *exchange)
 /* The connection will be resumed before the next on_tick. */
 void http_loop_resume_later(struct http_loop *loop, struct http_connection *connection);
 
+/* --- memory that is used again (spare.c) --- */
+
+/* NULL when there is no memory. */
 struct http_exchange *http_loop_take_exchange(struct http_loop *loop);
 void http_loop_give_exchange(struct http_loop *loop, struct http_exchange *exchange);
 
 /* An empty buffer that probably has memory already; and back. */
 void http_loop_take_buffer(struct http_loop *loop, struct buffer *buffer);
 void http_loop_give_buffer(struct http_loop *loop, struct buffer *buffer);
+
+/* Exchanges that nobody answered in time, with what is left of their connections. */
+void http_loop_abandon_exchanges(struct http_loop *loop);
+void http_loop_free_spares(struct http_loop *loop);
+
+/* --- counting --- */
 
 static inline void http_count(_Atomic uint64_t *counter, uint64_t more)
 {

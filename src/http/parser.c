@@ -241,7 +241,11 @@ static struct span parser_path(const struct http_parser *parser)
 static int parser_check_body(struct http_parser *parser)
 {
     uint64_t length = parser->llhttp.content_length;
-    if (!parser_saw(parser, HTTP_HEADER_CONTENT_LENGTH) || length == 0) {
+    bool announced = parser_saw(parser, HTTP_HEADER_CONTENT_LENGTH);
+    if (announced != ((parser->llhttp.flags & F_CONTENT_LENGTH) != 0)) {
+        return parser_refuse(parser, HTTP_REFUSE_BAD_REQUEST, "malformed Content-Length");
+    }
+    if (!announced || length == 0) {
         parser->continue_expected = false;
         return 0;
     }
@@ -410,6 +414,7 @@ bool http_parser_park(struct http_parser *parser)
     if (parser->own == NULL && !parser_grow_own(parser, parser->window_length)) {
         return false;
     }
+    ensure(parser->own != NULL && parser->window_length <= parser->own_capacity);
     memmove(parser->own, parser->window, parser->window_length);
     parser->window = parser->own;
     return true;
@@ -531,7 +536,9 @@ enum http_parsed http_parser_next(struct http_parser *parser, struct http_reques
     llhttp_errno_t error = llhttp_execute(&parser->llhttp, parser->window + parser->parsed_length,
                                           parser->window_length - parser->parsed_length);
     parser->parsed_length = parser->window_length;
-    if (error == HPE_PAUSED) {
+    /* Where we and llhttp do not agree on where a request ends, something could be smuggled in. */
+    if (error == HPE_PAUSED && llhttp_get_error_pos(&parser->llhttp) ==
+                                   parser->window + parser->head_length + parser->body_length) {
         parser->request_length = parser->head_length + parser->body_length;
         parser->ended = !parser->keep_alive;
         parser_fill(parser, request);
