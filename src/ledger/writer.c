@@ -12,6 +12,9 @@
 #define RETRY_PAUSE_MIN_MS 20
 #define RETRY_PAUSE_MAX_MS 1000
 #define BATCH_CAPACITY_MIN 1024
+#define LINGER_CLAIMS_MIN 32
+#define LINGER_STEP_NS 200000
+#define LINGER_MAX_NS 2000000
 
 static void write_batch_init(struct write_batch *batch)
 {
@@ -175,7 +178,9 @@ static void writer_count(struct writer *writer, const struct write_batch *batch,
     atomic_fetch_add_explicit(&stats->claims_void, void_count, memory_order_relaxed);
     atomic_fetch_add_explicit(&stats->claims_issued, batch->claim_count - void_count,
                               memory_order_relaxed);
-    histogram_record(&stats->commit_ns, (uint64_t)(clock_monotonic_ns() - started_ns));
+    writer->last_commit_ns = clock_monotonic_ns() - started_ns;
+    writer->last_claim_count = batch->claim_count;
+    histogram_record(&stats->commit_ns, (uint64_t)writer->last_commit_ns);
     if (batch->claim_count > 0)
         histogram_record(&stats->batch_size, batch->claim_count);
 }
@@ -275,6 +280,40 @@ static void writer_commit_batch(struct writer *writer, struct write_batch *batch
     }
 }
 
+static struct timespec writer_time_in(int64_t wait_ns)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += wait_ns;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    return until;
+}
+
+/* Whoever a large commit answered comes back, or others come, one after the other: while they keep
+ * coming, the next transaction waits for them, for at most half as long as the last one took. A
+ * sync shared by all of them costs much less than one for the first few and one for the rest. A
+ * server that is not in a hurry never waits. Called with the lock held. */
+static void writer_linger(struct writer *writer)
+{
+    int64_t left_ns = writer->last_commit_ns / 2;
+    size_t gathered_count = 0;
+
+    if (writer->last_claim_count < LINGER_CLAIMS_MIN)
+        return;
+    if (left_ns > LINGER_MAX_NS)
+        left_ns = LINGER_MAX_NS;
+    while (left_ns > 0 && !writer->stopping && writer->gathering.writes == NULL &&
+           writer->gathering.claim_count > gathered_count) {
+        struct timespec until = writer_time_in(LINGER_STEP_NS);
+        gathered_count = writer->gathering.claim_count;
+        while (pthread_cond_timedwait(&writer->work, &writer->lock, &until) == 0)
+            continue;
+        left_ns -= LINGER_STEP_NS;
+    }
+}
+
 static void *writer_main(void *context)
 {
     struct writer *writer = context;
@@ -285,6 +324,7 @@ static void *writer_main(void *context)
             pthread_cond_wait(&writer->work, &writer->lock);
         if (write_batch_is_empty(&writer->gathering) || writer->gave_up)
             break;
+        writer_linger(writer);
         struct write_batch batch = writer->gathering;
         if (batch.writes == NULL)
             batch.writes_end = &batch.writes;

@@ -57,6 +57,8 @@ struct writer {
     size_t states_capacity;
     struct issue_room room;
     uint64_t last_ticket;
+    int64_t last_commit_ns;  /* the writer's thread only */
+    size_t last_claim_count; /* likewise */
     bool stopping;
     bool gave_up; /* claims were dropped at the stop: no later one may become durable */
     _Atomic uint64_t durable;
