@@ -229,6 +229,7 @@ class Server:
         if self.process is None:
             return
         self.process.send_signal(signal.SIGTERM)
+        self.process.send_signal(signal.SIGCONT)  # A test may have left it stopped.
         try:
             code = self.wait()
         except subprocess.TimeoutExpired:
