@@ -92,13 +92,16 @@ static void local_policy_free(struct local_policy *policy)
     free(policy);
 }
 
-static struct local_policy *gate_local_add(struct gate_local *local, int64_t id)
+/* The row is in place before anyone can find the policy: a claim that came in between would be
+ * told SOLD_OUT. */
+static struct local_policy *gate_local_add(struct gate_local *local, const struct policy *row)
 {
     struct local_policy *policy = calloc(1, sizeof(*policy));
     if (policy == NULL)
         return NULL;
     pthread_mutex_init(&policy->lock, NULL);
-    policy->id = id;
+    policy->id = row->id;
+    policy->policy = *row;
     holdings_init(&policy->holdings);
 
     pthread_rwlock_wrlock(&local->policies_lock);
@@ -113,7 +116,7 @@ static struct local_policy *gate_local_add(struct gate_local *local, int64_t id)
         local->policies = grown;
         local->policy_capacity = capacity;
     }
-    size_t at = gate_local_position(local, id);
+    size_t at = gate_local_position(local, row->id);
     memmove(local->policies + at + 1, local->policies + at,
             (local->policy_count - at) * sizeof(*local->policies));
     local->policies[at] = policy;
@@ -154,7 +157,7 @@ static enum status gate_local_policy_set(struct gate *gate, const struct policy 
     enum status status = STATUS_OK;
 
     if (policy == NULL)
-        policy = gate_local_add(local, row->id);
+        policy = gate_local_add(local, row);
     if (policy == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "no memory for policy %lld",
                          (long long)row->id);
