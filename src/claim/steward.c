@@ -181,10 +181,11 @@ static void *steward_main(void *context)
         pthread_mutex_unlock(&steward->lock);
 
         enum status status = steward_run(steward, policy_id, errand);
-        if (status == STATUS_UNAVAILABLE) {
+        if (status == STATUS_UNAVAILABLE)
             steward_call(steward, policy_id, errand);
+        /* Whoever waits for stock calls again at once, so every failure is followed by a pause. */
+        if (status != STATUS_OK)
             steward_pause(steward);
-        }
         pthread_mutex_lock(&steward->lock);
     }
     pthread_mutex_unlock(&steward->lock);
