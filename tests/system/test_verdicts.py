@@ -1,8 +1,11 @@
 """The order of verdicts: each pair of neighbours, and what a holder hears in every state."""
 
+import threading
+
 import pytest
 
-from harness import expect, expect_problem, now_rfc3339, wait_until
+from harness import claim_bytes, expect, expect_problem, now_rfc3339, tally, wait_until
+from ledger import coupons
 
 FAR = 86400 * 30
 
@@ -235,3 +238,33 @@ def test_blocked__survives_kill_9(server):
 def test_blocked__bad_body_is_400(shared, body):
     answer = shared.request("PUT", "/v1/users/u1", body)
     expect_problem(answer, 400, "INVALID_REQUEST")
+
+
+def test_blocked__during_a_rush_touches_nobody_else(server):
+    """A user is blocked and let go again and again while everyone claims: the others get what they
+    asked for, once each, and whoever is told 201 has a row that says so."""
+    policy = server.create(total=100000, limit=1000)["id"]
+    stop = threading.Event()
+
+    def toggle():
+        while not stop.is_set():
+            block(server, "mallory")
+            block(server, "mallory", False)
+
+    toggler = threading.Thread(target=toggle)
+    toggler.start()
+    users = [f"u{i // 2}" if i % 2 else "mallory" for i in range(1600)]
+    try:
+        outcomes = server.storm((claim_bytes(policy, user) for user in users), connections=48)
+    finally:
+        stop.set()
+        toggler.join()
+    rows = {row["seq"]: row for row in coupons(server.database, policy)}
+    told = [o.answer.json for o in outcomes if o.answer.status == 201]
+    for body in told:
+        row = rows[body["seq"]]
+        assert (row["user_id"], row["state"]) == (body["user"], "ISSUED"), (body, row)
+    assert len({body["seq"] for body in told}) == len(told)
+    assert len(told) == sum(row["state"] == "ISSUED" for row in rows.values())
+    others = [o for user, o in zip(users, outcomes) if user != "mallory"]
+    assert tally(others) == {(201, "ISSUED"): 800}
