@@ -1,6 +1,8 @@
 /* hash.c: the hashing that is not on the way of every claim. */
 #include "base/hash.h"
 
+#include <sodium.h>
+
 #include "base/random.h"
 
 struct hash_key hash_key_random(void)
@@ -12,5 +14,10 @@ struct hash_key hash_key_random(void)
 
 uint64_t hash_mac(struct hash_key key, const void *bytes, size_t length)
 {
-    return hash_sip(key, bytes, length, 2, 4);
+    uint64_t words[2] = {htole64(key.k0), htole64(key.k1)};
+    unsigned char hash[crypto_shorthash_siphash24_BYTES];
+
+    _Static_assert(sizeof(words) == crypto_shorthash_siphash24_KEYBYTES, "a SipHash key");
+    crypto_shorthash_siphash24(hash, bytes, length, (const unsigned char *)words);
+    return hash_load_64(hash);
 }

@@ -3,20 +3,13 @@
 
 #include <string.h>
 
-/* A table slot: 32 bits of hash, whose low bits are also the home position, so that a table can be
- * rebuilt from itself; and what it leads to, +1 (0: empty). */
-struct slot {
-    uint32_t hash;
-    uint32_t target;
-};
-
 #define KEY_TARGET_BOUND UINT32_C(0x80000000) /* the target is a bound key, not a claim */
 #define TABLE_SLOTS_MIN 64u
 /* Users fall all over their table, each on a page of its own. Up to this size (6 million claims)
  * the pages are there before the first of them comes. */
 #define TABLE_RESIDENT_MAX ((size_t)64 << 20)
 
-static struct slot *holdings_slots(const struct region *region)
+static struct holdings_slot *holdings_slots(const struct region *region)
 {
     return region->base;
 }
@@ -44,7 +37,7 @@ static uint64_t holdings_slots_for(uint64_t count)
     return slots;
 }
 
-static void holdings_put(struct slot *slots, uint32_t mask, struct slot entry)
+static void holdings_put(struct holdings_slot *slots, uint32_t mask, struct holdings_slot entry)
 {
     uint32_t at = entry.hash & mask;
     while (slots[at].target != 0)
@@ -62,12 +55,12 @@ static bool holdings_resize_table(struct region *table, uint32_t *mask, uint64_t
 
     if (table->base != NULL && slot_count <= (uint64_t)*mask + 1)
         return true;
-    if (slot_count > UINT64_C(1) << 32 || !region_grow(&fresh, slot_count * sizeof(struct slot)))
+    if (slot_count > UINT64_C(1) << 32 || !region_grow(&fresh, slot_count * sizeof(struct holdings_slot)))
         return false;
     if (residency == TABLE_RESIDENT && fresh.size <= TABLE_RESIDENT_MAX)
         region_make_resident(&fresh);
     if (table->base != NULL) {
-        const struct slot *old = holdings_slots(table);
+        const struct holdings_slot *old = holdings_slots(table);
         for (uint64_t i = 0; i <= *mask; i++) {
             if (old[i].target != 0)
                 holdings_put(fresh.base, (uint32_t)(slot_count - 1), old[i]);
@@ -99,18 +92,6 @@ bool holdings_reserve(struct holdings *holdings, uint64_t count)
     return true;
 }
 
-void holdings_prefetch(const struct holdings *holdings, uint64_t hash)
-{
-    if (holdings->users.base != NULL)
-        __builtin_prefetch(holdings_slots(&holdings->users) +
-                           ((uint32_t)hash & holdings->users_mask));
-}
-
-struct holding *holdings_at(const struct holdings *holdings, uint32_t index)
-{
-    return (struct holding *)holdings->records.base + index;
-}
-
 bool holdings_is_user(const struct holdings *holdings, const struct holding *holding,
                       const struct user_id *user)
 {
@@ -120,10 +101,10 @@ bool holdings_is_user(const struct holdings *holdings, const struct holding *hol
 }
 
 /* The slot of a user, or the empty one where they would go. */
-static struct slot *holdings_user_slot(const struct holdings *holdings, uint32_t hash,
+static struct holdings_slot *holdings_user_slot(const struct holdings *holdings, uint32_t hash,
                                        const struct user_id *user)
 {
-    struct slot *slots = holdings_slots(&holdings->users);
+    struct holdings_slot *slots = holdings_slots(&holdings->users);
     uint32_t at = hash & holdings->users_mask;
 
     while (slots[at].target != 0) {
@@ -135,15 +116,24 @@ static struct slot *holdings_user_slot(const struct holdings *holdings, uint32_t
     return &slots[at];
 }
 
+struct holdings_place holdings_find(const struct holdings *holdings, uint64_t hash,
+                                    const struct user_id *user)
+{
+    struct holdings_place place = {.newest = HOLDINGS_NONE};
+
+    if (holdings->users.base == NULL)
+        return place;
+    place.slot = holdings_user_slot(holdings, (uint32_t)hash, user);
+    if (place.slot->target != 0 &&
+        holdings_at(holdings, place.slot->target - 1)->held_count != 0)
+        place.newest = place.slot->target - 1;
+    return place;
+}
+
 uint32_t holdings_of_user(const struct holdings *holdings, uint64_t hash,
                           const struct user_id *user)
 {
-    if (holdings->users.base == NULL)
-        return HOLDINGS_NONE;
-    const struct slot *slot = holdings_user_slot(holdings, (uint32_t)hash, user);
-    if (slot->target == 0 || holdings_at(holdings, slot->target - 1)->held_count == 0)
-        return HOLDINGS_NONE;
-    return slot->target - 1;
+    return holdings_find(holdings, hash, user).newest;
 }
 
 /* Request ids are hashes that anyone can compute, so they are hashed once more, with our key. */
@@ -157,7 +147,7 @@ uint32_t holdings_of_key(const struct holdings *holdings, const struct request_i
     if (holdings->keys_used == 0)
         return HOLDINGS_NONE;
 
-    const struct slot *slots = holdings_slots(&holdings->keys);
+    const struct holdings_slot *slots = holdings_slots(&holdings->keys);
     const struct bound_key *bound = holdings->bound.base;
     uint32_t hash = holdings_key_hash(holdings, id);
 
@@ -224,11 +214,10 @@ static uint32_t holdings_store_name(struct holdings *holdings, const struct user
 }
 
 /* Makes the record at `index` its user's newest claim. */
-static void holdings_link_user(struct holdings *holdings, uint64_t hash, uint32_t index,
-                               const struct claim *claim)
+static void holdings_link_user(struct holdings *holdings, struct holdings_slot *slot,
+                               uint64_t hash, uint32_t index, const struct claim *claim)
 {
     struct holding *holding = holdings_at(holdings, index);
-    struct slot *slot = holdings_user_slot(holdings, (uint32_t)hash, &claim->user);
 
     holding->held_count = 1;
     holding->nth = (uint16_t)(claim->nth != 0 ? claim->nth : 1);
@@ -247,17 +236,17 @@ static void holdings_link_user(struct holdings *holdings, uint64_t hash, uint32_
     }
     if (holding->nth > holding->nth_top)
         holding->nth_top = holding->nth;
-    *slot = (struct slot){.hash = (uint32_t)hash, .target = index + 1};
+    *slot = (struct holdings_slot){.hash = (uint32_t)hash, .target = index + 1};
 }
 
-uint32_t holdings_add(struct holdings *holdings, uint64_t hash, const struct claim *claim,
-                      enum coupon_state state)
+/* A record that is nobody's yet, its key already known. */
+static uint32_t holdings_append(struct holdings *holdings, const struct claim *claim,
+                                enum coupon_state state)
 {
     ensure(holdings->count < holdings->capacity);
     uint32_t index = holdings->count++;
-    struct holding *holding = holdings_at(holdings, index);
 
-    *holding = (struct holding){
+    *holdings_at(holdings, index) = (struct holding){
         .seq = claim->seq,
         .requested_at_ms = claim->requested_at_ms,
         .request_id = claim->request_id,
@@ -265,16 +254,34 @@ uint32_t holdings_add(struct holdings *holdings, uint64_t hash, const struct cla
         .user_length = claim->user.length,
         .state = (uint8_t)state & 7,
     };
-    if (coupon_state_is_active(state))
-        holdings_link_user(holdings, hash, index, claim);
-    else
-        holding->user_at = holdings_store_name(holdings, &claim->user);
     if (request_id_is_keyed(&claim->request_id)) {
         holdings_put(holdings_slots(&holdings->keys), holdings->keys_mask,
-                     (struct slot){.hash = holdings_key_hash(holdings, &claim->request_id),
-                                   .target = index + 1});
+                     (struct holdings_slot){
+                         .hash = holdings_key_hash(holdings, &claim->request_id),
+                         .target = index + 1});
         holdings->keys_used++;
     }
+    return index;
+}
+
+uint32_t holdings_add_at(struct holdings *holdings, struct holdings_place place, uint64_t hash,
+                         const struct claim *claim)
+{
+    uint32_t index = holdings_append(holdings, claim, COUPON_ISSUED);
+    holdings_link_user(holdings, place.slot, hash, index, claim);
+    return index;
+}
+
+uint32_t holdings_add(struct holdings *holdings, uint64_t hash, const struct claim *claim,
+                      enum coupon_state state)
+{
+    uint32_t index = holdings_append(holdings, claim, state);
+
+    if (coupon_state_is_active(state))
+        holdings_link_user(holdings, holdings_user_slot(holdings, (uint32_t)hash, &claim->user),
+                           hash, index, claim);
+    else
+        holdings_at(holdings, index)->user_at = holdings_store_name(holdings, &claim->user);
     return index;
 }
 
@@ -308,7 +315,7 @@ void holdings_free_slot(struct holdings *holdings, uint32_t index, enum coupon_s
         return;
     memcpy(user.bytes, (const char *)holdings->names.base + (size_t)holding->user_at * 2,
            user.length);
-    struct slot *slot =
+    struct holdings_slot *slot =
         holdings_user_slot(holdings, (uint32_t)holdings_hash(holdings, &user), &user);
     uint32_t newest = slot->target - 1;
 
@@ -345,7 +352,7 @@ bool holdings_bind(struct holdings *holdings, uint32_t index, const struct reque
     holdings->bound_count++;
     holding->bound_count++;
     holdings_put(holdings_slots(&holdings->keys), holdings->keys_mask,
-                 (struct slot){.hash = holdings_key_hash(holdings, id),
+                 (struct holdings_slot){.hash = holdings_key_hash(holdings, id),
                                .target = (at | KEY_TARGET_BOUND) + 1});
     holdings->keys_used++;
     return true;

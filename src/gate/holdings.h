@@ -40,12 +40,19 @@ struct bound_key {
     uint32_t holding;
 };
 
+/* A table slot: 32 bits of hash, whose low bits are also the home position, so that a table can be
+ * rebuilt from itself; and what it leads to, +1 (0: empty). */
+struct holdings_slot {
+    uint32_t hash;
+    uint32_t target;
+};
+
 struct holdings {
     struct hash_key hash_key;
     struct region records; /* struct holding */
     struct region names;   /* users' names, each starting at an even offset */
-    struct region users;   /* struct slot: user → newest claim */
-    struct region keys;    /* struct slot: request id → claim or bound key */
+    struct region users;   /* struct holdings_slot: user → newest claim */
+    struct region keys;    /* struct holdings_slot: request id → claim or bound key */
     struct region bound;   /* struct bound_key */
     uint32_t count;
     uint32_t capacity;
@@ -68,13 +75,31 @@ static inline uint64_t holdings_hash(const struct holdings *holdings, const stru
 }
 
 /* Starts loading what a look-up of this hash will touch. */
-void holdings_prefetch(const struct holdings *holdings, uint64_t hash);
+static inline void holdings_prefetch(const struct holdings *holdings, uint64_t hash)
+{
+    const struct holdings_slot *slots = holdings->users.base;
+    if (slots != NULL)
+        __builtin_prefetch(&slots[(uint32_t)hash & holdings->users_mask]);
+}
 
-struct holding *holdings_at(const struct holdings *holdings, uint32_t index);
+static inline struct holding *holdings_at(const struct holdings *holdings, uint32_t index)
+{
+    return (struct holding *)holdings->records.base + index;
+}
+
 bool holdings_is_user(const struct holdings *holdings, const struct holding *holding,
                       const struct user_id *user);
 
-/* The user's newest claim, or HOLDINGS_NONE when they hold none now. */
+/* Where a user is in the table or would go; good until the next claim is added or room is made. */
+struct holdings_place {
+    struct holdings_slot *slot;
+    uint32_t newest; /* the user's newest claim, or HOLDINGS_NONE when they hold none now */
+};
+
+struct holdings_place holdings_find(const struct holdings *holdings, uint64_t hash,
+                                    const struct user_id *user);
+
+/* The user's newest claim, or HOLDINGS_NONE. */
 uint32_t holdings_of_user(const struct holdings *holdings, uint64_t hash,
                           const struct user_id *user);
 
@@ -88,6 +113,10 @@ uint32_t holdings_of_seq(const struct holdings *holdings, int64_t seq);
  * Returns its index. */
 uint32_t holdings_add(struct holdings *holdings, uint64_t hash, const struct claim *claim,
                       enum coupon_state state);
+
+/* The same for a winner whose place was just found. */
+uint32_t holdings_add_at(struct holdings *holdings, struct holdings_place place, uint64_t hash,
+                         const struct claim *claim);
 
 /* The claim no longer counts for its user. */
 void holdings_free_slot(struct holdings *holdings, uint32_t index, enum coupon_state state);

@@ -406,8 +406,9 @@ static bool local_policy_find_held(struct local_policy *policy, struct wish *wis
     return true;
 }
 
-static void local_policy_win(struct local_policy *policy, struct wish *wish, uint64_t hash,
-                             int64_t now_ms, struct outgoing *outgoing)
+static void local_policy_win(struct local_policy *policy, struct wish *wish,
+                             struct holdings_place place, uint64_t hash, int64_t now_ms,
+                             struct outgoing *outgoing)
 {
     struct stock *stock = &policy->stock[0];
     struct claim *claim = &outgoing->claims[outgoing->claim_count++];
@@ -419,7 +420,7 @@ static void local_policy_win(struct local_policy *policy, struct wish *wish, uin
     claim->request_id = wish->request_id;
     claim->nth = 0;
     claim->user = wish->user;
-    uint32_t index = holdings_add(&policy->holdings, hash, claim, COUPON_ISSUED);
+    uint32_t index = holdings_add_at(&policy->holdings, place, hash, claim);
     claim->nth = holdings_at(&policy->holdings, index)->nth;
 
     policy->remaining--;
@@ -442,7 +443,8 @@ static void local_policy_decide(struct gate_local *local, struct local_policy *p
                                 struct wish *wish, uint64_t hash, int64_t now_ms,
                                 struct outgoing *outgoing)
 {
-    uint32_t newest = holdings_of_user(&policy->holdings, hash, &wish->user);
+    struct holdings_place place = holdings_find(&policy->holdings, hash, &wish->user);
+    uint32_t newest = place.newest;
 
     wish->ticket = 0;
     wish->void_count = atomic_load_explicit(&policy->void_count, memory_order_relaxed);
@@ -463,7 +465,7 @@ static void local_policy_decide(struct gate_local *local, struct local_policy *p
         if (holdings_at(&policy->holdings, newest)->seq > policy->acknowledged_seq)
             wish->ticket = TICKET_OF_THIS_GO;
     } else if (policy->remaining > 0) {
-        local_policy_win(policy, wish, hash, now_ms, outgoing);
+        local_policy_win(policy, wish, place, hash, now_ms, outgoing);
     } else if (policy->policy.unleased > 0) {
         wish->verdict = VERDICT_LEASE_WANTED;
     } else {

@@ -23,7 +23,7 @@ void pages_init(struct api *api)
 {
     struct span document = find_asset("openapi.json");
     ensure(document.bytes != NULL);
-    uint64_t hash = hash_table((struct hash_key){0, 0}, document.bytes, document.length);
+    uint64_t hash = hash_mac((struct hash_key){0, 0}, document.bytes, document.length);
     snprintf(api->etag, sizeof api->etag, "\"%016" PRIx64 "\"", hash);
 }
 

@@ -225,7 +225,7 @@ static void send_event(struct status_call *self)
 {
     struct call *call = &self->call;
     struct buffer *piece = &call->loop->body;
-    uint64_t hash = hash_table((struct hash_key){0, 0}, call->body.bytes, call->body.length);
+    uint64_t hash = hash_mac((struct hash_key){0, 0}, call->body.bytes, call->body.length);
     if (hash == self->sent_hash) {
         return;
     }
