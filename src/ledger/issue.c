@@ -155,7 +155,8 @@ static enum status issue_read_seq(void *context, const struct sql_value *columns
     return STATUS_OK;
 }
 
-/* The user holds a coupon in that slot already: this claim is merged into it. */
+/* The user holds a coupon in that slot already: this claim is merged into it, and its unit goes
+ * back. A claim that was merged before is found as a row and does not come here again. */
 static enum status issue_merge(struct sql *sql, struct coupon_row *row, struct error *error)
 {
     enum status status =
@@ -169,9 +170,10 @@ static enum status issue_merge(struct sql *sql, struct coupon_row *row, struct e
                          (long long)row->claim->policy_id, (long long)row->claim->seq);
     row->state = COUPON_MERGED;
     status = sql->driver->insert_coupons(sql->session, row, 1, error);
-    if (status == STATUS_OK)
-        ensure(!row->conflicts);
-    return status;
+    if (status != STATUS_OK)
+        return status;
+    ensure(!row->conflicts);
+    return issue_return_unit(sql, row->claim->policy_id, error);
 }
 
 /* What stands in the way: the very same claim, another one with its seq, or the user's slot. */
@@ -227,8 +229,7 @@ static enum status issue_one(struct sql *sql, struct coupon_row *row, bool cover
         status = sql->driver->insert_coupons(sql->session, row, 1, error);
     if (status != STATUS_OK || !row->conflicts)
         return status;
-    status = issue_merge(sql, row, error);
-    return status == STATUS_OK ? issue_return_unit(sql, row->claim->policy_id, error) : status;
+    return issue_merge(sql, row, error);
 }
 
 /* --- the batch --- */
@@ -261,11 +262,8 @@ enum status issue_claims(struct sql *sql, struct issue_room *room, const struct 
         }
         status = sql->driver->insert_coupons(sql->session, room->rows + i, end - i, error);
         for (; i < end && status == STATUS_OK; i++) {
-            if (!room->rows[i].conflicts)
-                continue;
-            status = issue_resolve(sql, &room->rows[i], error);
-            if (status == STATUS_OK && room->rows[i].state == COUPON_MERGED)
-                status = issue_return_unit(sql, claims[i].policy_id, error);
+            if (room->rows[i].conflicts)
+                status = issue_resolve(sql, &room->rows[i], error);
         }
     }
     for (size_t i = 0; i < count && status == STATUS_OK; i++)
