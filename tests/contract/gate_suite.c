@@ -840,6 +840,53 @@ static void test_gate__threads_race_as_the_same_users(void **state)
     assert_int_equal(numbers_of(fixture).remaining, RACE_TOTAL - RACE_WISHES);
 }
 
+#define NEW_POLICIES 3000
+
+/* Asks for the policy that is just being made known. */
+struct early_bird {
+    struct gate *gate;
+    _Atomic int64_t policy_id; /* 0: done */
+    int sold_out_count;
+};
+
+static void *ask_early(void *context)
+{
+    struct early_bird *bird = context;
+    int64_t policy_id;
+    while ((policy_id = atomic_load(&bird->policy_id)) != 0) {
+        struct wish wish = {.policy_id = policy_id, .user = user_id_of(SPAN("early"))};
+        struct wish *wishes[] = {&wish};
+        gate_claim(bird->gate, policy_id, wishes, 1, NOW);
+        bird->sold_out_count += wish.verdict == VERDICT_SOLD_OUT;
+    }
+    return NULL;
+}
+
+/* Known is known with its stock: there is no moment in between. */
+static void test_gate__new_policy_is_never_sold_out(void **state)
+{
+    struct fixture *fixture = *state;
+    struct early_bird bird = {.gate = fixture->gate, .policy_id = 1};
+    struct error error;
+    pthread_t thread;
+
+    assert_int_equal(pthread_create(&thread, NULL, ask_early, &bird), 0);
+    for (int64_t id = 1; id <= NEW_POLICIES; id++) {
+        struct policy policy = {.id = id,
+                                .name = "new",
+                                .total = 1,
+                                .per_user_limit = 1,
+                                .unleased = 1,
+                                .next_seq = 1,
+                                .version = 1};
+        atomic_store(&bird.policy_id, id);
+        assert_int_equal(gate_policy_set(fixture->gate, &policy, &error), STATUS_OK);
+    }
+    atomic_store(&bird.policy_id, 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(bird.sold_out_count, 0);
+}
+
 int gate_suite_run(void)
 {
 #define GATE_TEST(name) cmocka_unit_test_setup_teardown(test_gate__##name, set_up, tear_down)
@@ -878,6 +925,7 @@ int gate_suite_run(void)
         GATE_TEST(restored_gate_goes_on),
         GATE_TEST(threads_race_for_the_stock),
         GATE_TEST(threads_race_as_the_same_users),
+        GATE_TEST(new_policy_is_never_sold_out),
     };
     return cmocka_run_group_tests_name("gate", tests, NULL, NULL);
 }
