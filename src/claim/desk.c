@@ -7,12 +7,14 @@
 #include "claim/parts.h"
 
 #define PARKED_RETRY_MS 100
+#define DECISIONS_MAX 3
 
 /* A claim on the desk. */
 struct desk_entry {
     struct wish wish;
     void *asker;
     int64_t deadline_ms;
+    int void_count; /* decisions that came to nothing */
 };
 
 /* Entries in the order they came. */
@@ -142,6 +144,7 @@ void desk_submit(struct desk *desk, const struct wish *wish, void *asker)
     entry->wish.verdict = VERDICT_UNDECIDED;
     entry->asker = asker;
     entry->deadline_ms = 0;
+    entry->void_count = 0;
 }
 
 size_t desk_waiting(const struct desk *desk)
@@ -189,9 +192,9 @@ static void desk_decide_policy(struct desk *desk, size_t from, int64_t wall_ms)
     histogram_record(&desk->batch_sizes, count);
 }
 
-/* Answers now, or puts the claim where it waits. Whoever waited before keeps their deadline. */
-static void desk_route(struct desk *desk, const struct desk_entry *entry, uint64_t durable,
-                       int64_t now_ms)
+/* Answers now, or puts the claim where it waits, also when its ticket has become durable already:
+ * what it rests on may have come to nothing. Whoever waited before keeps their deadline. */
+static void desk_route(struct desk *desk, const struct desk_entry *entry, int64_t now_ms)
 {
     const struct wish *wish = &entry->wish;
     struct desk_list *list = &desk->waiting;
@@ -199,7 +202,7 @@ static void desk_route(struct desk *desk, const struct desk_entry *entry, uint64
     if (wish->verdict == VERDICT_LEASE_WANTED) {
         list = &desk->parked;
         steward_call(&desk->options.service->steward, wish->policy_id, STEWARD_LEASE);
-    } else if (wish->ticket <= durable) {
+    } else if (wish->ticket == 0) {
         desk_answer(desk, entry);
         return;
     }
@@ -231,16 +234,20 @@ static void desk_decide_incoming(struct desk *desk, int64_t wall_ms, int64_t now
         if (desk_list_at(incoming, i)->wish.verdict == VERDICT_UNDECIDED)
             desk_decide_policy(desk, i, wall_ms);
     }
-    uint64_t durable = ledger_durable(desk->ledger);
     for (size_t i = 0; i < incoming->count; i++)
-        desk_route(desk, desk_list_at(incoming, i), durable, now_ms);
+        desk_route(desk, desk_list_at(incoming, i), now_ms);
     desk_list_clear(incoming);
 }
 
 /* --- waiting --- */
 
-static void desk_decide_again(struct desk *desk, const struct desk_entry *entry)
+/* A claim that comes to nothing again and again is given up on: each try costs a seq. */
+static void desk_decide_again(struct desk *desk, struct desk_entry *entry)
 {
+    if (++entry->void_count >= DECISIONS_MAX) {
+        desk_answer_unavailable(desk, entry);
+        return;
+    }
     struct desk_entry *again = desk_list_push(&desk->incoming);
     *again = *entry;
     again->wish.verdict = VERDICT_UNDECIDED;
