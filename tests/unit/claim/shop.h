@@ -30,6 +30,7 @@
 #include "claim/service.h"
 
 #define SHOP_PATIENCE_MS 30000 /* far longer than anything takes */
+#define SHOP_WAITS_MAX   100000
 
 /* What became of one wish. */
 struct shop_answer {
@@ -47,6 +48,7 @@ struct shop {
     pthread_mutex_t lock;
     pthread_cond_t bell;
     bool rung;
+    int waits;
     sqlite3 *staller; /* not NULL: it holds the write lock */
     struct error error;
 };
@@ -211,10 +213,13 @@ static inline void shop_tick(struct shop *shop)
     desk_tick(shop->desk, clock_wall_ms());
 }
 
-/* Waits for the bell, but not longer than a loop's timer would. */
+/* Waits for the bell, but not longer than a loop's timer would; and not for ever. */
 static inline void shop_wait(struct shop *shop)
 {
     struct timespec until;
+
+    if (++shop->waits > SHOP_WAITS_MAX)
+        fail_msg("waited in vain");
 
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += 20000000;

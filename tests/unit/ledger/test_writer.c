@@ -208,26 +208,35 @@ static void set_commits(struct script *script, bool hold, enum status status)
     pthread_mutex_unlock(&script->lock);
 }
 
+/* Whatever is awaited comes at once or never; half a minute is never. */
+static void wait_a_moment(int *moments)
+{
+    if (++*moments > 30000)
+        fail_msg("waited in vain");
+    usleep(1000);
+}
+
 static void await_committing(struct script *script)
 {
-    pthread_mutex_lock(&script->lock);
-    while (!script->committing)
-        pthread_cond_wait(&script->changed, &script->lock);
-    pthread_mutex_unlock(&script->lock);
+    for (int moments = 0;; wait_a_moment(&moments)) {
+        pthread_mutex_lock(&script->lock);
+        bool committing = script->committing;
+        pthread_mutex_unlock(&script->lock);
+        if (committing)
+            return;
+    }
 }
 
 static void await_durable(struct script *script, uint64_t ticket)
 {
-    pthread_mutex_lock(&script->lock);
-    while (durable(script) < ticket)
-        pthread_cond_wait(&script->changed, &script->lock);
-    pthread_mutex_unlock(&script->lock);
+    for (int moments = 0; durable(script) < ticket;)
+        wait_a_moment(&moments);
 }
 
 static void await_health(struct script *script, bool healthy)
 {
-    while (atomic_load(&script->writer.healthy) != healthy)
-        usleep(1000);
+    for (int moments = 0; atomic_load(&script->writer.healthy) != healthy;)
+        wait_a_moment(&moments);
 }
 
 static uint64_t issue(struct script *script, int64_t first_seq, size_t count)
@@ -335,7 +344,8 @@ static void *call(void *context)
 
 static void await_queued(struct script *script)
 {
-    for (bool queued = false; !queued; usleep(1000)) {
+    int moments = 0;
+    for (bool queued = false; !queued; wait_a_moment(&moments)) {
         pthread_mutex_lock(&script->writer.lock);
         queued = script->writer.gathering.writes != NULL;
         pthread_mutex_unlock(&script->writer.lock);
@@ -429,7 +439,8 @@ static void test_writer__stop_gives_up_all_or_nothing(void **state)
     await_committing(script);
     issue(script, 2, 1);
     assert_int_equal(pthread_create(&thread, NULL, stop, script), 0);
-    for (bool stopping = false; !stopping; usleep(1000)) {
+    int moments = 0;
+    for (bool stopping = false; !stopping; wait_a_moment(&moments)) {
         pthread_mutex_lock(&script->writer.lock);
         stopping = script->writer.stopping;
         pthread_mutex_unlock(&script->writer.lock);
