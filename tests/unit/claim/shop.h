@@ -72,7 +72,8 @@ static inline void shop_ring(void *context)
 
 static inline void shop_start(struct shop *shop)
 {
-    struct desk_options desk_options = {.answer = shop_answered, .wake = shop_ring, .context = shop};
+    struct desk_options desk_options = {
+        .answer = shop_answered, .wake = shop_ring, .context = shop};
 
     if (service_open(&shop->service, &shop->options, &shop->error) != STATUS_OK)
         fail_msg("service_open: %s", shop->error.text);
@@ -269,7 +270,8 @@ static inline int64_t shop_create_with(struct shop *shop, struct policy policy)
 
 static inline int64_t shop_create(struct shop *shop, int64_t total, int32_t per_user_limit)
 {
-    return shop_create_with(shop, (struct policy){.total = total, .per_user_limit = per_user_limit});
+    return shop_create_with(shop,
+                            (struct policy){.total = total, .per_user_limit = per_user_limit});
 }
 
 static inline struct policy_view shop_show(struct shop *shop, int64_t policy_id)
@@ -328,17 +330,16 @@ static inline int64_t shop_query(struct shop *shop, const char *text, int64_t po
 /* Guarantee 6: 0 when total = unleased + open leases (count - rows) + active. */
 static inline int64_t shop_imbalance(struct shop *shop, int64_t policy_id)
 {
-    return shop_query(
-        shop,
-        "SELECT p.unleased - p.total"
-        " + (SELECT COALESCE(SUM(l.count - (SELECT COUNT(*) FROM coupon c"
-        "      WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq"
-        "        AND c.seq < l.first_seq + l.count)), 0)"
-        "    FROM lease l WHERE l.policy_id = p.id AND l.state = 'OPEN')"
-        " + (SELECT COUNT(*) FROM coupon c WHERE c.policy_id = p.id"
-        "      AND c.state IN ('ISSUED', 'REDEEMED'))"
-        " FROM policy p WHERE p.id = ?",
-        policy_id);
+    return shop_query(shop,
+                      "SELECT p.unleased - p.total"
+                      " + (SELECT COALESCE(SUM(l.count - (SELECT COUNT(*) FROM coupon c"
+                      "      WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq"
+                      "        AND c.seq < l.first_seq + l.count)), 0)"
+                      "    FROM lease l WHERE l.policy_id = p.id AND l.state = 'OPEN')"
+                      " + (SELECT COUNT(*) FROM coupon c WHERE c.policy_id = p.id"
+                      "      AND c.state IN ('ISSUED', 'REDEEMED'))"
+                      " FROM policy p WHERE p.id = ?",
+                      policy_id);
 }
 
 static inline int64_t shop_active(struct shop *shop, int64_t policy_id)

@@ -77,11 +77,28 @@ static void test_code__one_wrong_character(void **state)
 static void test_code__neither(void **state)
 {
     static const char *const texts[] = {
-        "",          "-",           "42",           "42-",           "-17",
-        "42-17-",    "42-17-ABC",   "42-17-ABCDEFGHJ", "042-17",     "42-017",
-        "0-17",      "42-0",        "+42-17",       "42--17",        "42-17 ",
-        " 42-17",    "42_17",       "42-17x",       "9007199254740992-1", "42-9223372036854775808",
-        "99999999999999999999999-1", "42-17-ABCDEFGH-",
+        "",
+        "-",
+        "42",
+        "42-",
+        "-17",
+        "42-17-",
+        "42-17-ABC",
+        "42-17-ABCDEFGHJ",
+        "042-17",
+        "42-017",
+        "0-17",
+        "42-0",
+        "+42-17",
+        "42--17",
+        "42-17 ",
+        " 42-17",
+        "42_17",
+        "42-17x",
+        "9007199254740992-1",
+        "42-9223372036854775808",
+        "99999999999999999999999-1",
+        "42-17-ABCDEFGH-",
     };
     struct shop *shop = *state;
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
@@ -157,9 +174,9 @@ int main(void)
 {
 #define CODE_TEST(name) cmocka_unit_test_setup_teardown(test_code__##name, set_up, shop_tear_down)
     const struct CMUnitTest tests[] = {
-        CODE_TEST(there_and_back),        CODE_TEST(one_wrong_character),
-        CODE_TEST(neither),               CODE_TEST(depends_on_the_key),
-        CODE_TEST(uses_all_its_bits),     CODE_TEST(request_ids_of_keys),
+        CODE_TEST(there_and_back),    CODE_TEST(one_wrong_character),
+        CODE_TEST(neither),           CODE_TEST(depends_on_the_key),
+        CODE_TEST(uses_all_its_bits), CODE_TEST(request_ids_of_keys),
     };
     return cmocka_run_group_tests_name("code", tests, NULL, NULL);
 }

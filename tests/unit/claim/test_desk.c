@@ -299,7 +299,8 @@ static void test_desk__void_claims_are_decided_again_and_only_they(void **state)
 
 int main(void)
 {
-#define DESK_TEST(name) cmocka_unit_test_setup_teardown(test_desk__##name, shop_set_up, shop_tear_down)
+#define DESK_TEST(name) \
+    cmocka_unit_test_setup_teardown(test_desk__##name, shop_set_up, shop_tear_down)
     const struct CMUnitTest tests[] = {
         DESK_TEST(winner_waits_for_the_commit),
         DESK_TEST(verdicts_wait_for_what_they_rest_on),

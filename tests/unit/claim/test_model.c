@@ -221,9 +221,9 @@ static void step_redeem(struct shop *shop, struct model_policy *policy)
     if (claim == NULL)
         return;
     enum status expected = claim->state == COUPON_CANCELLED ? STATUS_CONFLICT : STATUS_OK;
-    assert_int_equal(service_coupon_redeem(shop->service, policy->id, claim->seq, &none, &coupon,
-                                           &shop->error),
-                     expected);
+    assert_int_equal(
+        service_coupon_redeem(shop->service, policy->id, claim->seq, &none, &coupon, &shop->error),
+        expected);
     if (expected == STATUS_OK)
         claim->state = COUPON_REDEEMED;
 }
@@ -305,7 +305,8 @@ static void check_gate(struct shop *shop, const struct model_policy *policy)
     assert_int_equal(view.numbers.remaining, policy->total - active);
     assert_int_equal(view.numbers.pending, 0);
     if (!policy->closed && !policy->paused)
-        assert_int_equal(view.numbers.state, active == policy->total ? POLICY_SOLD_OUT : POLICY_OPEN);
+        assert_int_equal(view.numbers.state,
+                         active == policy->total ? POLICY_SOLD_OUT : POLICY_OPEN);
 }
 
 static void check_user(struct shop *shop, const struct model_policy *policy, int user)

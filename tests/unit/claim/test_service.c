@@ -343,7 +343,7 @@ static void test_service__new_policy_is_not_sold_out(void **state)
 
 int main(void)
 {
-#define SERVICE_TEST(name)                                                                         \
+#define SERVICE_TEST(name) \
     cmocka_unit_test_setup_teardown(test_service__##name, shop_set_up, shop_tear_down)
     const struct CMUnitTest tests[] = {
         SERVICE_TEST(lower_total),

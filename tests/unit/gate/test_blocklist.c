@@ -103,7 +103,7 @@ static void test_blocklist__readers_while_it_changes(void **state)
 
 int main(void)
 {
-#define BLOCKLIST_TEST(name)                                                                       \
+#define BLOCKLIST_TEST(name) \
     cmocka_unit_test_setup_teardown(test_blocklist__##name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         BLOCKLIST_TEST(is_a_set),

@@ -268,7 +268,7 @@ static void test_holdings__refuses_what_32_bits_cannot_count(void **state)
 
 int main(void)
 {
-#define HOLDINGS_TEST(name)                                                                        \
+#define HOLDINGS_TEST(name) \
     cmocka_unit_test_setup_teardown(test_holdings__##name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         HOLDINGS_TEST(empty),

@@ -15,7 +15,7 @@
 #include "ledger/rows.h"
 #include "ledger/transactions.h"
 
-#define NOW INT64_C(1763200000000)
+#define NOW       INT64_C(1763200000000)
 #define BATCH_MAX 400
 
 struct fixture {
@@ -127,24 +127,23 @@ static void issue(struct fixture *fixture, const struct claim *claims, size_t co
     for (size_t i = 0; i < count; i++)
         states[i] = COUPON_EXPIRED; /* never written by issue_claims() */
     begin(fixture);
-    check(fixture, issue_claims(&fixture->sql, &fixture->room, claims, count, NOW, states,
-                                &fixture->error));
+    check(fixture,
+          issue_claims(&fixture->sql, &fixture->room, claims, count, NOW, states, &fixture->error));
     commit(fixture);
 }
 
 static struct coupon coupon_at(struct fixture *fixture, int64_t seq)
 {
     struct coupon coupon;
-    check(fixture, rows_coupon_by_seq(&fixture->sql, fixture->policy.id, seq, &coupon,
-                                      &fixture->error));
+    check(fixture,
+          rows_coupon_by_seq(&fixture->sql, fixture->policy.id, seq, &coupon, &fixture->error));
     return coupon;
 }
 
 static int64_t unleased(struct fixture *fixture)
 {
     struct policy policy;
-    check(fixture,
-          rows_policy_by_id(&fixture->sql, fixture->policy.id, &policy, &fixture->error));
+    check(fixture, rows_policy_by_id(&fixture->sql, fixture->policy.id, &policy, &fixture->error));
     return policy.unleased;
 }
 
@@ -233,8 +232,8 @@ static void test_issue__rolled_back_leaves_nothing(void **state)
     create(fixture, 10, 0);
     struct claim claims[] = {claim_of(fixture, 1, "a", 1), claim_of(fixture, 2, "a", 1)};
     begin(fixture);
-    check(fixture, issue_claims(&fixture->sql, &fixture->room, claims, 2, NOW, states,
-                                &fixture->error));
+    check(fixture,
+          issue_claims(&fixture->sql, &fixture->room, claims, 2, NOW, states, &fixture->error));
     fixture->sql.driver->rollback(fixture->sql.session);
     assert_int_equal(unleased(fixture), 0);
     assert_int_equal(
@@ -253,9 +252,9 @@ static void test_issue__late_claims_take_what_is_left(void **state)
     enum coupon_state states[6];
 
     create(fixture, 3, 0);
-    struct claim claims[] = {
-        claim_of(fixture, 1, "a", 1), claim_of(fixture, 2, "b", 1), claim_of(fixture, 3, "c", 1),
-        claim_of(fixture, 4, "d", 1), claim_of(fixture, 5, "a", 1), claim_of(fixture, 6, "e", 1)};
+    struct claim claims[] = {claim_of(fixture, 1, "a", 1), claim_of(fixture, 2, "b", 1),
+                             claim_of(fixture, 3, "c", 1), claim_of(fixture, 4, "d", 1),
+                             claim_of(fixture, 5, "a", 1), claim_of(fixture, 6, "e", 1)};
     issue(fixture, claims, 1, states);
     close_lease(fixture);
     assert_int_equal(unleased(fixture), 2);
@@ -312,9 +311,12 @@ int main(void)
 {
 #define ISSUE_TEST(name) cmocka_unit_test_setup_teardown(test_issue__##name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        ISSUE_TEST(every_kind_in_one_batch),   ISSUE_TEST(the_whole_batch_again),
-        ISSUE_TEST(rolled_back_leaves_nothing), ISSUE_TEST(late_claims_take_what_is_left),
-        ISSUE_TEST(late_and_merged),           ISSUE_TEST(outside_its_lease),
+        ISSUE_TEST(every_kind_in_one_batch),
+        ISSUE_TEST(the_whole_batch_again),
+        ISSUE_TEST(rolled_back_leaves_nothing),
+        ISSUE_TEST(late_claims_take_what_is_left),
+        ISSUE_TEST(late_and_merged),
+        ISSUE_TEST(outside_its_lease),
     };
     return cmocka_run_group_tests_name("issue", tests, NULL, NULL);
 }

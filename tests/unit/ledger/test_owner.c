@@ -33,8 +33,8 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    static const char *const names[] = {"a.db", "b.db", "link.db", "hard.db", "a.db-owner",
-                                        "b.db-owner"};
+    static const char *const names[] = {"a.db",    "b.db",       "link.db",
+                                        "hard.db", "a.db-owner", "b.db-owner"};
     (void)state;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         unlink(in_folder(names[i]));

@@ -64,8 +64,8 @@ static void test_statements__all_of_sqlite_compile(void **state)
         unsigned long length = 0;
         sqlite3_stmt *prepared = NULL;
         const char *name = statement_name((enum statement)i);
-        const char *text = statement_text((const char *)embedded_statements[0].bytes,
-                                          (enum statement)i, &length);
+        const char *text =
+            statement_text((const char *)embedded_statements[0].bytes, (enum statement)i, &length);
         if (text == NULL)
             fail_msg("%s has no text", name);
         if (strncmp(name, "coupon_insert", strlen("coupon_insert")) == 0)

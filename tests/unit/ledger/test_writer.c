@@ -243,8 +243,8 @@ static uint64_t issue(struct script *script, int64_t first_seq, size_t count)
 {
     struct claim claims[64] = {0};
     for (size_t i = 0; i < count; i++)
-        claims[i] = (struct claim){
-            .policy_id = 1, .seq = first_seq + (int64_t)i, .lease_id = 1, .nth = 1};
+        claims[i] =
+            (struct claim){.policy_id = 1, .seq = first_seq + (int64_t)i, .lease_id = 1, .nth = 1};
     return writer_issue(&script->writer, claims, count, NULL, 0);
 }
 
