@@ -72,7 +72,7 @@ static enum status owner_lock_refused(int descriptor, const char *path, struct e
 
 enum status owner_lock_take(struct owner_lock *lock, const char *path, struct error *error)
 {
-    int descriptor = open(path, O_RDONLY | O_CREAT | O_CLOEXEC, 0644);
+    int descriptor = open(path, O_RDONLY | O_CREAT | O_CLOEXEC, 0600);
 
     if (descriptor < 0)
         return error_set(error, STATUS_FAILED, "cannot open %s: %s", path, strerror(errno));

@@ -17,7 +17,8 @@ struct owner_lock {
     bool held;
 };
 
-/* Locks the file, which is made when it is not there. CONFLICT when another process has it; the
+/* Locks the file, which is made when it is not there, readable by its owner alone: it holds the key
+ * of the coupon codes. CONFLICT when another process has it; the
  * words say which. To be taken before SQLite opens the file and released after it closed it:
  * closing any descriptor of a file drops the locks that SQLite has on it. */
 enum status owner_lock_take(struct owner_lock *lock, const char *path,

@@ -7,7 +7,7 @@ import random
 from harness import claim_bytes, expect, wait_until
 from ledger import audit, coupons
 
-ROUNDS = int(os.environ.get("DIBS_ROUNDS") or os.environ.get("ROUNDS") or 4)
+ROUNDS = int(os.environ.get("DIBS_TEST_ROUNDS") or os.environ.get("ROUNDS") or 4)
 
 Claim = collections.namedtuple("Claim", "policy user key")
 

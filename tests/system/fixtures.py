@@ -15,7 +15,7 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(config, items):
     """Under a sanitizer the heavy ones stay out."""
-    if os.environ.get("DIBS_SANITIZER"):
+    if os.environ.get("DIBS_TEST_SANITIZER"):
         heavy = [item for item in items if item.get_closest_marker("heavy")]
         config.hook.pytest_deselected(items=heavy)
         items[:] = [item for item in items if item not in heavy]

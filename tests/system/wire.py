@@ -14,7 +14,7 @@ import time
 
 # How many times slower than a plain build the binary may be.
 SLOW = float(os.environ.get("DIBS_TEST_SLOW") or
-             {"address": 4, "thread": 8}.get(os.environ.get("DIBS_SANITIZER", ""), 1))
+             {"address": 4, "thread": 8}.get(os.environ.get("DIBS_TEST_SANITIZER", ""), 1))
 TIMEOUT_S = 30 * SLOW
 
 STATUS_LINE = re.compile(rb"HTTP/1\.1 ([1-5][0-9][0-9]) ([A-Za-z' -]*)")
