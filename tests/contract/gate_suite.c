@@ -840,13 +840,14 @@ static void test_gate__threads_race_as_the_same_users(void **state)
     assert_int_equal(numbers_of(fixture).remaining, RACE_TOTAL - RACE_WISHES);
 }
 
-#define NEW_POLICIES 3000
+#define NEW_POLICIES 20000
+#define EARLY_BIRDS 3
 
 /* Asks for the policy that is just being made known. */
 struct early_bird {
     struct gate *gate;
     _Atomic int64_t policy_id; /* 0: done */
-    int sold_out_count;
+    _Atomic int sold_out_count;
 };
 
 static void *ask_early(void *context)
@@ -868,9 +869,10 @@ static void test_gate__new_policy_is_never_sold_out(void **state)
     struct fixture *fixture = *state;
     struct early_bird bird = {.gate = fixture->gate, .policy_id = 1};
     struct error error;
-    pthread_t thread;
+    pthread_t threads[EARLY_BIRDS];
 
-    assert_int_equal(pthread_create(&thread, NULL, ask_early, &bird), 0);
+    for (int i = 0; i < EARLY_BIRDS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, ask_early, &bird), 0);
     for (int64_t id = 1; id <= NEW_POLICIES; id++) {
         struct policy policy = {.id = id,
                                 .name = "new",
@@ -883,7 +885,8 @@ static void test_gate__new_policy_is_never_sold_out(void **state)
         assert_int_equal(gate_policy_set(fixture->gate, &policy, &error), STATUS_OK);
     }
     atomic_store(&bird.policy_id, 0);
-    pthread_join(thread, NULL);
+    for (int i = 0; i < EARLY_BIRDS; i++)
+        pthread_join(threads[i], NULL);
     assert_int_equal(bird.sold_out_count, 0);
 }
 
