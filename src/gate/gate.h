@@ -24,16 +24,16 @@ enum verdict {
     VERDICT_UNDECIDED,
     VERDICT_WON,
     VERDICT_NO_POLICY,
-    VERDICT_KEY_MISMATCH,  /* the key belongs to another user's claim */
-    VERDICT_HELD,          /* the claim this user or this key already holds */
+    VERDICT_KEY_MISMATCH, /* the key belongs to another user's claim */
+    VERDICT_HELD,         /* the claim this user or this key already holds */
     VERDICT_BLOCKED,
     VERDICT_CLOSED,
     VERDICT_PAUSED,
-    VERDICT_NOT_OPEN,      /* `opens_at_ms` says when */
+    VERDICT_NOT_OPEN, /* `opens_at_ms` says when */
     VERDICT_LIMIT_REACHED,
     VERDICT_SOLD_OUT,
-    VERDICT_LEASE_WANTED,  /* nothing left here, but the ledger still has stock to lend */
-    VERDICT_UNAVAILABLE,   /* not decided; trying again is safe */
+    VERDICT_LEASE_WANTED, /* nothing left here, but the ledger still has stock to lend */
+    VERDICT_UNAVAILABLE,  /* not decided; trying again is safe */
 };
 #define VERDICT_COUNT (VERDICT_UNAVAILABLE + 1)
 
@@ -49,17 +49,17 @@ struct wish {
     int32_t nth;
     int64_t seq;
     int64_t opens_at_ms;
-    uint64_t ticket;      /* what the verdict rests on; 0: durable already */
-    uint32_t void_count;  /* of the policy at the time; for gate_stands() */
+    uint64_t ticket;     /* what the verdict rests on; 0: durable already */
+    uint32_t void_count; /* of the policy at the time; for gate_stands() */
 };
 
 /* What a gate knows of a policy at one moment; remaining + pending + issued = total. */
 struct gate_numbers {
     int64_t policy_id;
     int64_t total;
-    int64_t remaining; /* in the gate and unleased */
-    int64_t pending;   /* won, not yet in the ledger */
-    int64_t issued;    /* active coupons in the ledger */
+    int64_t remaining;      /* in the gate and unleased */
+    int64_t pending;        /* won, not yet in the ledger */
+    int64_t issued;         /* active coupons in the ledger */
     int64_t sold_out_at_ms; /* 0: not sold out */
     int64_t version;
     bool closed_by_hand; /* for good, not by closes_at */
@@ -78,7 +78,7 @@ struct gate_claim {
 
 /* A recall touches at most this many leases. */
 #define GATE_RECALL_LEASES_MAX 64
-#define GATE_RECALL_ALL INT64_MAX
+#define GATE_RECALL_ALL        INT64_MAX
 
 /* Where a gate that decides in memory hands its winners, in the order of their seqs. Returns the
  * ticket under which the ledger will make them durable; never fails (the pending cap is checked
@@ -164,7 +164,8 @@ void gate_claim(struct gate *gate, int64_t policy_id, struct wish **wishes, size
 void gate_acknowledge(struct gate *gate, const struct claim *claims,
                       const enum coupon_state *states, size_t count);
 
-/* A coupon's state changed in the ledger (redeemed, cancelled); CANCELLED and VOID free the slot. */
+/* A coupon's state changed in the ledger (redeemed, cancelled); CANCELLED and VOID free the slot.
+ */
 enum status gate_settle(struct gate *gate, int64_t policy_id, int64_t seq, enum coupon_state state,
                         struct error *error) MUST_CHECK;
 

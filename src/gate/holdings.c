@@ -4,7 +4,7 @@
 #include <string.h>
 
 #define KEY_TARGET_BOUND UINT32_C(0x80000000) /* the target is a bound key, not a claim */
-#define TABLE_SLOTS_MIN 64u
+#define TABLE_SLOTS_MIN  64u
 /* Users fall all over their table, each on a page of its own. Up to this size (6 million claims)
  * the pages are there before the first of them comes. */
 #define TABLE_RESIDENT_MAX ((size_t)64 << 20)
@@ -55,7 +55,8 @@ static bool holdings_resize_table(struct region *table, uint32_t *mask, uint64_t
 
     if (table->base != NULL && slot_count <= (uint64_t)*mask + 1)
         return true;
-    if (slot_count > UINT64_C(1) << 32 || !region_grow(&fresh, slot_count * sizeof(struct holdings_slot)))
+    if (slot_count > UINT64_C(1) << 32 ||
+        !region_grow(&fresh, slot_count * sizeof(struct holdings_slot)))
         return false;
     if (residency == TABLE_RESIDENT && fresh.size <= TABLE_RESIDENT_MAX)
         region_make_resident(&fresh);
@@ -78,15 +79,15 @@ bool holdings_reserve(struct holdings *holdings, uint64_t count)
         return true;
     if (count >= KEY_TARGET_BOUND)
         return false;
-    uint64_t names_size = ((uint64_t)holdings->names_used * 2) +
-                          (count - holdings->count) * (uint64_t)ID_LENGTH_MAX;
+    uint64_t names_size =
+        ((uint64_t)holdings->names_used * 2) + (count - holdings->count) * (uint64_t)ID_LENGTH_MAX;
     if (names_size > UINT64_C(2) * UINT32_MAX)
         return false;
     if (!region_grow(&holdings->records, count * sizeof(struct holding)) ||
         !region_grow(&holdings->names, names_size) ||
         !holdings_resize_table(&holdings->users, &holdings->users_mask, count, TABLE_RESIDENT) ||
-        !holdings_resize_table(&holdings->keys, &holdings->keys_mask,
-                               count + holdings->bound_count, TABLE_WHEN_TOUCHED))
+        !holdings_resize_table(&holdings->keys, &holdings->keys_mask, count + holdings->bound_count,
+                               TABLE_WHEN_TOUCHED))
         return false;
     holdings->capacity = (uint32_t)count;
     return true;
@@ -102,7 +103,7 @@ bool holdings_is_user(const struct holdings *holdings, const struct holding *hol
 
 /* The slot of a user, or the empty one where they would go. */
 static struct holdings_slot *holdings_user_slot(const struct holdings *holdings, uint32_t hash,
-                                       const struct user_id *user)
+                                                const struct user_id *user)
 {
     struct holdings_slot *slots = holdings_slots(&holdings->users);
     uint32_t at = hash & holdings->users_mask;
@@ -124,8 +125,7 @@ struct holdings_place holdings_find(const struct holdings *holdings, uint64_t ha
     if (holdings->users.base == NULL)
         return place;
     place.slot = holdings_user_slot(holdings, (uint32_t)hash, user);
-    if (place.slot->target != 0 &&
-        holdings_at(holdings, place.slot->target - 1)->held_count != 0)
+    if (place.slot->target != 0 && holdings_at(holdings, place.slot->target - 1)->held_count != 0)
         place.newest = place.slot->target - 1;
     return place;
 }
@@ -214,8 +214,8 @@ static uint32_t holdings_store_name(struct holdings *holdings, const struct user
 }
 
 /* Makes the record at `index` its user's newest claim. */
-static void holdings_link_user(struct holdings *holdings, struct holdings_slot *slot,
-                               uint64_t hash, uint32_t index, const struct claim *claim)
+static void holdings_link_user(struct holdings *holdings, struct holdings_slot *slot, uint64_t hash,
+                               uint32_t index, const struct claim *claim)
 {
     struct holding *holding = holdings_at(holdings, index);
 
@@ -256,9 +256,8 @@ static uint32_t holdings_append(struct holdings *holdings, const struct claim *c
     };
     if (request_id_is_keyed(&claim->request_id)) {
         holdings_put(holdings_slots(&holdings->keys), holdings->keys_mask,
-                     (struct holdings_slot){
-                         .hash = holdings_key_hash(holdings, &claim->request_id),
-                         .target = index + 1});
+                     (struct holdings_slot){.hash = holdings_key_hash(holdings, &claim->request_id),
+                                            .target = index + 1});
         holdings->keys_used++;
     }
     return index;
@@ -353,7 +352,7 @@ bool holdings_bind(struct holdings *holdings, uint32_t index, const struct reque
     holding->bound_count++;
     holdings_put(holdings_slots(&holdings->keys), holdings->keys_mask,
                  (struct holdings_slot){.hash = holdings_key_hash(holdings, id),
-                               .target = (at | KEY_TARGET_BOUND) + 1});
+                                        .target = (at | KEY_TARGET_BOUND) + 1});
     holdings->keys_used++;
     return true;
 }

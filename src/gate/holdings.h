@@ -24,8 +24,8 @@ struct holding {
     int64_t seq;
     int64_t requested_at_ms;
     struct request_id request_id;
-    uint32_t user_at;    /* where the name starts, in pairs of bytes */
-    uint32_t previous;   /* the user's claim before this one, +1; 0: none */
+    uint32_t user_at;  /* where the name starts, in pairs of bytes */
+    uint32_t previous; /* the user's claim before this one, +1; 0: none */
     uint16_t nth;
     uint16_t held_count; /* at the user's newest claim: how many they hold */
     uint16_t nth_top;    /* at the user's newest claim: the highest nth among them */
