@@ -131,6 +131,9 @@ static inline int shop_tear_down(void **state)
     struct shop *shop = *state;
     char name[128];
 
+    /* A test that failed in the middle of trouble must not take the others with it. */
+    setrlimit(RLIMIT_FSIZE, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY});
+    sqlite3_close(shop->staller);
     shop_stop(shop);
     for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
         snprintf(name, sizeof(name), "%s%s", shop->path, suffixes[i]);
