@@ -19,7 +19,8 @@ struct desk;
 
 struct desk_options {
     struct service *service;
-    /* Called on the loop's thread, from desk_tick(). The wish is borrowed. */
+    /* Called on the loop's thread, from desk_tick(). The wish is borrowed. It must not call
+     * desk_submit(): the lists are being walked. */
     void (*answer)(void *context, void *asker, const struct wish *wish);
     /* Called from any thread: make the loop run desk_tick() soon. */
     void (*wake)(void *context);
