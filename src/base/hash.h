@@ -24,7 +24,7 @@ struct hash_key hash_key_random(void);
  * together, as the maps of several languages do it. Fast, and with a random key nobody can aim for
  * one slot; not a MAC, and not the same on every machine. In the header because every claim is
  * looked up with it. */
-static inline uint64_t hash_table(struct hash_key key, const void *bytes, size_t length);
+static inline uint64_t hash_table(struct hash_key key, const void *text, size_t length);
 
 /* SipHash-2-4: a MAC over short input, for codes that must not be guessed. */
 uint64_t hash_mac(struct hash_key key, const void *bytes, size_t length);

@@ -350,6 +350,9 @@ static inline void client_send_bytes(int client, const char *bytes, size_t lengt
 {
     while (length > 0) {
         ssize_t sent = send(client, bytes, length, MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR) {
+            continue;
+        }
         assert_true(sent > 0);
         bytes += sent;
         length -= (size_t)sent;
@@ -368,6 +371,17 @@ static inline void client_get(int client, const char *target)
     client_send(client, text);
 }
 
+/* recv() that goes on after a signal. A socket with a timeout is not restarted by the kernel, and
+ * newer versions of libuv wake threads in ways that interrupt it. */
+static inline ssize_t client_receive(int client, void *bytes, size_t length)
+{
+    ssize_t got;
+    do {
+        got = recv(client, bytes, length, 0);
+    } while (got < 0 && errno == EINTR);
+    return got;
+}
+
 struct response {
     int status;
     char head[4096]; /* with the status line, without the empty line */
@@ -381,7 +395,7 @@ static inline void client_read_until(int client, const char *mark, char *text, s
     size_t length = 0;
     while (length < strlen(mark) || memcmp(text + length - strlen(mark), mark, strlen(mark)) != 0) {
         assert_true(length + 1 < size);
-        ssize_t got = recv(client, text + length, 1, 0);
+        ssize_t got = client_receive(client, text + length, 1);
         if (got <= 0) {
             fail_msg("the connection ended after '%.*s'", (int)length, text);
         }
@@ -393,7 +407,7 @@ static inline void client_read_until(int client, const char *mark, char *text, s
 static inline void client_read_exactly(int client, char *bytes, size_t length)
 {
     while (length > 0) {
-        ssize_t got = recv(client, bytes, length, 0);
+        ssize_t got = client_receive(client, bytes, length);
         assert_true(got > 0);
         bytes += got;
         length -= (size_t)got;
@@ -448,7 +462,7 @@ static inline void client_expect_status(int client, int status)
 static inline void client_expect_end(int client)
 {
     char byte;
-    ssize_t got = recv(client, &byte, 1, 0);
+    ssize_t got = client_receive(client, &byte, 1);
     if (got != 0) {
         fail_msg("expected the end, got %zd (%s)", got, got < 0 ? strerror(errno) : "data");
     }
