@@ -156,7 +156,7 @@ static void writer_finish_writes(struct writer *writer, struct write_batch *batc
     for (struct waiting_write *write = batch->writes, *next; write != NULL; write = next) {
         next = write->next;
         if (status != STATUS_OK) {
-            write->status = status == STATUS_FAILED ? STATUS_FAILED : STATUS_UNAVAILABLE;
+            write->status = status;
             if (write->error != NULL)
                 *write->error = *error;
         }
