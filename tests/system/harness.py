@@ -290,8 +290,9 @@ class Server:
         return Connection(self.address, **options)
 
     def request(self, method, path, body=None, headers=None, token=None, source=None):
-        """One request on a connection of its own; the answer is held against /openapi.json. `token` becomes the Authorization header; None
-        sends the server's admin token, if it has one, and False sends none."""
+        """One request on a connection of its own; the answer is held against /openapi.json.
+        `token` becomes the Authorization header; None sends the server's admin token, if it has
+        one, and False sends none."""
         fields = dict(headers or {})
         if token is None:
             token = self.admin_token

@@ -312,7 +312,8 @@ def test_user__signature_bits_all_count(users):
     for index in range(0, len(raw) * 8, 11):
         changed = bytearray(raw)
         changed[index // 8] ^= 1 << index % 8
-        expect_401(users.claim(policy["id"], "u1", token=f"{head}.{body}.{segment(bytes(changed))}"))
+        token = f"{head}.{body}.{segment(bytes(changed))}"
+        expect_401(users.claim(policy["id"], "u1", token=token))
 
 
 @pytest.mark.parametrize("claims", [
