@@ -100,13 +100,15 @@ bool http_loop_post(struct http_loop *loop, struct http_task *task)
     pthread_mutex_lock(&loop->tasks_lock);
     bool open = !loop->tasks_closed;
     if (open) {
-        /* One wake-up is enough for all that come until the loop looks. */
-        if (loop->tasks_first == NULL) {
-            uv_async_send(&loop->wakeup);
-        }
+        bool first = loop->tasks_first == NULL;
         *loop->tasks_last = task;
         loop->tasks_last = &task->next;
-        atomic_store_explicit(&loop->tasks_waiting, true, memory_order_relaxed);
+        atomic_store(&loop->tasks_waiting, true);
+        /* One wake-up is enough for all that come until the loop looks. It comes last: a loop that
+         * is woken and does not see the task yet would go back to sleep on it. */
+        if (first) {
+            uv_async_send(&loop->wakeup);
+        }
     }
     pthread_mutex_unlock(&loop->tasks_lock);
     return open;
@@ -114,14 +116,14 @@ bool http_loop_post(struct http_loop *loop, struct http_task *task)
 
 static void loop_run_tasks(struct http_loop *loop)
 {
-    if (!atomic_load_explicit(&loop->tasks_waiting, memory_order_relaxed)) {
+    if (!atomic_load(&loop->tasks_waiting)) {
         return;
     }
     pthread_mutex_lock(&loop->tasks_lock);
     struct http_task *task = loop->tasks_first;
     loop->tasks_first = NULL;
     loop->tasks_last = &loop->tasks_first;
-    atomic_store_explicit(&loop->tasks_waiting, false, memory_order_relaxed);
+    atomic_store(&loop->tasks_waiting, false);
     pthread_mutex_unlock(&loop->tasks_lock);
     while (task != NULL) {
         struct http_task *next = task->next;
