@@ -1,10 +1,8 @@
 """What the binary writes about itself: completion, man page, the page about settings."""
 
 import re
-import shutil
 import subprocess
 
-import pytest
 
 from harness import ROOT, run_dibs
 
@@ -66,7 +64,6 @@ def test_manual__names_every_flag_of_every_command():
             assert flag in page, flag
 
 
-@pytest.mark.skipif(not shutil.which("groff"), reason="groff is not here")
 def test_manual__is_roff_without_warnings():
     page = run_dibs("manual").stdout
     ended = subprocess.run(["groff", "-man", "-Tascii", "-ww", "-z"], input=page, text=True,
