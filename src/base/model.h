@@ -15,15 +15,15 @@
 
 #include "base/buffer.h"
 
-#define POLICY_ID_MAX INT64_C(9007199254740991) /* 2^53 - 1: exact in every JSON reader */
-#define POLICY_TOTAL_MAX INT64_C(100000000)
+#define POLICY_ID_MAX              INT64_C(9007199254740991) /* 2^53 - 1: exact in every JSON reader */
+#define POLICY_TOTAL_MAX           INT64_C(100000000)
 #define POLICY_NAME_CHARACTERS_MAX 200
-#define POLICY_NAME_SIZE (POLICY_NAME_CHARACTERS_MAX * 4 + 1)
-#define PER_USER_LIMIT_MAX 1000
-#define DISCOUNT_FIXED_MAX INT64_C(1000000000000)
-#define COUPON_VALID_DAYS_MAX 3650
-#define ID_LENGTH_MAX 64
-#define REASON_SIZE 128
+#define POLICY_NAME_SIZE           (POLICY_NAME_CHARACTERS_MAX * 4 + 1)
+#define PER_USER_LIMIT_MAX         1000
+#define DISCOUNT_FIXED_MAX         INT64_C(1000000000000)
+#define COUPON_VALID_DAYS_MAX      3650
+#define ID_LENGTH_MAX              64
+#define REASON_SIZE                128
 
 /* A user, product or order id: 1-64 bytes of a small alphabet, checked where it enters. */
 struct user_id {
@@ -151,8 +151,8 @@ struct coupon {
     int64_t expires_at_ms; /* from coupon_valid_days or the policy's closes_at; 0: never */
     int64_t redeemed_at_ms;
     int64_t cancelled_at_ms;
-    int64_t merged_into_seq; /* of a MERGED claim: the seq the user holds instead */
-    struct user_id order_id; /* length 0: none */
+    int64_t merged_into_seq;  /* of a MERGED claim: the seq the user holds instead */
+    struct user_id order_id;  /* length 0: none */
     char reason[REASON_SIZE]; /* why it is VOID; "" otherwise */
 };
 

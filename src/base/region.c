@@ -1,4 +1,5 @@
-/* region.c: memory from mmap, grown with mremap, so that the kernel moves page tables, not bytes. */
+/* region.c: memory from mmap, grown with mremap, so that the kernel moves page tables, not bytes.
+ */
 #include "base/region.h"
 
 #include <sys/mman.h>

@@ -14,7 +14,7 @@
 struct service;
 struct clerk_task;
 
-#define CLERKS_MAX 64
+#define CLERKS_MAX      64
 #define CLERK_TASKS_MAX 20000 /* waiting; more are turned away */
 
 struct clerks {

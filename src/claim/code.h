@@ -16,8 +16,8 @@
 #include "base/model.h"
 
 #define CODE_MAC_LENGTH 8
-#define COUPON_ID_SIZE 40 /* both numbers, the dash and a NUL */
-#define CODE_SIZE (COUPON_ID_SIZE + CODE_MAC_LENGTH + 1)
+#define COUPON_ID_SIZE  40 /* both numbers, the dash and a NUL */
+#define CODE_SIZE       (COUPON_ID_SIZE + CODE_MAC_LENGTH + 1)
 
 struct service;
 

@@ -38,7 +38,8 @@ static size_t service_merge_claims(int64_t policy_id, const struct user_id *user
     }
     for (size_t i = 0; i < coupon_count && count < max; i++) {
         claims[count] = (struct claim_status){.coupon = coupons[i]};
-        claims[count].coupon.state = coupon_state_at(coupons[i].state, coupons[i].expires_at_ms, now_ms);
+        claims[count].coupon.state =
+            coupon_state_at(coupons[i].state, coupons[i].expires_at_ms, now_ms);
         count++;
     }
     return count;
@@ -61,8 +62,8 @@ enum status service_claims_of(struct service *service, int64_t policy_id,
         status = gate_find(service->gate, policy_id, user, held, max, &held_count, error);
     if (status == STATUS_OK &&
         gate_count(service->gate, policy_id, clock_wall_ms(), numbers) != STATUS_OK)
-        status = error_set(error, STATUS_NOT_FOUND, "there is no policy %lld",
-                           (long long)policy_id);
+        status =
+            error_set(error, STATUS_NOT_FOUND, "there is no policy %lld", (long long)policy_id);
     if (status == STATUS_OK)
         status = ledger_coupons_of_claimant(service->ledger, policy_id, user, coupons, max,
                                             &coupon_count, error);
@@ -129,8 +130,7 @@ enum status service_user_block(struct service *service, const struct user_id *us
 {
     /* One at a time, or two opposite calls could reach ledger and gate in different orders. */
     steward_lock(&service->steward);
-    enum status status =
-        ledger_user_block(service->ledger, user, blocked, clock_wall_ms(), error);
+    enum status status = ledger_user_block(service->ledger, user, blocked, clock_wall_ms(), error);
     if (status == STATUS_OK)
         status = gate_block(service->gate, user, blocked, error);
     steward_unlock(&service->steward);

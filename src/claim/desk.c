@@ -7,7 +7,7 @@
 #include "claim/parts.h"
 
 #define PARKED_RETRY_MS 100
-#define DECISIONS_MAX 3
+#define DECISIONS_MAX   3
 
 /* A claim on the desk. */
 struct desk_entry {

@@ -98,8 +98,8 @@ static enum status restore_close_stale(struct restore *restore, struct error *er
         struct policy policy;
         status = ledger_lease_close(restore->service->ledger, restore->stale.ids[i], error);
         if (status == STATUS_OK)
-            status = service_refresh(restore->service, restore->stale.policy_ids[i], &policy,
-                                     error);
+            status =
+                service_refresh(restore->service, restore->stale.policy_ids[i], &policy, error);
     }
     return status;
 }

@@ -85,7 +85,7 @@ enum status service_policy_change(struct service *service, int64_t id,
 #define CLAIMS_OF_USER_MAX (PER_USER_LIMIT_MAX + 24) /* shown at most, latest first */
 
 struct claim_status {
-    struct coupon coupon;  /* for a pending claim: only `claim` is filled */
+    struct coupon coupon; /* for a pending claim: only `claim` is filled */
     bool pending;
     int64_t ahead;
 };
@@ -119,10 +119,10 @@ enum status service_user_block(struct service *service, const struct user_id *us
 /* --- readiness --- */
 
 struct service_part {
-    const char *name;  /* "gate", "ledger", "relay", "steward" */
-    const char *kind;  /* "local", "sqlite", "direct" */
+    const char *name; /* "gate", "ledger", "relay", "steward" */
+    const char *kind; /* "local", "sqlite", "direct" */
     bool ready;
-    char words[256];   /* "ok", or what is wrong */
+    char words[256]; /* "ok", or what is wrong */
 };
 #define SERVICE_PARTS 4
 /* Cheap and non-blocking: may be called on a loop. True when all parts are ready. */

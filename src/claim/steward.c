@@ -89,8 +89,7 @@ static enum status steward_lease(struct steward *steward, int64_t policy_id, str
     struct service *service = steward->service;
     struct lease lease;
     struct policy policy;
-    enum status status =
-        ledger_lease_take(service->ledger, policy_id, 0, &lease, &policy, error);
+    enum status status = ledger_lease_take(service->ledger, policy_id, 0, &lease, &policy, error);
 
     if (status != STATUS_OK)
         return status;

@@ -172,8 +172,9 @@ static void answer_settled(struct call *call, const struct service *service, enu
     call->problem = PROBLEM_CONFLICT;
     buffer_clear(&call->body);
     problem_begin(&call->body, PROBLEM_CONFLICT, span_of(error->text));
-    problem_add_text(&call->body, "coupon_state",
-                     span_of(coupon_state_name(coupon_state_at(coupon->state, coupon->expires_at_ms, now_ms))));
+    problem_add_text(
+        &call->body, "coupon_state",
+        span_of(coupon_state_name(coupon_state_at(coupon->state, coupon->expires_at_ms, now_ms))));
     problem_end(&call->body);
 }
 

@@ -126,7 +126,8 @@ void render_coupon(struct buffer *out, const struct service *service, const stru
     buffer_append_literal(out, "{");
     append_identity(out, service, claim->policy_id, &claim->user, claim->seq, claim->nth, sight);
     buffer_append_literal(out, ",\"state\":");
-    append_quoted(out, coupon_state_name(coupon_state_at(coupon->state, coupon->expires_at_ms, now_ms)));
+    append_quoted(out,
+                  coupon_state_name(coupon_state_at(coupon->state, coupon->expires_at_ms, now_ms)));
     buffer_append_literal(out, ",\"issued_at\":");
     json_append_time(out, coupon->issued_at_ms);
     buffer_append_literal(out, ",\"expires_at\":");

@@ -111,9 +111,9 @@ enum status sql_run(struct sql *sql, enum statement statement, const struct sql_
                     struct error *error) MUST_CHECK;
 
 /* SQL_RUN(sql, STATEMENT_X, row, context, error, sql_i64(1), ...) */
-#define SQL_RUN(sql, statement, row, context, error, ...)                                          \
-    sql_run(sql, statement, (const struct sql_value[]){__VA_ARGS__},                               \
-            sizeof((const struct sql_value[]){__VA_ARGS__}) / sizeof(struct sql_value), row,       \
+#define SQL_RUN(sql, statement, row, context, error, ...)                                    \
+    sql_run(sql, statement, (const struct sql_value[]){__VA_ARGS__},                         \
+            sizeof((const struct sql_value[]){__VA_ARGS__}) / sizeof(struct sql_value), row, \
             context, NULL, error)
 
 #endif

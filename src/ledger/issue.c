@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "ledger/rows.h"
 
-#define REASON_BLOCKED "the user was blocked before the coupon was issued"
+#define REASON_BLOCKED  "the user was blocked before the coupon was issued"
 #define REASON_NO_STOCK "its lease was closed and no stock was left"
 
 void issue_room_release(struct issue_room *room)
@@ -111,8 +111,8 @@ static enum status issue_prepare(struct sql *sql, const struct claim *claims, si
 {
     struct lease_terms terms = {0};
     bool any_blocked = false;
-    enum status status = sql_run(sql, STATEMENT_blocked_any, NULL, 0, issue_note_row, &any_blocked,
-                                 NULL, error);
+    enum status status =
+        sql_run(sql, STATEMENT_blocked_any, NULL, 0, issue_note_row, &any_blocked, NULL, error);
 
     for (size_t i = 0; i < count && status == STATUS_OK; i++) {
         bool blocked = false;
@@ -277,10 +277,9 @@ enum status issue_bindings(struct sql *sql, const struct key_binding *bindings, 
     enum status status = STATUS_OK;
 
     for (size_t i = 0; i < count && status == STATUS_OK; i++)
-        status = SQL_RUN(sql, STATEMENT_key_insert, NULL, NULL, error,
-                         sql_i64(bindings[i].policy_id),
-                         sql_blob(bindings[i].request_id.bytes,
-                                  sizeof(bindings[i].request_id.bytes)),
-                         sql_i64(bindings[i].seq));
+        status =
+            SQL_RUN(sql, STATEMENT_key_insert, NULL, NULL, error, sql_i64(bindings[i].policy_id),
+                    sql_blob(bindings[i].request_id.bytes, sizeof(bindings[i].request_id.bytes)),
+                    sql_i64(bindings[i].seq));
     return status;
 }

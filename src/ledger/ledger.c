@@ -67,12 +67,12 @@ static void ledger_release(struct ledger *ledger)
 
 static enum status ledger_open_sessions(struct ledger *ledger, struct error *error)
 {
-    enum status status = ledger->driver->session_open(ledger->store, SESSION_WRITER,
-                                                      &ledger->writer_session, error);
+    enum status status =
+        ledger->driver->session_open(ledger->store, SESSION_WRITER, &ledger->writer_session, error);
 
     for (unsigned i = 0; i < ledger->options.readers && status == STATUS_OK; i++) {
-        status = ledger->driver->session_open(ledger->store, SESSION_READER, &ledger->readers[i],
-                                              error);
+        status =
+            ledger->driver->session_open(ledger->store, SESSION_READER, &ledger->readers[i], error);
         if (status == STATUS_OK)
             ledger->readers_idle++;
     }
@@ -198,11 +198,8 @@ enum status ledger_coupon_cancel(struct ledger *ledger, int64_t policy_id, int64
                                  int64_t now_ms, struct coupon *coupon, struct policy *policy,
                                  struct error *error)
 {
-    struct cancel_coupon cancel = {.policy_id = policy_id,
-                                   .seq = seq,
-                                   .now_ms = now_ms,
-                                   .coupon = coupon,
-                                   .policy = policy};
+    struct cancel_coupon cancel = {
+        .policy_id = policy_id, .seq = seq, .now_ms = now_ms, .coupon = coupon, .policy = policy};
     return writer_run(&ledger->writer, transaction_cancel_coupon, &cancel, error);
 }
 
@@ -316,9 +313,9 @@ enum status ledger_coupons_of_claimant(struct ledger *ledger, int64_t policy_id,
 {
     struct ledger_page page = {.coupons = coupons};
     struct sql sql = ledger_reader_take(ledger);
-    enum status status = SQL_RUN(&sql, STATEMENT_coupon_list_of_claimant, ledger_page_coupon,
-                                 &page, error, sql_i64(policy_id),
-                                 sql_text(user_id_span(user)), sql_i64((int64_t)max));
+    enum status status =
+        SQL_RUN(&sql, STATEMENT_coupon_list_of_claimant, ledger_page_coupon, &page, error,
+                sql_i64(policy_id), sql_text(user_id_span(user)), sql_i64((int64_t)max));
     ledger_reader_return(ledger, sql);
     *count = page.count;
     return status;
@@ -392,11 +389,11 @@ enum status ledger_visit(struct ledger *ledger, const struct ledger_visitor *vis
     enum status status = sql.driver->begin(sql.session, error);
 
     if (status == STATUS_OK)
-        status = SQL_RUN(&sql, STATEMENT_policy_list, ledger_visit_policy, &copy, error,
-                         sql_i64(0), sql_i64(INT64_MAX));
+        status = SQL_RUN(&sql, STATEMENT_policy_list, ledger_visit_policy, &copy, error, sql_i64(0),
+                         sql_i64(INT64_MAX));
     if (status == STATUS_OK)
-        status = sql_run(&sql, STATEMENT_coupon_scan, NULL, 0, ledger_visit_claim, &copy, NULL,
-                         error);
+        status =
+            sql_run(&sql, STATEMENT_coupon_scan, NULL, 0, ledger_visit_claim, &copy, NULL, error);
     if (status == STATUS_OK)
         status = sql_run(&sql, STATEMENT_key_scan, NULL, 0, ledger_visit_key, &copy, NULL, error);
     if (status == STATUS_OK)

@@ -159,8 +159,8 @@ enum status ledger_visit(struct ledger *ledger, const struct ledger_visitor *vis
 /* --- seeing inside --- */
 
 struct ledger_stats {
-    struct histogram commit_ns;   /* from BEGIN to the return of COMMIT */
-    struct histogram batch_size;  /* claims per commit */
+    struct histogram commit_ns;  /* from BEGIN to the return of COMMIT */
+    struct histogram batch_size; /* claims per commit */
     _Atomic uint64_t commits;
     _Atomic uint64_t commit_failures;
     _Atomic uint64_t claims_issued;

@@ -77,10 +77,10 @@ enum status owner_lock_take(struct owner_lock *lock, const char *path, struct er
     if (descriptor < 0)
         return error_set(error, STATUS_FAILED, "cannot open %s: %s", path, strerror(errno));
     if (flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
-        enum status status = errno == EWOULDBLOCK
-                                 ? owner_lock_refused(descriptor, path, error)
-                                 : error_set(error, STATUS_FAILED, "cannot lock %s: %s", path,
-                                             strerror(errno));
+        enum status status =
+            errno == EWOULDBLOCK
+                ? owner_lock_refused(descriptor, path, error)
+                : error_set(error, STATUS_FAILED, "cannot lock %s: %s", path, strerror(errno));
         close(descriptor);
         return status;
     }

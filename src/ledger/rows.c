@@ -47,8 +47,8 @@ void rows_read_policy(const struct sql_value *columns, struct policy *policy)
 {
     *policy = (struct policy){
         .id = columns[0].number,
-        .discount_type = span_equal(columns[2].bytes, SPAN("fixed")) ? DISCOUNT_FIXED
-                                                                     : DISCOUNT_PERCENT,
+        .discount_type =
+            span_equal(columns[2].bytes, SPAN("fixed")) ? DISCOUNT_FIXED : DISCOUNT_PERCENT,
         .discount_value = columns[3].number,
         .total = columns[4].number,
         .per_user_limit = (int32_t)columns[5].number,

@@ -21,9 +21,9 @@
 /* A claim changes one page of the table's end, shared by its batch, and one page of the users'
  * index, which is its own. Small pages make that cheap, and a long WAL lets many changes of an
  * index page share one checkpoint. */
-#define PAGE_SIZE 2048
-#define CHECKPOINT_FRAMES 32000 /* 64 MiB of WAL */
-#define BUSY_TIMEOUT_MS 5000
+#define PAGE_SIZE             2048
+#define CHECKPOINT_FRAMES     32000 /* 64 MiB of WAL */
+#define BUSY_TIMEOUT_MS       5000
 #define PAGE_CACHE_KIB_WRITER 16384
 #define PAGE_CACHE_KIB_READER 2048
 
@@ -369,10 +369,9 @@ static enum status ledger_sqlite_savepoint(struct ledger_session *session, struc
 static enum status ledger_sqlite_savepoint_end(struct ledger_session *session, bool keep,
                                                struct error *error)
 {
-    return ledger_sqlite_execute(session->database,
-                                 keep ? "RELEASE one_write"
-                                      : "ROLLBACK TO one_write; RELEASE one_write",
-                                 "savepoint", error);
+    return ledger_sqlite_execute(
+        session->database, keep ? "RELEASE one_write" : "ROLLBACK TO one_write; RELEASE one_write",
+        "savepoint", error);
 }
 
 /* --- statements --- */
@@ -484,8 +483,8 @@ static bool ledger_sqlite_tend(struct ledger_session *session)
     if (session->wal_frames < CHECKPOINT_FRAMES)
         return false;
     FAULT_POINT("ledger.before_checkpoint");
-    int code = sqlite3_wal_checkpoint_v2(session->database, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL,
-                                         NULL);
+    int code =
+        sqlite3_wal_checkpoint_v2(session->database, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
     session->wal_frames = 0;
     if (code != SQLITE_OK && code != SQLITE_BUSY) {
         struct error error;

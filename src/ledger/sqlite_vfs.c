@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 
-#define VFS_NAME "dibs"
+#define VFS_NAME   "dibs"
 #define GATHER_MAX (1 << 20) /* bytes before they are written without waiting for the sync */
-#define WRITE_MAX (1 << 16)  /* SQLite's own VFS keeps only 17 bits of a write's length */
+#define WRITE_MAX  (1 << 16) /* SQLite's own VFS keeps only 17 bits of a write's length */
 
 /* A WAL file of the writer: ours in front, SQLite's own file behind it. */
 struct wal_file {
@@ -77,8 +77,7 @@ static int wal_read(sqlite3_file *file, void *bytes, int length, sqlite3_int64 o
 {
     struct wal_file *wal = wal_file_of(file);
     int code = wal_flush(wal);
-    return code != SQLITE_OK ? code
-                             : wal->real->pMethods->xRead(wal->real, bytes, length, offset);
+    return code != SQLITE_OK ? code : wal->real->pMethods->xRead(wal->real, bytes, length, offset);
 }
 
 static int wal_truncate(sqlite3_file *file, sqlite3_int64 size)

@@ -22,8 +22,7 @@ const char *statement_text(const char *file, enum statement statement, unsigned 
     const char *name = statement_names[statement];
     size_t name_length = strlen(name);
 
-    for (const char *mark = strstr(file, NAME_MARK); mark != NULL;
-         mark = strstr(mark, NAME_MARK)) {
+    for (const char *mark = strstr(file, NAME_MARK); mark != NULL; mark = strstr(mark, NAME_MARK)) {
         mark += strlen(NAME_MARK);
         if (strncmp(mark, name, name_length) != 0 || mark[name_length] != '\n')
             continue;

@@ -146,8 +146,7 @@ static enum status transaction_change_total(struct policy *policy, int64_t total
 }
 
 static enum status transaction_apply_change(struct policy *policy,
-                                            const struct policy_change *change,
-                                            struct error *error)
+                                            const struct policy_change *change, struct error *error)
 {
     if (change->sets_opens_at)
         policy->opens_at_ms = change->opens_at_ms;
@@ -232,9 +231,8 @@ enum status transaction_cancel_coupon(struct sql *sql, void *argument, struct er
     if (status == STATUS_OK)
         status = SQL_RUN(sql, STATEMENT_policy_return_unit, NULL, NULL, error,
                          sql_i64(cancel->policy_id));
-    return status == STATUS_OK
-               ? rows_policy_by_id(sql, cancel->policy_id, cancel->policy, error)
-               : status;
+    return status == STATUS_OK ? rows_policy_by_id(sql, cancel->policy_id, cancel->policy, error)
+                               : status;
 }
 
 /* --- users and secrets --- */

@@ -12,9 +12,9 @@
 #define RETRY_PAUSE_MIN_MS 20
 #define RETRY_PAUSE_MAX_MS 1000
 #define BATCH_CAPACITY_MIN 1024
-#define LINGER_CLAIMS_MIN 32
-#define LINGER_STEP_NS 200000
-#define LINGER_MAX_NS 2000000
+#define LINGER_CLAIMS_MIN  32
+#define LINGER_STEP_NS     200000
+#define LINGER_MAX_NS      2000000
 
 static void write_batch_init(struct write_batch *batch)
 {
@@ -70,8 +70,7 @@ uint64_t writer_issue(struct writer *writer, const struct claim *claims, size_t 
     if (claim_count > 0)
         memcpy(batch->claims + batch->claim_count, claims, claim_count * sizeof(*claims));
     if (binding_count > 0)
-        memcpy(batch->bindings + batch->binding_count, bindings,
-               binding_count * sizeof(*bindings));
+        memcpy(batch->bindings + batch->binding_count, bindings, binding_count * sizeof(*bindings));
     batch->claim_count += claim_count;
     batch->binding_count += binding_count;
     uint64_t ticket = ++writer->last_ticket;

@@ -10,8 +10,8 @@ enum status relay_open(struct relay **relay, const char *url, struct ledger *led
 {
     *relay = NULL;
     if (strcmp(url, "direct") != 0)
-        return error_set(error, STATUS_INVALID,
-                         "relay %s: unknown kind; this build knows: direct", url);
+        return error_set(error, STATUS_INVALID, "relay %s: unknown kind; this build knows: direct",
+                         url);
     enum status status = relay_direct_open(relay, ledger, error);
     if (status == STATUS_OK)
         ensure((*relay)->ops->name && (*relay)->ops->push && (*relay)->ops->close);

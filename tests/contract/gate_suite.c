@@ -12,8 +12,8 @@
 /* cmocka.h needs the four above it. */
 #include <cmocka.h>
 
-#define POLICY 42
-#define NOW 1000000
+#define POLICY     42
+#define NOW        1000000
 #define CLAIMS_MAX 20000
 
 /* The ledger's side of the gate: keeps what was pushed, and acknowledges it when told. */
@@ -57,8 +57,8 @@ static int set_up(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
     pthread_mutex_init(&fixture->outbox.lock, NULL);
-    fixture->gate = gate_suite_open(
-        (struct gate_outlet){.push = outbox_push, .context = &fixture->outbox});
+    fixture->gate =
+        gate_suite_open((struct gate_outlet){.push = outbox_push, .context = &fixture->outbox});
     *state = fixture;
     return 0;
 }
@@ -261,9 +261,9 @@ static void test_gate__recalled_lease_does_not_come_back(void **state)
     struct error error;
 
     create(fixture, 5, 1);
-    assert_int_equal(gate_recall(fixture->gate, POLICY, GATE_RECALL_ALL, shrunk, &shrunk_count,
-                                 &error),
-                     STATUS_OK);
+    assert_int_equal(
+        gate_recall(fixture->gate, POLICY, GATE_RECALL_ALL, shrunk, &shrunk_count, &error),
+        STATUS_OK);
     assert_int_equal(gate_lend(fixture->gate, &again, 0, &error), STATUS_CONFLICT);
     assert_int_equal(claim(fixture, "a").verdict, VERDICT_SOLD_OUT);
     fixture->policy.unleased = 5;
@@ -306,17 +306,17 @@ static void test_gate__recall_all_over_several_leases(void **state)
     fixture->policy.unleased = 4;
     lend_all(fixture);
     claim(fixture, "a");
-    assert_int_equal(gate_recall(fixture->gate, POLICY, GATE_RECALL_ALL, shrunk, &shrunk_count,
-                                 &error),
-                     STATUS_OK);
+    assert_int_equal(
+        gate_recall(fixture->gate, POLICY, GATE_RECALL_ALL, shrunk, &shrunk_count, &error),
+        STATUS_OK);
     assert_int_equal(shrunk_count, 2);
     for (size_t i = 0; i < shrunk_count; i++)
         back += (shrunk[i].lease_id == 1 ? 3 : 4) - shrunk[i].count;
     assert_int_equal(back, 6);
     assert_int_equal(claim(fixture, "b").verdict, VERDICT_SOLD_OUT);
-    assert_int_equal(gate_recall(fixture->gate, POLICY, GATE_RECALL_ALL, shrunk, &shrunk_count,
-                                 &error),
-                     STATUS_OK);
+    assert_int_equal(
+        gate_recall(fixture->gate, POLICY, GATE_RECALL_ALL, shrunk, &shrunk_count, &error),
+        STATUS_OK);
     assert_int_equal(shrunk_count, 0);
 }
 
@@ -409,8 +409,7 @@ static void test_gate__find_lists_newest_first(void **state)
     acknowledge(fixture);
     claim(fixture, "b");
     claim(fixture, "a");
-    assert_int_equal(gate_find(fixture->gate, POLICY, &user, claims, 4, &count, &error),
-                     STATUS_OK);
+    assert_int_equal(gate_find(fixture->gate, POLICY, &user, claims, 4, &count, &error), STATUS_OK);
     assert_int_equal(count, 2);
     assert_int_equal(claims[0].seq, 3);
     assert_true(claims[0].pending);
@@ -764,11 +763,11 @@ static void test_gate__restored_gate_goes_on(void **state)
 
 /* --- races --- */
 
-#define RACERS 8
-#define RACE_TOTAL 3000
+#define RACERS      8
+#define RACE_TOTAL  3000
 #define RACE_WISHES 1500
 
-#define RACE_BATCH 5
+#define RACE_BATCH  5
 
 struct racer {
     struct fixture *fixture;
@@ -841,7 +840,7 @@ static void test_gate__threads_race_as_the_same_users(void **state)
 }
 
 #define NEW_POLICIES 20000
-#define EARLY_BIRDS 3
+#define EARLY_BIRDS  3
 
 /* Asks for the policy that is just being made known. */
 struct early_bird {

@@ -48,8 +48,7 @@ int64_t ledger_suite_imbalance(int64_t policy_id)
     sqlite3_stmt *prepared = NULL;
 
     assert_int_equal(
-        sqlite3_open_v2(url + strlen("sqlite:"), &database, SQLITE_OPEN_READONLY, NULL),
-        SQLITE_OK);
+        sqlite3_open_v2(url + strlen("sqlite:"), &database, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
     assert_int_equal(sqlite3_prepare_v2(database, text, -1, &prepared, NULL), SQLITE_OK);
     sqlite3_bind_int64(prepared, 1, policy_id);
     assert_int_equal(sqlite3_step(prepared), SQLITE_ROW);

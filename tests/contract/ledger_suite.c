@@ -12,7 +12,7 @@
 /* cmocka.h needs some of those above it. */
 #include <cmocka.h>
 
-#define NOW INT64_C(1763200000000)
+#define NOW        INT64_C(1763200000000)
 #define CLAIMS_MAX 1024
 
 struct fixture {
@@ -112,8 +112,8 @@ static struct policy create(struct fixture *fixture, int64_t total, struct lease
                             .total = total,
                             .per_user_limit = 5,
                             .created_at_ms = NOW};
-    assert_int_equal(
-        ledger_policy_create(fixture->ledger, &policy, lease, &fixture->error), STATUS_OK);
+    assert_int_equal(ledger_policy_create(fixture->ledger, &policy, lease, &fixture->error),
+                     STATUS_OK);
     return policy;
 }
 
@@ -147,8 +147,8 @@ static enum coupon_state issue_one(struct fixture *fixture, const struct lease *
 static struct coupon coupon_of(struct fixture *fixture, int64_t policy_id, int64_t seq)
 {
     struct coupon coupon;
-    assert_int_equal(
-        ledger_coupon_get(fixture->ledger, policy_id, seq, &coupon, &fixture->error), STATUS_OK);
+    assert_int_equal(ledger_coupon_get(fixture->ledger, policy_id, seq, &coupon, &fixture->error),
+                     STATUS_OK);
     return coupon;
 }
 
@@ -186,8 +186,8 @@ static void test_ledger__policy_comes_back_as_it_went_in(void **state)
                             .closes_at_ms = NOW + DAY_MS,
                             .reserve = 100,
                             .created_at_ms = NOW - 1};
-    assert_int_equal(
-        ledger_policy_create(fixture->ledger, &policy, &lease, &fixture->error), STATUS_OK);
+    assert_int_equal(ledger_policy_create(fixture->ledger, &policy, &lease, &fixture->error),
+                     STATUS_OK);
     assert_int_equal(lease.first_seq, 1);
     assert_int_equal(lease.count, 900);
 
@@ -213,12 +213,14 @@ static void test_ledger__policy_ids(void **state)
 {
     struct fixture *fixture = *state;
     struct lease lease;
-    struct policy taken = {.id = 5, .name = "x", .discount_value = 1, .total = 1, .per_user_limit = 1};
+    struct policy taken = {
+        .id = 5, .name = "x", .discount_value = 1, .total = 1, .per_user_limit = 1};
 
     assert_int_equal(ledger_policy_create(fixture->ledger, &taken, &lease, &fixture->error),
                      STATUS_OK);
     assert_int_equal(create(fixture, 1, &lease).id, 6);
-    struct policy again = {.id = 5, .name = "y", .discount_value = 2, .total = 9, .per_user_limit = 1};
+    struct policy again = {
+        .id = 5, .name = "y", .discount_value = 2, .total = 9, .per_user_limit = 1};
     assert_int_equal(ledger_policy_create(fixture->ledger, &again, &lease, &fixture->error),
                      STATUS_CONFLICT);
     assert_string_equal(policy_of(fixture, 5).name, "x");
@@ -242,12 +244,12 @@ static void test_ledger__policies_by_page(void **state)
 
     for (int i = 0; i < 3; i++)
         create(fixture, 1, &lease);
-    assert_int_equal(
-        ledger_policy_list(fixture->ledger, 0, policies, 2, &count, &fixture->error), STATUS_OK);
+    assert_int_equal(ledger_policy_list(fixture->ledger, 0, policies, 2, &count, &fixture->error),
+                     STATUS_OK);
     assert_int_equal(count, 2);
     assert_int_equal(policies[1].id, 2);
-    assert_int_equal(
-        ledger_policy_list(fixture->ledger, 2, policies, 2, &count, &fixture->error), STATUS_OK);
+    assert_int_equal(ledger_policy_list(fixture->ledger, 2, policies, 2, &count, &fixture->error),
+                     STATUS_OK);
     assert_int_equal(count, 1);
     assert_int_equal(policies[0].id, 3);
 }
@@ -259,13 +261,13 @@ static void test_ledger__total_and_leases(void **state)
     struct policy policy = create(fixture, 10, &lease);
     int64_t id = policy.id;
 
-    assert_int_equal(change(fixture, id, (struct policy_change){.sets_total = true, .total = 15},
-                            NULL, 0),
-                     STATUS_OK);
+    assert_int_equal(
+        change(fixture, id, (struct policy_change){.sets_total = true, .total = 15}, NULL, 0),
+        STATUS_OK);
     assert_int_equal(policy_of(fixture, id).unleased, 5);
-    assert_int_equal(change(fixture, id, (struct policy_change){.sets_total = true, .total = 9},
-                            NULL, 0),
-                     STATUS_CONFLICT);
+    assert_int_equal(
+        change(fixture, id, (struct policy_change){.sets_total = true, .total = 9}, NULL, 0),
+        STATUS_CONFLICT);
     assert_int_equal(policy_of(fixture, id).total, 15);
 
     struct lease_shrunk back = {.lease_id = lease.id, .count = 4};
@@ -275,9 +277,9 @@ static void test_ledger__total_and_leases(void **state)
     assert_int_equal(change(fixture, id, (struct policy_change){0}, &stale, 1), STATUS_OK);
     assert_int_equal(policy_of(fixture, id).unleased, 11);
     assert_int_equal(policy_of(fixture, id).next_seq, 5);
-    assert_int_equal(change(fixture, id, (struct policy_change){.sets_total = true, .total = 9},
-                            NULL, 0),
-                     STATUS_OK);
+    assert_int_equal(
+        change(fixture, id, (struct policy_change){.sets_total = true, .total = 9}, NULL, 0),
+        STATUS_OK);
     assert_int_equal(ledger_lease_take(fixture->ledger, id, 2, &lease, &policy, &fixture->error),
                      STATUS_OK);
     assert_int_equal(lease.first_seq, 5);
@@ -306,9 +308,9 @@ static void test_ledger__closed_policy_stays_closed(void **state)
     assert_int_equal(change(fixture, policy.id,
                             (struct policy_change){.sets_total = true, .total = 20}, NULL, 0),
                      STATUS_CONFLICT);
-    assert_int_equal(ledger_lease_take(fixture->ledger, policy.id, 0, &lease, &policy,
-                                       &fixture->error),
-                     STATUS_OK);
+    assert_int_equal(
+        ledger_lease_take(fixture->ledger, policy.id, 0, &lease, &policy, &fixture->error),
+        STATUS_OK);
     assert_int_equal(lease.count, 0);
 }
 
@@ -437,9 +439,9 @@ static void test_ledger__late_claim_of_a_closed_lease(void **state)
     assert_int_equal(policy_of(fixture, policy.id).unleased, 2);
     assert_int_equal(issue_one(fixture, &lease, 2, "b", 1), COUPON_ISSUED);
     assert_int_equal(policy_of(fixture, policy.id).unleased, 1);
-    assert_int_equal(ledger_lease_take(fixture->ledger, policy.id, 0, &fresh, &policy,
-                                       &fixture->error),
-                     STATUS_OK);
+    assert_int_equal(
+        ledger_lease_take(fixture->ledger, policy.id, 0, &fresh, &policy, &fixture->error),
+        STATUS_OK);
     assert_int_equal(fresh.first_seq, 4);
     assert_int_equal(issue_one(fixture, &lease, 3, "c", 1), COUPON_VOID);
     assert_int_equal(issue_one(fixture, &fresh, 4, "d", 1), COUPON_ISSUED);
@@ -472,8 +474,10 @@ static void test_ledger__expiry_from_valid_days_or_the_window(void **state)
     issue_one(fixture, &lease, 1, "a", 1);
     coupon = coupon_of(fixture, window.id, 1);
     assert_int_equal(coupon.expires_at_ms, NOW + DAY_MS);
-    assert_int_equal(coupon_state_at(coupon.state, coupon.expires_at_ms, NOW + DAY_MS - 1), COUPON_ISSUED);
-    assert_int_equal(coupon_state_at(coupon.state, coupon.expires_at_ms, NOW + DAY_MS), COUPON_EXPIRED);
+    assert_int_equal(coupon_state_at(coupon.state, coupon.expires_at_ms, NOW + DAY_MS - 1),
+                     COUPON_ISSUED);
+    assert_int_equal(coupon_state_at(coupon.state, coupon.expires_at_ms, NOW + DAY_MS),
+                     COUPON_EXPIRED);
 }
 
 /* --- coupons --- */
@@ -495,15 +499,15 @@ static void test_ledger__redeem_once_per_order(void **state)
         assert_int_equal(coupon.state, COUPON_REDEEMED);
         assert_int_equal(coupon.redeemed_at_ms, NOW);
     }
-    assert_int_equal(ledger_coupon_redeem(fixture->ledger, policy.id, 1, &other, NOW, &coupon,
-                                          &fixture->error),
-                     STATUS_CONFLICT);
-    assert_int_equal(ledger_coupon_cancel(fixture->ledger, policy.id, 1, NOW, &coupon, &policy,
-                                          &fixture->error),
-                     STATUS_CONFLICT);
-    assert_int_equal(ledger_coupon_redeem(fixture->ledger, policy.id, 9, &order, NOW, &coupon,
-                                          &fixture->error),
-                     STATUS_NOT_FOUND);
+    assert_int_equal(
+        ledger_coupon_redeem(fixture->ledger, policy.id, 1, &other, NOW, &coupon, &fixture->error),
+        STATUS_CONFLICT);
+    assert_int_equal(
+        ledger_coupon_cancel(fixture->ledger, policy.id, 1, NOW, &coupon, &policy, &fixture->error),
+        STATUS_CONFLICT);
+    assert_int_equal(
+        ledger_coupon_redeem(fixture->ledger, policy.id, 9, &order, NOW, &coupon, &fixture->error),
+        STATUS_NOT_FOUND);
     coupon = coupon_of(fixture, policy.id, 1);
     assert_true(user_id_equal(&coupon.order_id, &order));
 }
@@ -523,9 +527,9 @@ static void test_ledger__cancel_returns_the_unit_once(void **state)
                          STATUS_OK);
     assert_int_equal(coupon.cancelled_at_ms, NOW);
     assert_int_equal(policy_of(fixture, policy.id).unleased, 1);
-    assert_int_equal(ledger_coupon_redeem(fixture->ledger, policy.id, 1, &none, NOW, &coupon,
-                                          &fixture->error),
-                     STATUS_CONFLICT);
+    assert_int_equal(
+        ledger_coupon_redeem(fixture->ledger, policy.id, 1, &none, NOW, &coupon, &fixture->error),
+        STATUS_CONFLICT);
     /* The freed slot can be taken again. */
     assert_int_equal(issue_one(fixture, &lease, 2, "a", 1), COUPON_ISSUED);
 }
@@ -548,8 +552,8 @@ static void test_ledger__expired_coupon_keeps_its_unit(void **state)
                                           &fixture->error),
                      STATUS_CONFLICT);
     assert_int_equal(coupon.state, COUPON_EXPIRED);
-    assert_int_equal(ledger_coupon_cancel(fixture->ledger, policy.id, 1, NOW + 10, &coupon,
-                                          &policy, &fixture->error),
+    assert_int_equal(ledger_coupon_cancel(fixture->ledger, policy.id, 1, NOW + 10, &coupon, &policy,
+                                          &fixture->error),
                      STATUS_CONFLICT);
     assert_int_equal(policy_of(fixture, policy.id).unleased, 0);
 }
@@ -569,9 +573,9 @@ static void test_ledger__lists_of_a_user(void **state)
     issue_one(fixture, &first, 2, "b", 1);
     issue_one(fixture, &first, 3, "a", 2);
     issue_one(fixture, &second, 1, "a", 1);
-    assert_int_equal(ledger_coupons_of_user(fixture->ledger, &user, 0, 0, coupons, 2, &count,
-                                            &fixture->error),
-                     STATUS_OK);
+    assert_int_equal(
+        ledger_coupons_of_user(fixture->ledger, &user, 0, 0, coupons, 2, &count, &fixture->error),
+        STATUS_OK);
     assert_int_equal(count, 2);
     assert_int_equal(coupons[1].claim.seq, 3);
     assert_int_equal(ledger_coupons_of_user(fixture->ledger, &user, one.id, 3, coupons, 2, &count,
@@ -702,7 +706,7 @@ static void test_ledger__second_owner_is_refused(void **state)
 /* --- many at once --- */
 
 #define WRITERS 6
-#define WRITES 20
+#define WRITES  20
 
 struct writer_thread {
     struct fixture *fixture;

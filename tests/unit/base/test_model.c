@@ -30,7 +30,8 @@ static void test_model__an_issued_coupon_expires_at_its_time(void **state)
     struct coupon coupon = {.state = COUPON_ISSUED, .expires_at_ms = 1000};
     assert_int_equal(coupon_state_at(coupon.state, coupon.expires_at_ms, 999), COUPON_ISSUED);
     assert_int_equal(coupon_state_at(coupon.state, coupon.expires_at_ms, 1000), COUPON_EXPIRED);
-    assert_int_equal(coupon_state_at(coupon.state, coupon.expires_at_ms, INT64_MAX), COUPON_EXPIRED);
+    assert_int_equal(coupon_state_at(coupon.state, coupon.expires_at_ms, INT64_MAX),
+                     COUPON_EXPIRED);
 }
 
 static void test_model__a_coupon_without_an_end_never_expires(void **state)
