@@ -91,9 +91,10 @@ static enum status service_recall_for(struct service *service, const struct poli
     if (status == STATUS_CONFLICT) {
         struct gate_numbers numbers = {0};
         (void)!gate_count(service->gate, policy->id, clock_wall_ms(), &numbers);
+        long long taken = numbers.issued + numbers.pending;
         return error_set(error, STATUS_CONFLICT,
-                         "total: %lld coupons are issued or pending; it cannot be %lld",
-                         (long long)(numbers.issued + numbers.pending), (long long)change->total);
+                         "total: %lld coupons are issued or pending; it cannot be %lld", taken,
+                         (long long)change->total);
     }
     return status;
 }

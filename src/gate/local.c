@@ -229,12 +229,11 @@ static enum status gate_local_recall(struct gate *gate, int64_t policy_id, int64
         return error_set(error, STATUS_NOT_FOUND, "the gate has no policy %lld",
                          (long long)policy_id);
     pthread_mutex_lock(&policy->lock);
-    if (count == GATE_RECALL_ALL)
-        *shrunk_count = local_policy_shrink(policy, count, shrunk);
-    else if (policy->remaining < count)
+    bool whatever_there_is = count == GATE_RECALL_ALL;
+    if (!whatever_there_is && policy->remaining < count)
         status = error_set(error, STATUS_CONFLICT, "only %lld units are left, %lld are needed",
                            (long long)policy->remaining, (long long)count);
-    else if (local_policy_leases_for(policy, count) > GATE_RECALL_LEASES_MAX)
+    else if (!whatever_there_is && local_policy_leases_for(policy, count) > GATE_RECALL_LEASES_MAX)
         status = error_set(error, STATUS_UNAVAILABLE, "the stock is spread over too many leases");
     else
         *shrunk_count = local_policy_shrink(policy, count, shrunk);

@@ -5,13 +5,31 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The process that has the file locked, from the kernel's list; 0 when it does not say (a holder
- * in another container, say). Lines read "1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF". */
+/* The process on a line of the kernel's list of locks, when it is about this file; else 0. Lines
+ * read "1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF". */
+static long owner_read_lock(const char *line, const struct stat *file)
+{
+    const char *flock_word = strstr(line, "FLOCK");
+    const char *write_word = flock_word == NULL ? NULL : strstr(flock_word, "WRITE");
+    const char *inode_text = strrchr(line, ':');
+    char *end = NULL;
+
+    if (write_word == NULL || inode_text == NULL || inode_text < write_word)
+        return 0;
+    if (strtoull(inode_text + 1, NULL, 10) != file->st_ino)
+        return 0;
+    long pid = strtol(write_word + strlen("WRITE"), &end, 10);
+    return *end == ' ' ? pid : 0;
+}
+
+/* The process that has the file locked; 0 when the kernel does not say (a holder in another
+ * container, say). */
 static long owner_find_holder(int descriptor)
 {
     struct stat file;
@@ -22,16 +40,11 @@ static long owner_find_holder(int descriptor)
     if (locks == NULL)
         return 0;
     if (fstat(descriptor, &file) == 0) {
-        while (holder == 0 && fgets(line, sizeof(line), locks) != NULL) {
-            long pid = 0;
-            unsigned long inode = 0;
-            if (sscanf(line, "%*s FLOCK %*s %*s %ld %*x:%*x:%lu", &pid, &inode) == 2 &&
-                inode == (unsigned long)file.st_ino && pid > 0)
-                holder = pid;
-        }
+        while (holder <= 0 && fgets(line, sizeof(line), locks) != NULL)
+            holder = owner_read_lock(line, &file);
     }
     fclose(locks);
-    return holder;
+    return holder > 0 ? holder : 0;
 }
 
 /* The holder's command line, its arguments separated by blanks; "" when it cannot be read. */

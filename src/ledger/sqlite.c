@@ -186,7 +186,7 @@ static enum status ledger_sqlite_schema_version(sqlite3 *database, int *version,
     struct error answer;
     enum status status = ledger_sqlite_pragma(database, "PRAGMA user_version", &answer, error);
     if (status == STATUS_OK)
-        *version = atoi(answer.text);
+        *version = (int)strtol(answer.text, NULL, 10);
     return status;
 }
 
@@ -221,7 +221,7 @@ static enum status ledger_sqlite_migrate(sqlite3 *database, const char *path, st
         const struct embedded_file *file = &embedded_migrations[i];
         if (strstr(file->name, ".sqlite.sql") == NULL)
             continue;
-        newest = atoi(file->name);
+        newest = (int)strtol(file->name, NULL, 10);
         if (newest > version)
             status = ledger_sqlite_migrate_one(database, file, newest, error);
     }
