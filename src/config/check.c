@@ -170,6 +170,16 @@ const char *config_ledger_path(const struct config *config)
     return config->ledger + strlen(SQLITE_SCHEME);
 }
 
+static bool allows_any_origin(const struct config *config)
+{
+    for (size_t i = 0; i < config->cors_origin.count; i++) {
+        if (strcmp(config->cors_origin.items[i], "*") == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 enum status config_check(const struct config *config, struct error *error)
 {
     if (config->admin_token.bytes == NULL && !config_listens_on_loopback(config)) {
@@ -179,6 +189,12 @@ enum status config_check(const struct config *config, struct error *error)
             "anyone there could change policies; set admin_token_file (or the variable "
             "DIBS_ADMIN_TOKEN), or listen on 127.0.0.1",
             config->listen);
+    }
+    if (config->admin_token.bytes == NULL && allows_any_origin(config)) {
+        return error_set(error, STATUS_INVALID,
+                         "cors_origin: without an admin token, * would let every web page that is "
+                         "opened on this machine change policies; set admin_token_file, or name "
+                         "the origins");
     }
     if (config->user_key.bytes == NULL && config->user_audience[0] != '\0') {
         return error_set(error, STATUS_INVALID,

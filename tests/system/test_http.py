@@ -325,7 +325,9 @@ def test_cors__off_by_default(shared):
     (ORIGIN, "null", False), (ORIGIN, "http://shop.example", False), ("*", ORIGIN, True),
 ])
 def test_cors__only_for_listed_origins(serve, setting, origin, allowed):
-    server = serve(config={"cors_origin": setting})
+    token = "an-admin-token-of-some-length"
+    server = serve(config={"cors_origin": setting, "admin_token": token})
+    server.admin_token = token
     policy = server.create(total=3)
     path = f"/v1/policies/{policy['id']}/claims"
     preflight = ask_raw(server, "OPTIONS", path, Origin=origin,

@@ -256,6 +256,12 @@ static void test_load__wants_an_admin_token_off_loopback(void **state)
 
 static void test_load__refuses_settings_that_contradict_each_other(void **state)
 {
+    assert_int_equal(load("--cors-origin *", ""), STATUS_OK);
+    assert_check_refused("name the origins");
+    assert_int_equal(load("--cors-origin *", "DIBS_ADMIN_TOKEN=" TOKEN), STATUS_OK);
+    assert_int_equal(config_check(&config, &error), STATUS_OK);
+    assert_int_equal(load("--cors-origin https://shop.example", ""), STATUS_OK);
+    assert_int_equal(config_check(&config, &error), STATUS_OK);
     assert_int_equal(load("--user-audience shop", ""), STATUS_OK);
     assert_check_refused("set user_key_file too");
     assert_int_equal(load("", "DIBS_ADMIN_TOKEN=" TOKEN " DIBS_SERVICE_TOKEN=" TOKEN), STATUS_OK);
