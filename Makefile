@@ -13,6 +13,9 @@ help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 run: build ## build dibs and start it: local gate, SQLite, 127.0.0.1:8080
+	@test -t 2 || echo "next, in another terminal: curl -s localhost:8080/v1/policies" \
+	    "-H 'Content-Type: application/json' -d '{\"id\": 1, \"name\": \"First\", \"discount\":" \
+	    "{\"type\": \"percent\", \"value\": 10}, \"total\": 100}'  (README.md goes on from there)"
 	@exec $(BUILD)/dibs serve $(ARGS)
 
 build: setup-build ## build the program: build/dibs

@@ -91,6 +91,17 @@ class Server:
             raise BenchError(f"{method} {path} was answered {reply.status}: {text}")
         return json.loads(text)
 
+    def metric(self, name):
+        """The value of a metric without labels."""
+        connection = http.client.HTTPConnection(self.address, timeout=60)
+        with contextlib.closing(connection):
+            connection.request("GET", "/metrics")
+            text = connection.getresponse().read().decode()
+        found = re.search(rf"^{name} (\S+)$", text, re.M)
+        if found is None:
+            raise BenchError(f"/metrics has no {name}")
+        return float(found[1])
+
     def create_policy(self, policy_id, total):
         return self.call("POST", "/v1/policies", {
             "id": policy_id, "name": "bench", "discount": {"type": "percent", "value": 10},
@@ -162,9 +173,9 @@ class Bench:
         counted["per_cpu_second"] = counted["requests"] / max(1e-9, counted["server_cpu_seconds"])
         return counted
 
-    def round(self, server, mode, expect, **settings):
+    def round(self, server, mode, expect, stretch=1, **settings):
         """One measured round; every reply must have the expected status."""
-        counted = self.load(server, mode, seconds=self.seconds, **settings)
+        counted = self.load(server, mode, seconds=self.seconds * stretch, **settings)
         if expect is not None and set(counted["statuses"]) != {str(expect)}:
             raise BenchError(f"{mode}: expected only {expect}, got {counted['statuses']}")
         return counted
