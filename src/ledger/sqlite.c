@@ -22,7 +22,7 @@
  * index, which is its own. Small pages make that cheap, and a long WAL lets many changes of an
  * index page share one checkpoint. */
 #define PAGE_SIZE             2048
-#define CHECKPOINT_FRAMES     32000 /* 64 MiB of WAL */
+#define CHECKPOINT_FRAMES     64000 /* 128 MiB of WAL */
 #define BUSY_TIMEOUT_MS       5000
 #define PAGE_CACHE_KIB_WRITER 32768
 #define PAGE_CACHE_KIB_READER 2048
