@@ -36,14 +36,7 @@ void ledger_suite_drop(void)
 
 int64_t ledger_suite_imbalance(int64_t policy_id)
 {
-    static const char text[] =
-        "SELECT p.unleased - p.total"
-        " + (SELECT COALESCE(SUM(l.count - (SELECT COUNT(*) FROM coupon c"
-        "      WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq"
-        "        AND c.seq < l.first_seq + l.count)), 0)"
-        "    FROM lease l WHERE l.policy_id = p.id AND l.state = 'OPEN')"
-        " + (SELECT COUNT(*) FROM coupon c WHERE c.policy_id = p.id AND c.slot IS NOT NULL)"
-        " FROM policy p WHERE p.id = ?";
+    static const char text[] = LEDGER_SUITE_IMBALANCE("?");
     sqlite3 *database = NULL;
     sqlite3_stmt *prepared = NULL;
 

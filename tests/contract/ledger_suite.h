@@ -16,6 +16,16 @@ void ledger_suite_drop(void);
  * unleased + Σ open leases (count − rows) + active − total, which has to be 0. */
 int64_t ledger_suite_imbalance(int64_t policy_id);
 
+/* What computes it, for a policy named by the database's kind of placeholder. */
+#define LEDGER_SUITE_IMBALANCE(placeholder)                                              \
+    "SELECT p.unleased - p.total"                                                        \
+    " + (SELECT COALESCE(SUM(l.count - (SELECT COUNT(*) FROM coupon c"                   \
+    "      WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq"                     \
+    "        AND c.seq < l.first_seq + l.count)), 0)"                                    \
+    "    FROM lease l WHERE l.policy_id = p.id AND l.state = 'OPEN')"                    \
+    " + (SELECT COUNT(*) FROM coupon c WHERE c.policy_id = p.id AND c.slot IS NOT NULL)" \
+    " FROM policy p WHERE p.id = " placeholder
+
 int ledger_suite_run(void);
 
 #endif
