@@ -50,6 +50,8 @@ const char *status_name(enum status status)
         return "not_found";
     case STATUS_CONFLICT:
         return "conflict";
+    case STATUS_BUSY:
+        return "busy";
     case STATUS_UNAVAILABLE:
         return "unavailable";
     case STATUS_UNKNOWN:

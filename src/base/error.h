@@ -21,8 +21,9 @@ enum status {
     STATUS_NOT_FOUND,   /* there is no such thing */
     STATUS_CONFLICT,    /* the present state forbids it; nothing was changed */
     STATUS_UNAVAILABLE, /* not done, may work later */
-    STATUS_UNKNOWN,     /* may have been done: look before doing it again */
-    STATUS_FAILED,      /* not done and will not work by trying again */
+    STATUS_BUSY,    /* not done because of someone else's work at the same moment: do it again */
+    STATUS_UNKNOWN, /* may have been done: look before doing it again */
+    STATUS_FAILED,  /* not done and will not work by trying again */
 };
 
 struct error {

@@ -156,7 +156,26 @@ struct coupon {
     char reason[REASON_SIZE]; /* why it is VOID; "" otherwise */
 };
 
-#define DAY_MS INT64_C(86400000)
+/* What becomes of one press of the button. In the order of the contract: the first that applies is
+ * the verdict. */
+enum verdict {
+    VERDICT_UNDECIDED,
+    VERDICT_WON,
+    VERDICT_NO_POLICY,
+    VERDICT_KEY_MISMATCH, /* the key belongs to another user's claim */
+    VERDICT_HELD,         /* the claim this user or this key already holds */
+    VERDICT_BLOCKED,
+    VERDICT_CLOSED,
+    VERDICT_PAUSED,
+    VERDICT_NOT_OPEN, /* `opens_at_ms` says when */
+    VERDICT_LIMIT_REACHED,
+    VERDICT_SOLD_OUT,
+    VERDICT_LEASE_WANTED, /* nothing left here, but the ledger still has stock to lend */
+    VERDICT_UNAVAILABLE,  /* not decided; trying again is safe */
+};
+#define VERDICT_COUNT (VERDICT_UNAVAILABLE + 1)
+
+#define DAY_MS        INT64_C(86400000)
 
 /* When a coupon won at that time ends: after coupon_valid_days, else with the policy's window;
  * 0: never. */
