@@ -10,10 +10,15 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/url.h"
 #include "config/config.h"
 
 #define ZONEINFO_FOLDER "/usr/share/zoneinfo"
 #define SQLITE_SCHEME   "sqlite:"
+
+static const char *const database_schemes[] = {"postgres", "postgresql", "mysql", "mariadb"};
+
+#define DATABASE_SCHEME_COUNT (sizeof(database_schemes) / sizeof(database_schemes[0]))
 
 /* The port of "host:port", or -1. */
 static long port_of(const char *text)
@@ -77,22 +82,73 @@ bool config_address_is_loopback(const char *address)
     return family == AF_INET6 && memcmp(bytes, &in6addr_loopback, sizeof(bytes)) == 0;
 }
 
-enum status config_check_ledger(const char *value, struct error *error)
+static bool is_sqlite(const char *url)
 {
-    if (strncmp(value, SQLITE_SCHEME, strlen(SQLITE_SCHEME)) != 0) {
-        /* Only the scheme is repeated: the rest of a database's URL may hold a password. */
-        return error_set(error, STATUS_INVALID,
-                         "\"%.*s\" is not a ledger that dibs knows; known: " SQLITE_SCHEME
-                         "PATH, as in sqlite:dibs.db",
-                         (int)(strcspn(value, ":") < 64 ? strcspn(value, ":") : 64), value);
-    }
-    const char *path = value + strlen(SQLITE_SCHEME);
+    return strncmp(url, SQLITE_SCHEME, strlen(SQLITE_SCHEME)) == 0;
+}
+
+static enum status check_sqlite(const char *path, struct error *error)
+{
     if (*path == '\0') {
         return error_set(error, STATUS_INVALID, "the path of the file is missing after sqlite:");
     }
     if (strncmp(path, ":memory:", strlen(":memory:")) == 0 || strncmp(path, "file:", 5) == 0) {
         return error_set(error, STATUS_INVALID,
                          "\"%.64s\" is not a plain file; a coupon must survive the process", path);
+    }
+    return STATUS_OK;
+}
+
+enum status config_check_ledger(const char *value, struct error *error)
+{
+    if (is_sqlite(value)) {
+        return check_sqlite(value + strlen(SQLITE_SCHEME), error);
+    }
+    size_t length = strcspn(value, ":");
+    for (size_t i = 0; i < DATABASE_SCHEME_COUNT; i++) {
+        if (!span_equal((struct span){value, length}, span_of(database_schemes[i]))) {
+            continue;
+        }
+        struct url url;
+        enum status status = url_parse(&url, value, error);
+        if (status != STATUS_OK) {
+            error_prefix(error, "the %s URL", database_schemes[i]);
+            return status;
+        }
+        url_release(&url);
+        return STATUS_OK;
+    }
+    /* Only what should be the scheme is repeated: the rest of a URL may hold a password. */
+    return error_set(error, STATUS_INVALID,
+                     "\"%.*s\" is not a ledger that dibs knows; known: sqlite:PATH, as in "
+                     "sqlite:dibs.db, postgres://user@host/database and mysql://user@host/database",
+                     (int)(length < 64 ? length : 64), value);
+}
+
+bool config_url_has_password(const char *text)
+{
+    struct url url;
+    if (is_sqlite(text) || url_parse(&url, text, NULL) != STATUS_OK) {
+        return false;
+    }
+    bool has = url_has_password(&url);
+    url_release(&url);
+    return has;
+}
+
+void config_append_url(struct buffer *out, const char *url)
+{
+    if (is_sqlite(url)) {
+        buffer_append_text(out, url);
+    } else {
+        url_mask(out, url);
+    }
+}
+
+enum status config_check_password(const char *value, struct error *error)
+{
+    if (strpbrk(value, "\r\n") != NULL) {
+        return error_set(error, STATUS_INVALID, "must be a single line");
     }
     return STATUS_OK;
 }
@@ -165,11 +221,6 @@ bool config_listens_on_loopback(const struct config *config)
     return config_address_is_loopback(config->listen);
 }
 
-const char *config_ledger_path(const struct config *config)
-{
-    return config->ledger + strlen(SQLITE_SCHEME);
-}
-
 static bool allows_any_origin(const struct config *config)
 {
     for (size_t i = 0; i < config->cors_origin.count; i++) {
@@ -178,6 +229,25 @@ static bool allows_any_origin(const struct config *config)
         }
     }
     return false;
+}
+
+enum status config_check_backends(const struct config *config, struct error *error)
+{
+    if (config->ledger_password.bytes == NULL) {
+        return STATUS_OK;
+    }
+    if (is_sqlite(config->ledger)) {
+        return error_set(error, STATUS_INVALID,
+                         "ledger_password: is set, and the ledger is %.128s, which has none; set "
+                         "ledger to the database that it is for",
+                         config->ledger);
+    }
+    if (config_url_has_password(config->ledger)) {
+        return error_set(error, STATUS_INVALID,
+                         "ledger_password: is set, and the ledger's URL has a password too; keep "
+                         "one of them");
+    }
+    return STATUS_OK;
 }
 
 enum status config_check(const struct config *config, struct error *error)
@@ -209,5 +279,5 @@ enum status config_check(const struct config *config, struct error *error)
                          "service_token: is the same as admin_token, so the shop's backend could "
                          "change policies; make them different");
     }
-    return STATUS_OK;
+    return config_check_backends(config, error);
 }

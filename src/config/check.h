@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 
+#include "base/buffer.h"
 #include "base/error.h"
 
 /* host:port in numbers, IPv6 in brackets, port 0 to 65535. */
@@ -18,8 +19,17 @@ enum status config_check_address(const char *value, struct error *error) MUST_CH
 /* True for 127.0.0.0/8, ::1 and the former mapped into IPv6; the address must be a valid one. */
 bool config_address_is_loopback(const char *address);
 
-/* "sqlite:" and a path. */
+/* "sqlite:" and a path, or the URL of a database. */
 enum status config_check_ledger(const char *value, struct error *error) MUST_CHECK;
+
+/* True when a backend's URL, which must be a valid one, carries a password. */
+bool config_url_has_password(const char *url);
+
+/* Appends a backend's URL without its password. */
+void config_append_url(struct buffer *out, const char *url);
+
+/* One line of text. */
+enum status config_check_password(const char *value, struct error *error) MUST_CHECK;
 
 /* Visible ASCII only, because it travels in a header. */
 enum status config_check_token(const char *value, struct error *error) MUST_CHECK;

@@ -7,7 +7,7 @@
  * config_check() holds the rules between them.
  *
  * Secrets come from files of their own or from the environment, never from flags or the settings
- * file, and nothing here ever prints one.
+ * file, and nothing here ever prints one. A backend's URL may carry a password, except as a flag.
  *
  * Threads: written by config_load() before threads start, then read by all.
  */
@@ -68,8 +68,11 @@ struct config {
     int64_t connections_max; /* 0: from the fd limit */
 
     char *gate;   /* "local" */
-    char *ledger; /* "sqlite:PATH"; config_ledger_path() gives the path */
-    char *relay;  /* "direct" */
+    char *ledger; /* "sqlite:PATH", "postgres://…" or "mysql://…"; may hold a password */
+    char *ledger_password_file;
+    struct config_secret ledger_password; /* not set: as the URL or the client library says */
+    int64_t ledger_timeout_ms;
+    char *relay; /* "direct" */
     int64_t ack_timeout_ms;
     int64_t pending_max; /* claims waiting for the ledger, over all policies */
     enum config_integrity_check integrity_check;
@@ -110,6 +113,7 @@ struct config {
 enum config_type {
     CONFIG_ADDRESS,  /* char *: host:port in numbers */
     CONFIG_TEXT,     /* char * */
+    CONFIG_URL,      /* char *: of a backend; its password is never printed, nor taken as a flag */
     CONFIG_FILE,     /* char *: a path */
     CONFIG_SECRET,   /* struct config_secret */
     CONFIG_INTEGER,  /* int64_t */
@@ -162,17 +166,17 @@ void config_release(struct config *config);
  * set, for example when it would listen to strangers without an admin token. */
 enum status config_check(const struct config *config, struct error *error) MUST_CHECK;
 
+/* Those of them that are about the ledger, for a command that uses only that. */
+enum status config_check_backends(const struct config *config, struct error *error) MUST_CHECK;
+
 /* True when `listen` is a loopback address. */
 bool config_listens_on_loopback(const struct config *config);
-
-/* The file that "sqlite:PATH" names; valid as long as the config. */
-const char *config_ledger_path(const struct config *config);
 
 /* The row of that name, or NULL. */
 const struct config_key *config_key_find(const char *name);
 
-/* Appends the value in the words of the file ("5s", "127.0.0.1:8080"); a secret as "****", and
- * nothing for what is not set. */
+/* Appends the value in the words of the file ("5s", "127.0.0.1:8080"); a secret as "****", the
+ * password in a URL as "***", and nothing for what is not set. */
 void config_append_value(struct buffer *out, const struct config *config,
                          const struct config_key *key);
 

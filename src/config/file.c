@@ -162,9 +162,13 @@ enum status config_layer_read_file(struct config_layer *layer, const char *path,
 {
     struct buffer text;
     buffer_init(&text, CONFIG_FILE_LENGTH_MAX);
-    enum status status = config_read_file(path, &text, NULL, error);
+    enum status status = config_read_file(path, &text, &layer->mode, error);
     if (status == STATUS_OK) {
         status = config_layer_read_text(layer, path, (struct span){text.bytes, text.length}, error);
+    }
+    /* It may hold the password of a backend. */
+    if (text.bytes != NULL) {
+        explicit_bzero(text.bytes, text.length);
     }
     buffer_release(&text);
     return status;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "config/arguments.h"
+#include "config/check.h"
 #include "config/suggest.h"
 #include "config/value.h"
 
@@ -108,6 +109,19 @@ static void replace(char **text, const char *value)
     *text = config_copy(span_of(value));
 }
 
+/* A URL that lost its flag may hold a password. */
+static enum status refuse_word(const char *word, struct error *error)
+{
+    struct buffer shown;
+    buffer_init(&shown, CONFIG_VALUE_LENGTH_MAX);
+    config_append_url(&shown, word);
+    error_set(error, STATUS_INVALID,
+              "unexpected \"%.64s\"; settings are flags, as in --listen ADDRESS",
+              shown.length > 0 ? shown.bytes : "");
+    buffer_release(&shown);
+    return STATUS_INVALID;
+}
+
 enum status config_layer_read_flags(struct config_layer *layer, int argc, char *const *argv,
                                     struct error *error)
 {
@@ -117,9 +131,7 @@ enum status config_layer_read_flags(struct config_layer *layer, int argc, char *
     arguments_begin(&arguments, argc, argv);
     while (arguments_next(&arguments, &argument)) {
         if (!argument.is_flag) {
-            return error_set(error, STATUS_INVALID,
-                             "unexpected \"%.64s\"; settings are flags, as in --listen ADDRESS",
-                             argument.text);
+            return refuse_word(argument.text, error);
         }
         char written[ARGUMENT_NAME_SIZE + 2];
         snprintf(written, sizeof(written), "--%s", argument.name);
@@ -204,6 +216,25 @@ static void append_place(struct buffer *out, const struct config_layer *layer,
     }
 }
 
+/* Sets one value, unless it would show a password to everyone who can list processes. */
+static enum status set_from(const struct config_layer *layer, struct config *config,
+                            const struct config_key *key, const char *value, struct error *error)
+{
+    if (layer->source == CONFIG_FROM_FLAG && key->type == CONFIG_URL &&
+        config_url_has_password(value)) {
+        struct buffer variable;
+        buffer_init(&variable, 128);
+        config_append_variable(&variable, key);
+        error_set(error, STATUS_INVALID,
+                  "holds a password, and anyone on this machine can read the arguments of a "
+                  "process; put the URL into %s or dibs.conf, or use %s_password_file",
+                  variable.bytes, key->name);
+        buffer_release(&variable);
+        return STATUS_INVALID;
+    }
+    return config_value_set(config, key, value, error);
+}
+
 enum status config_layer_apply(const struct config_layer *layer, struct config *config,
                                struct error *error)
 {
@@ -211,7 +242,7 @@ enum status config_layer_apply(const struct config_layer *layer, struct config *
         if (layer->values[i] == NULL) {
             continue;
         }
-        if (config_value_set(config, &config_keys[i], layer->values[i], error) != STATUS_OK) {
+        if (set_from(layer, config, &config_keys[i], layer->values[i], error) != STATUS_OK) {
             struct buffer place;
             buffer_init(&place, 512);
             append_place(&place, layer, &config_keys[i]);

@@ -5,6 +5,8 @@
 #ifndef CONFIG_LAYER_H
 #define CONFIG_LAYER_H
 
+#include <sys/stat.h>
+
 #include "config/config.h"
 
 struct config_layer {
@@ -13,6 +15,7 @@ struct config_layer {
     int lines[CONFIG_KEYS_MAX];    /* of the settings file */
     char *file;                    /* flags, environment: the settings file they name, or NULL.
                                       file: its own path */
+    mode_t mode;                   /* of the settings file; 0 when it was not a file */
 };
 
 /* Start with a zeroed layer. Each reports unknown names, with the one that was probably meant, and

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/check.h"
 #include "config/config.h"
 #include "config/layer.h"
 #include "config/read.h"
@@ -36,6 +37,31 @@ static enum status config_read_settings(struct config_layer *layer, const char *
     return status == STATUS_NOT_FOUND && asked_for == NULL ? STATUS_OK : status;
 }
 
+/* A password in the settings file is for dibs alone. */
+static void warn_of_passwords(struct config *config, const struct config_layer *settings)
+{
+    mode_t open_to = settings->mode & (S_IRGRP | S_IWGRP | S_IROTH | S_IWOTH);
+    for (size_t i = 0; i < config_key_count; i++) {
+        const struct config_key *key = &config_keys[i];
+        const char *value = settings->values[i];
+        if (open_to == 0 || !S_ISREG(settings->mode) || key->type != CONFIG_URL || value == NULL ||
+            !config_url_has_password(value)) {
+            continue;
+        }
+        struct buffer words;
+        buffer_init(&words, CONFIG_VALUE_LENGTH_MAX * 3);
+        buffer_printf(&words,
+                      "%s: %s holds a password and is open to %s (mode %04o); chmod 600 %s, or use "
+                      "%s_password_file",
+                      key->name, settings->file,
+                      (open_to & (S_IROTH | S_IWOTH)) != 0 ? "everyone on this machine"
+                                                           : "its group",
+                      (unsigned)(settings->mode & 07777), settings->file, key->name);
+        config_list_add(&config->warnings, (struct span){words.bytes, words.length});
+        buffer_release(&words);
+    }
+}
+
 static enum status config_apply_layers(struct config *config, int argc, char *const *argv,
                                        char *const *environment, struct error *error)
 {
@@ -54,6 +80,7 @@ static enum status config_apply_layers(struct config *config, int argc, char *co
         free(config->file);
         config->file = config_copy(span_of(settings.file != NULL ? settings.file : ""));
         status = config_layer_apply(&settings, config, error);
+        warn_of_passwords(config, &settings);
     }
     if (status == STATUS_OK) {
         status = config_layer_apply(&variables, config, error);

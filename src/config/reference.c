@@ -26,6 +26,9 @@ static void append_kind(struct buffer *out, const struct config_key *key)
     case CONFIG_ADDRESS:
         buffer_append_text(out, "address:port");
         break;
+    case CONFIG_URL:
+        buffer_append_text(out, "a URL");
+        break;
     case CONFIG_FILE:
         buffer_append_text(out, "a path");
         break;
@@ -91,14 +94,22 @@ static void append_introduction(struct buffer *out)
         "the settings file,\n"
         "and are never printed. A newline at the end of such a file is not a part of the secret; "
         "keep the file\n"
-        "readable by dibs alone (`chmod 600`).\n");
+        "readable by dibs alone (`chmod 600`). A backend's URL may carry a password in the "
+        "environment and in the settings file,\n"
+        "which then wants `chmod 600` too; as a flag it is refused, because everyone on a machine "
+        "can read the\n"
+        "arguments of its processes. It is printed as `***`.\n");
 }
 
 static void append_sample(struct buffer *out)
 {
-    static const char *const shown[] = {"listen",           "ledger",
-                                        "admin_token_file", "service_token_file",
-                                        "rate_limit_user",  "log_format"};
+    static const char *const shown[] = {"listen",
+                                        "ledger",
+                                        "ledger_password_file",
+                                        "admin_token_file",
+                                        "service_token_file",
+                                        "rate_limit_user",
+                                        "log_format"};
     buffer_append_text(out, "\n## A settings file\n\n```ini\n");
     for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]); i++) {
         const struct config_key *key = config_key_find(shown[i]);

@@ -138,11 +138,16 @@ void config_append_allowed(struct buffer *out, const struct config_key *key)
         append_choices(out, key->choices);
         break;
     case CONFIG_SECRET:
-        buffer_printf(out, "at least %" PRId64 " %s", key->minimum,
-                      key->check == config_check_token ? "visible ASCII characters" : "bytes");
+        if (key->minimum > 1) {
+            buffer_printf(out, "at least %" PRId64 " %s", key->minimum,
+                          key->check == config_check_token ? "visible ASCII characters" : "bytes");
+        } else {
+            buffer_append_text(out, "one line");
+        }
         break;
     case CONFIG_ADDRESS:
     case CONFIG_TEXT:
+    case CONFIG_URL:
     case CONFIG_FILE:
     case CONFIG_LIST:
         break;
@@ -319,6 +324,7 @@ enum status config_value_set(struct config *config, const struct config_key *key
         return set_list(config, key, text, error);
     case CONFIG_ADDRESS:
     case CONFIG_TEXT:
+    case CONFIG_URL:
     case CONFIG_FILE:
     case CONFIG_SECRET:
         break;
@@ -332,8 +338,12 @@ void config_value_release(struct config *config, const struct config_key *key)
     case CONFIG_ADDRESS:
     case CONFIG_TEXT:
     case CONFIG_FILE:
+    case CONFIG_URL:
     case CONFIG_CHOICE: {
         char **text = field_of(config, key);
+        if (*text != NULL) {
+            explicit_bzero(*text, strlen(*text));
+        }
         free(*text);
         *text = NULL;
         break;
@@ -368,6 +378,9 @@ void config_append_value(struct buffer *out, const struct config *config,
     case CONFIG_FILE:
     case CONFIG_CHOICE:
         buffer_append_text(out, *(char *const *)field);
+        break;
+    case CONFIG_URL:
+        config_append_url(out, *(char *const *)field);
         break;
     case CONFIG_INTEGER:
         buffer_append_i64(out, *(const int64_t *)field);

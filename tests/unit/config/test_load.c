@@ -102,6 +102,8 @@ static void test_load__has_defaults_for_everything(void **state)
     assert_string_equal(config.ledger, "sqlite:dibs.db");
     assert_string_equal(config.relay, "direct");
     assert_int_equal(config.threads, 0);
+    assert_int_equal(config.ledger_timeout_ms, 10000);
+    assert_null(config.ledger_password.bytes);
     assert_int_equal(config.ack_timeout_ms, 5000);
     assert_int_equal(config.pending_max, 100000);
     assert_int_equal(config.idle_timeout_ms, 15000);
@@ -221,6 +223,47 @@ static void test_load__warns_about_secrets_that_all_can_read(void **state)
     assert_int_equal(config.warnings.count, 0);
 }
 
+static void test_load__takes_a_password_in_a_url_but_not_as_a_flag(void **state)
+{
+    assert_int_equal(load("", "DIBS_LEDGER=postgres://shop:hunter2@db/dibs"), STATUS_OK);
+    assert_string_equal(config.ledger, "postgres://shop:hunter2@db/dibs");
+    assert_int_equal(config.warnings.count, 0);
+    assert_int_equal(load("--ledger postgres://shop@db/dibs", ""), STATUS_OK);
+    assert_load_refused("--ledger postgres://shop:hunter2@db/dibs", "",
+                        "--ledger: holds a password, and anyone on this machine can read the "
+                        "arguments of a process; put the URL into DIBS_LEDGER or dibs.conf, or use "
+                        "ledger_password_file");
+    assert_null(strstr(error.text, "hunter2"));
+    assert_load_refused("--ledger=mysql://db/dibs?ssl_key_password=hunter2", "",
+                        "--ledger: holds a password");
+    assert_load_refused("postgres://shop:hunter2@db/dibs", "",
+                        "unexpected \"postgres://shop:***@db/dibs\"");
+    assert_load_refused("--ledger-password hunter2", "", "use --ledger-password-file FILE");
+    assert_null(strstr(error.text, "hunter2"));
+}
+
+static void test_load__warns_about_a_password_in_a_file_that_others_can_read(void **state)
+{
+    write_file("dibs.conf", "ledger = postgres://shop:hunter2@db/dibs\n");
+    assert_int_equal(load("", ""), STATUS_OK);
+    assert_string_equal(config.ledger, "postgres://shop:hunter2@db/dibs");
+    assert_int_equal(config.warnings.count, 0);
+    assert_int_equal(chmod("dibs.conf", 0640), 0);
+    assert_int_equal(load("", ""), STATUS_OK);
+    assert_int_equal(config.warnings.count, 1);
+    assert_string_equal(config.warnings.items[0],
+                        "ledger: dibs.conf holds a password and is open to its group (mode 0640); "
+                        "chmod 600 dibs.conf, or use ledger_password_file");
+    /* Also when it is not the ledger in effect: it can be read all the same. */
+    assert_int_equal(chmod("dibs.conf", 0604), 0);
+    assert_int_equal(load("--ledger sqlite:dibs.db", ""), STATUS_OK);
+    assert_int_equal(config.warnings.count, 1);
+    assert_non_null(strstr(config.warnings.items[0], "open to everyone on this machine"));
+    write_file("dibs.conf", "ledger = postgres://shop@db/dibs\n");
+    assert_int_equal(load("", ""), STATUS_OK);
+    assert_int_equal(config.warnings.count, 0);
+}
+
 static void test_load__lets_the_stronger_source_of_a_secret_win(void **state)
 {
     write_file("secret", "from-the-file-of-secrets");
@@ -267,6 +310,19 @@ static void test_load__refuses_settings_that_contradict_each_other(void **state)
     assert_int_equal(load("", "DIBS_ADMIN_TOKEN=" TOKEN " DIBS_SERVICE_TOKEN=" TOKEN), STATUS_OK);
     assert_check_refused("make them different");
     assert_null(strstr(error.text, TOKEN));
+    assert_int_equal(load("", "DIBS_LEDGER_PASSWORD=hunter2"), STATUS_OK);
+    assert_check_refused("the ledger is sqlite:dibs.db, which has none");
+    assert_int_equal(
+        load("", "DIBS_LEDGER_PASSWORD=hunter2 DIBS_LEDGER=postgres://shop:hunter3@db/dibs"),
+        STATUS_OK);
+    assert_check_refused("the ledger's URL has a password too");
+    assert_null(strstr(error.text, "hunter"));
+    assert_int_equal(config_check_backends(&config, &error), STATUS_INVALID);
+    write_file("secret", "hunter2\n");
+    assert_int_equal(load("--ledger mysql://shop@db/dibs --ledger-password-file secret", ""),
+                     STATUS_OK);
+    assert_int_equal(config_check(&config, &error), STATUS_OK);
+    assert_string_equal(config.ledger_password.bytes, "hunter2");
 }
 
 int main(void)
@@ -281,6 +337,8 @@ int main(void)
         TEST(test_load__takes_secrets_from_files),
         TEST(test_load__refuses_secret_files_that_cannot_be_meant),
         TEST(test_load__warns_about_secrets_that_all_can_read),
+        TEST(test_load__takes_a_password_in_a_url_but_not_as_a_flag),
+        TEST(test_load__warns_about_a_password_in_a_file_that_others_can_read),
         TEST(test_load__lets_the_stronger_source_of_a_secret_win),
         TEST(test_load__wants_an_admin_token_off_loopback),
         TEST(test_load__refuses_settings_that_contradict_each_other),

@@ -132,7 +132,10 @@ static void test_value__repeats_no_more_of_a_url_than_its_scheme(void **state)
 {
     assert_refused("gate", "redis://:hunter2@cache", "\"redis://…\" is not known");
     assert_null(strstr(error.text, "hunter2"));
-    assert_refused("ledger", "postgres://shop:hunter2@db/dibs", "\"postgres\" is not a ledger");
+    assert_refused("ledger", "oracle://shop:hunter2@db/dibs", "\"oracle\" is not a ledger");
+    assert_null(strstr(error.text, "hunter2"));
+    assert_refused("ledger", "mysql://shop:hunter2/x@db/dibs",
+                   "the mysql URL: at character 23: @ stands between the password and the host");
     assert_null(strstr(error.text, "hunter2"));
 }
 
@@ -180,12 +183,61 @@ static void test_value__knows_loopback(void **state)
 static void test_value__wants_a_plain_file_for_the_ledger(void **state)
 {
     assert_int_equal(set("ledger", "sqlite:/var/lib/dibs/dibs.db"), STATUS_OK);
-    assert_string_equal(config_ledger_path(&config), "/var/lib/dibs/dibs.db");
+    assert_string_equal(shown("ledger"), "sqlite:/var/lib/dibs/dibs.db");
     assert_refused("ledger", "sqlite:", "the path of the file is missing");
     assert_refused("ledger", "sqlite::memory:", "is not a plain file");
     assert_refused("ledger", "sqlite:file:x?mode=memory", "is not a plain file");
     assert_refused("ledger", "dibs.db", "known: sqlite:PATH");
     assert_refused("ledger", "", "known: sqlite:PATH");
+    /* A path is not a URL: it may hold any character, and has no password to hide. */
+    assert_int_equal(set("ledger", "sqlite:a:b@c?password=d.db"), STATUS_OK);
+    assert_string_equal(shown("ledger"), "sqlite:a:b@c?password=d.db");
+    assert_false(config_url_has_password(config.ledger));
+}
+
+static void test_value__takes_the_urls_of_databases(void **state)
+{
+    const char *const right[] = {
+        "postgres://db/shop",
+        "postgresql://dibs@h1:5432,h2/shop?sslmode=verify-full&target_session_attrs=read-write",
+        "postgres:///shop?host=/var/run/postgresql",
+        "mysql://dibs@[::1]:3306/shop?ssl_mode=VERIFY_IDENTITY&ssl_ca=/etc/ca.pem",
+        "mariadb://dibs@localhost/shop?socket=/run/mysqld/mysqld.sock",
+    };
+    for (size_t i = 0; i < sizeof(right) / sizeof(right[0]); i++) {
+        assert_int_equal(set("ledger", right[i]), STATUS_OK);
+        assert_string_equal(config.ledger, right[i]);
+        assert_string_equal(shown("ledger"), right[i]);
+        assert_false(config_url_has_password(right[i]));
+    }
+    assert_refused("ledger", "postgres:shop", "the postgres URL: at character 9: it must begin");
+    assert_refused("ledger", "mysql://db:many/shop", "the mysql URL: at character 11: behind a");
+    assert_refused("ledger", "postgresq://db/shop", "\"postgresq\" is not a ledger");
+    assert_refused("ledger", "mariadb", "the mariadb URL: at character 8: it must begin");
+}
+
+static void test_value__never_shows_the_password_in_a_url(void **state)
+{
+    assert_int_equal(set("ledger", "postgres://shop:hunter2@db/dibs"), STATUS_OK);
+    assert_string_equal(config.ledger, "postgres://shop:hunter2@db/dibs");
+    assert_string_equal(shown("ledger"), "postgres://shop:***@db/dibs");
+    assert_true(config_url_has_password(config.ledger));
+    assert_int_equal(set("ledger", "postgres://db/dibs?password=hunter2&sslmode=require"),
+                     STATUS_OK);
+    assert_string_equal(shown("ledger"), "postgres://db/dibs?password=***&sslmode=require");
+    assert_true(config_url_has_password(config.ledger));
+}
+
+static void test_value__wants_one_line_for_the_ledger_password(void **state)
+{
+    assert_int_equal(set("ledger_password", "p\xc3\xa4ss wort/@:"), STATUS_OK);
+    assert_string_equal(shown("ledger_password"), "****");
+    assert_refused("ledger_password", "", "is empty; allowed: one line");
+    assert_refused("ledger_password", "hunter2\n", "must be a single line");
+    assert_null(strstr(error.text, "hunter2"));
+    const struct span nul = SPAN("hunter2\0x");
+    assert_int_equal(config_secret_set(&config, config_key_find("ledger_password"), nul, &error),
+                     STATUS_INVALID);
 }
 
 static void test_value__checks_time_zones(void **state)
@@ -269,6 +321,9 @@ int main(void)
         cmocka_unit_test_teardown(test_value__takes_addresses_in_numbers, release),
         cmocka_unit_test_teardown(test_value__knows_loopback, release),
         cmocka_unit_test_teardown(test_value__wants_a_plain_file_for_the_ledger, release),
+        cmocka_unit_test_teardown(test_value__takes_the_urls_of_databases, release),
+        cmocka_unit_test_teardown(test_value__never_shows_the_password_in_a_url, release),
+        cmocka_unit_test_teardown(test_value__wants_one_line_for_the_ledger_password, release),
         cmocka_unit_test_teardown(test_value__checks_time_zones, release),
         cmocka_unit_test_teardown(test_value__splits_lists, release),
         cmocka_unit_test_teardown(test_value__never_shows_a_secret, release),
