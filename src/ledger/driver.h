@@ -1,5 +1,5 @@
 /* driver.h: what the ledger needs of a database. A driver only translates; what a transaction
- * means is in ledger.c and issue.c, once for all databases.
+ * means is in transactions.c and issue.c, once for all databases.
  *
  * Statements are named (statements.h) and written in the database's own words in its .sql file.
  *
@@ -67,20 +67,51 @@ struct coupon_row {
     int64_t merged_into_seq;
     const char *reason; /* NULL: none */
     bool conflicts;     /* out: a row with its seq, or with its user's slot, is there already */
+    bool is_refused;    /* issue.c: the database does not take it, so there is no row */
 };
 
-struct ledger_store;   /* one database, owned by this process */
+struct ledger_store;   /* one database */
 struct ledger_session; /* one connection */
-enum session_kind { SESSION_WRITER, SESSION_READER };
 
-/* UNAVAILABLE: not done, may work later. FAILED: the statement itself is wrong or the database is
- * damaged. A commit whose outcome cannot be known is UNKNOWN. A driver that learns that data it
- * called safe may not be (a failed fsync) ends the process. Every slot is required. */
+enum session_kind {
+    SESSION_WRITER, /* writes; with LEDGER_OWN it holds the ownership while it is connected */
+    SESSION_READER, /* only looks; a transaction of its is one snapshot */
+    SESSION_SCHEMA, /* changes the schema */
+};
+
+struct store_options {
+    const char *url;      /* the whole of it, with its scheme */
+    const char *password; /* NULL: as the URL, the environment or the client library's files say */
+    enum ledger_use use;
+    enum ledger_integrity integrity;
+    int64_t timeout_ms; /* for a connection, a statement, a lock; then UNAVAILABLE */
+    bool looks_only;    /* opens and creates nothing that is not there, owns nothing */
+};
+
+/* The statuses a driver answers with:
+ *   BUSY         not done because of another transaction (deadlock, lock timeout): do it again
+ *   CONFLICT     (insert_coupons) a row in it violates a unique key, and nothing of it was written
+ *   INVALID      (insert_coupons) the database refuses a row in it (a check, a trigger, a type);
+ *                nothing of it may be kept
+ *   UNAVAILABLE  not done, may work later: the connection is lost, the database refuses
+ *   UNKNOWN      (commit) the connection was lost while committing: look before doing it again
+ *   FAILED       the statement itself is wrong, a right is missing, or the database is damaged
+ * A session whose connection is lost connects again by itself in the next begin(), or in the next
+ * run() outside a transaction, which is tried a second time then. After BUSY, CONFLICT, INVALID and
+ * FAILED the transaction may have to be rolled back as a whole, unless a savepoint was set.
+ * A driver that learns that data it called safe may not be (a failed fsync) ends the process.
+ * Every slot is required. */
 struct ledger_driver {
-    const char *scheme;
-    enum status (*store_open)(struct ledger_store **store, const char *location,
-                              enum ledger_integrity integrity, struct error *error);
+    const char *name;           /* "sqlite", also the dialect in the names of migrations */
+    const char *const *schemes; /* of its URLs, in front of the colon; NULL ends them */
+    /* True when the database is another process: a commit may be lost on the way, and the database
+     * may be exchanged under us. Then every transaction moves the writer's mark. */
+    bool is_remote;
+    /* UNAVAILABLE, INVALID (the URL), CONFLICT (another process owns it; the words say which). */
+    enum status (*store_open)(struct ledger_store **store, const struct store_options *options,
+                              struct error *error);
     void (*store_close)(struct ledger_store *store);
+    /* CONFLICT: a writer cannot become the owner, because another process is; the words say who. */
     enum status (*session_open)(struct ledger_store *store, enum session_kind kind,
                                 struct ledger_session **session, struct error *error);
     void (*session_close)(struct ledger_session *session);
@@ -92,13 +123,27 @@ struct ledger_driver {
     enum status (*run)(struct ledger_session *session, enum statement statement,
                        const struct sql_value *values, size_t value_count, sql_row_fn row,
                        void *context, int64_t *changed, struct error *error);
+    /* Writes all rows but those that stand in the table with the same (policy, seq), whose
+     * `conflicts` is set. A driver may also flag rows whose user's slot is taken; one that cannot
+     * answers CONFLICT instead, having written nothing. */
     enum status (*insert_coupons)(struct ledger_session *session, struct coupon_row *rows,
                                   size_t count, struct error *error);
     /* After a commit, when there is time: checkpoints and the like. True when one was done. */
     bool (*tend)(struct ledger_session *session);
+    /* The schema, on a session of any kind that may write: keeps others from migrating until the
+     * unlock, reads the number of the last migration (0: an empty database), runs one and notes its
+     * number. A migration that was cut short can be run again. */
+    enum status (*schema_lock)(struct ledger_session *session, struct error *error);
+    void (*schema_unlock)(struct ledger_session *session);
+    enum status (*schema_version)(struct ledger_session *session, int *version,
+                                  struct error *error);
+    enum status (*schema_apply)(struct ledger_session *session, int number, const char *name,
+                                const char *text, struct error *error);
 };
 
 extern const struct ledger_driver ledger_sqlite_driver;
+extern const struct ledger_driver ledger_postgres_driver;
+extern const struct ledger_driver ledger_mysql_driver;
 
 /* A session with its driver, as the transactions pass it around. */
 struct sql {

@@ -10,9 +10,13 @@
 #define REASON_BLOCKED  "the user was blocked before the coupon was issued"
 #define REASON_NO_STOCK "its lease was closed and no stock was left"
 
+/* A user id, its quotes and a comma, for any batch the queue can hold. */
+#define USERS_LENGTH_MAX (SIZE_MAX / 2)
+
 void issue_room_release(struct issue_room *room)
 {
     free(room->rows);
+    buffer_release(&room->users);
     *room = (struct issue_room){0};
 }
 
@@ -83,12 +87,53 @@ static enum status issue_note_row(void *context, const struct sql_value *columns
     return STATUS_OK;
 }
 
-static enum status issue_is_blocked(struct sql *sql, const struct claim *claim, bool *blocked,
-                                    struct error *error)
+/* Finds the blocked among the batch. */
+struct issue_blocked {
+    struct coupon_row *rows;
+    size_t count;
+};
+
+static enum status issue_note_blocked(void *context, const struct sql_value *columns,
+                                      struct error *error)
 {
-    *blocked = false;
-    return SQL_RUN(sql, STATEMENT_blocked_has, issue_note_row, blocked, error,
-                   sql_text(user_id_span(&claim->user)));
+    const struct issue_blocked *blocked = context;
+    struct user_id user = rows_read_user(&columns[0]);
+
+    (void)error;
+    for (size_t i = 0; i < blocked->count; i++) {
+        if (user_id_equal(&blocked->rows[i].claim->user, &user)) {
+            blocked->rows[i].state = COUPON_VOID;
+            blocked->rows[i].reason = REASON_BLOCKED;
+        }
+    }
+    return STATUS_OK;
+}
+
+/* The alphabet of user ids has nothing that JSON would escape. */
+static enum status issue_refuse_blocked(struct sql *sql, struct issue_room *room, size_t count,
+                                        struct error *error)
+{
+    struct issue_blocked blocked = {.rows = room->rows, .count = count};
+    struct buffer *users = &room->users;
+    bool any = false;
+    enum status status =
+        sql_run(sql, STATEMENT_blocked_any, NULL, 0, issue_note_row, &any, NULL, error);
+
+    if (status != STATUS_OK || !any)
+        return status;
+    if (users->length_max == 0)
+        buffer_init(users, USERS_LENGTH_MAX);
+    buffer_clear(users);
+    for (size_t i = 0; i < count; i++) {
+        buffer_append_text(users, i == 0 ? "[\"" : ",\"");
+        buffer_append_span(users, user_id_span(&room->rows[i].claim->user));
+        buffer_append_text(users, "\"");
+    }
+    buffer_append_text(users, "]");
+    if (users->overflowed)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for the users of a batch");
+    return SQL_RUN(sql, STATEMENT_blocked_among, issue_note_blocked, &blocked, error,
+                   sql_text((struct span){.bytes = users->bytes, .length = users->length}));
 }
 
 /* A claim whose lease was closed meanwhile needs a unit of its own. */
@@ -106,31 +151,71 @@ static enum status issue_late_claim(struct sql *sql, struct coupon_row *row, str
     return status;
 }
 
-static enum status issue_prepare(struct sql *sql, const struct claim *claims, size_t count,
-                                 int64_t now_ms, struct coupon_row *rows, struct error *error)
+static enum status issue_prepare(struct sql *sql, struct issue_room *room,
+                                 const struct claim *claims, size_t count, int64_t now_ms,
+                                 struct lease_terms *terms, struct error *error)
 {
-    struct lease_terms terms = {0};
-    bool any_blocked = false;
-    enum status status =
-        sql_run(sql, STATEMENT_blocked_any, NULL, 0, issue_note_row, &any_blocked, NULL, error);
+    enum status status = STATUS_OK;
 
     for (size_t i = 0; i < count && status == STATUS_OK; i++) {
-        bool blocked = false;
-        rows[i] = (struct coupon_row){
+        room->rows[i] = (struct coupon_row){
             .claim = &claims[i], .state = COUPON_ISSUED, .issued_at_ms = now_ms};
-        status = issue_load_terms(sql, claims[i].lease_id, &terms, error);
-        if (status == STATUS_OK && any_blocked)
-            status = issue_is_blocked(sql, &claims[i], &blocked, error);
-        if (status != STATUS_OK)
-            break;
-        if (terms.valid_days != 0)
-            rows[i].expires_at_ms = claims[i].requested_at_ms + terms.valid_days * DAY_MS;
-        if (blocked) {
-            rows[i].state = COUPON_VOID;
-            rows[i].reason = REASON_BLOCKED;
-        }
+        status = issue_load_terms(sql, claims[i].lease_id, terms, error);
+        if (status == STATUS_OK && terms->valid_days != 0)
+            room->rows[i].expires_at_ms = claims[i].requested_at_ms + terms->valid_days * DAY_MS;
     }
-    return status;
+    return status == STATUS_OK ? issue_refuse_blocked(sql, room, count, error) : status;
+}
+
+/* --- inserting --- */
+
+static void issue_refuse(struct coupon_row *row, const struct error *why)
+{
+    row->state = COUPON_VOID;
+    row->is_refused = true;
+    log_event(LOG_ERROR, "claim_refused", LOG_FIELD("policy", LOG_I64(row->claim->policy_id)),
+              LOG_FIELD("seq", LOG_I64(row->claim->seq)),
+              LOG_FIELD("user", LOG_SPAN(user_id_span(&row->claim->user))),
+              LOG_FIELD("error", LOG_TEXT(why->text)));
+}
+
+/* Halves what the database does not take until the row in the way stands alone. */
+static enum status issue_insert_split(struct sql *sql, struct coupon_row *rows, size_t count,
+                                      struct error *error)
+{
+    const struct ledger_driver *driver = sql->driver;
+    struct error why = {""};
+    enum status status = driver->savepoint(sql->session, error);
+
+    if (status != STATUS_OK)
+        return status;
+    enum status inserted = driver->insert_coupons(sql->session, rows, count, &why);
+    if (inserted != STATUS_OK && inserted != STATUS_CONFLICT && inserted != STATUS_INVALID) {
+        if (error != NULL)
+            *error = why;
+        return inserted;
+    }
+    status = driver->savepoint_end(sql->session, inserted == STATUS_OK, error);
+    if (status != STATUS_OK || inserted == STATUS_OK)
+        return status;
+    if (count > 1) {
+        status = issue_insert_split(sql, rows, count / 2, error);
+        if (status == STATUS_OK)
+            status = issue_insert_split(sql, rows + count / 2, count - count / 2, error);
+        return status;
+    }
+    rows->conflicts = inserted == STATUS_CONFLICT;
+    if (inserted == STATUS_INVALID)
+        issue_refuse(rows, &why);
+    return STATUS_OK;
+}
+
+static enum status issue_insert(struct sql *sql, struct coupon_row *rows, size_t count,
+                                enum issue_care care, struct error *error)
+{
+    if (care == ISSUE_SPLIT)
+        return issue_insert_split(sql, rows, count, error);
+    return sql->driver->insert_coupons(sql->session, rows, count, error);
 }
 
 /* --- conflicts --- */
@@ -157,7 +242,8 @@ static enum status issue_read_seq(void *context, const struct sql_value *columns
 
 /* The user holds a coupon in that slot already: this claim is merged into it, and its unit goes
  * back. A claim that was merged before is found as a row and does not come here again. */
-static enum status issue_merge(struct sql *sql, struct coupon_row *row, struct error *error)
+static enum status issue_merge(struct sql *sql, struct coupon_row *row, enum issue_care care,
+                               struct error *error)
 {
     enum status status =
         SQL_RUN(sql, STATEMENT_coupon_by_slot, issue_read_seq, &row->merged_into_seq, error,
@@ -165,26 +251,29 @@ static enum status issue_merge(struct sql *sql, struct coupon_row *row, struct e
                 sql_i64(row->claim->nth));
     if (status != STATUS_OK)
         return status;
-    if (row->merged_into_seq == 0)
-        return error_set(error, STATUS_FAILED, "claim %lld-%lld conflicts with no row",
+    if (row->merged_into_seq == 0) /* The one in the way was cancelled meanwhile. */
+        return error_set(error, STATUS_BUSY, "claim %lld-%lld conflicts with no row",
                          (long long)row->claim->policy_id, (long long)row->claim->seq);
     row->state = COUPON_MERGED;
-    status = sql->driver->insert_coupons(sql->session, row, 1, error);
-    if (status != STATUS_OK)
+    status = issue_insert(sql, row, 1, care, error);
+    if (status != STATUS_OK || row->is_refused)
         return status;
-    ensure(!row->conflicts);
+    if (row->conflicts)
+        return error_set(error, STATUS_BUSY, "claim %lld-%lld was written meanwhile",
+                         (long long)row->claim->policy_id, (long long)row->claim->seq);
     return issue_return_unit(sql, row->claim->policy_id, error);
 }
 
 /* What stands in the way: the very same claim, another one with its seq, or the user's slot. */
-static enum status issue_resolve(struct sql *sql, struct coupon_row *row, struct error *error)
+static enum status issue_resolve(struct sql *sql, struct coupon_row *row, enum issue_care care,
+                                 struct error *error)
 {
     struct coupon present;
     enum status status =
-        rows_coupon_by_seq(sql, row->claim->policy_id, row->claim->seq, &present, error);
+        rows_coupon_by_seq(sql, row->claim->policy_id, row->claim->seq, ROWS_LOOK, &present, error);
 
     if (status == STATUS_NOT_FOUND)
-        return issue_merge(sql, row, error);
+        return issue_merge(sql, row, care, error);
     if (status != STATUS_OK)
         return status;
     if (issue_is_same(&present.claim, row->claim)) {
@@ -211,32 +300,47 @@ static enum status issue_account(struct sql *sql, struct coupon_row *row, bool c
     return STATUS_OK;
 }
 
+/* For a row that was accounted for in that state and is not written after all. */
+static enum status issue_unaccount(struct sql *sql, const struct coupon_row *row,
+                                   enum coupon_state accounted, bool covered, struct error *error)
+{
+    if (coupon_state_is_active(accounted) && !covered)
+        return issue_return_unit(sql, row->claim->policy_id, error);
+    if (!coupon_state_is_active(accounted) && covered)
+        return SQL_RUN(sql, STATEMENT_policy_take_unit, NULL, NULL, error,
+                       sql_i64(row->claim->policy_id));
+    return STATUS_OK;
+}
+
 /* A row that is not a plain, covered win: accounted for before it is written, so that a late claim
  * without stock is written as VOID; a merged one gives back what it had taken. */
 static enum status issue_one(struct sql *sql, struct coupon_row *row, bool covered,
-                             struct error *error)
+                             enum issue_care care, struct error *error)
 {
     struct coupon present;
     enum status status =
-        rows_coupon_by_seq(sql, row->claim->policy_id, row->claim->seq, &present, error);
+        rows_coupon_by_seq(sql, row->claim->policy_id, row->claim->seq, ROWS_LOOK, &present, error);
 
     if (status == STATUS_OK)
-        return issue_resolve(sql, row, error);
+        return issue_resolve(sql, row, care, error);
     if (status != STATUS_NOT_FOUND)
         return status;
     status = issue_account(sql, row, covered, error);
+    enum coupon_state accounted = row->state;
     if (status == STATUS_OK)
-        status = sql->driver->insert_coupons(sql->session, row, 1, error);
+        status = issue_insert(sql, row, 1, care, error);
+    if (status == STATUS_OK && row->is_refused)
+        return issue_unaccount(sql, row, accounted, covered, error);
     if (status != STATUS_OK || !row->conflicts)
         return status;
-    return issue_merge(sql, row, error);
+    return issue_merge(sql, row, care, error);
 }
 
 /* --- the batch --- */
 
 enum status issue_claims(struct sql *sql, struct issue_room *room, const struct claim *claims,
-                         size_t count, int64_t now_ms, enum coupon_state *states,
-                         struct error *error)
+                         size_t count, enum issue_care care, int64_t now_ms,
+                         enum coupon_state *states, struct error *error)
 {
     struct lease_terms terms = {0};
 
@@ -244,7 +348,7 @@ enum status issue_claims(struct sql *sql, struct issue_room *room, const struct 
         return STATUS_OK;
     if (!issue_room_for(room, count))
         return error_set(error, STATUS_UNAVAILABLE, "no memory for a batch of %zu claims", count);
-    enum status status = issue_prepare(sql, claims, count, now_ms, room->rows, error);
+    enum status status = issue_prepare(sql, room, claims, count, now_ms, &terms, error);
 
     FAULT_POINT("ledger.before_insert");
     for (size_t i = 0; i < count && status == STATUS_OK;) {
@@ -256,14 +360,15 @@ enum status issue_claims(struct sql *sql, struct issue_room *room, const struct 
         if (status != STATUS_OK)
             break;
         if (end == i) {
-            status = issue_one(sql, &room->rows[i], issue_is_covered(&terms, &claims[i]), error);
+            status =
+                issue_one(sql, &room->rows[i], issue_is_covered(&terms, &claims[i]), care, error);
             i++;
             continue;
         }
-        status = sql->driver->insert_coupons(sql->session, room->rows + i, end - i, error);
+        status = issue_insert(sql, room->rows + i, end - i, care, error);
         for (; i < end && status == STATUS_OK; i++) {
             if (room->rows[i].conflicts)
-                status = issue_resolve(sql, &room->rows[i], error);
+                status = issue_resolve(sql, &room->rows[i], care, error);
         }
     }
     for (size_t i = 0; i < count && status == STATUS_OK; i++)

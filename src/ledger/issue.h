@@ -14,18 +14,24 @@
 struct issue_room {
     struct coupon_row *rows;
     size_t capacity;
+    struct buffer users; /* of a batch, as a JSON array */
 };
 
 void issue_room_release(struct issue_room *room);
 
+/* A batch is written as a whole at first. When the database answers that a row of it conflicts or
+ * is refused, the transaction is rolled back and done again with care: under savepoints, halving
+ * until the row is found, so that it alone is refused. */
+enum issue_care { ISSUE_WHOLE, ISSUE_SPLIT };
+
 /* states[i] becomes what claim i is now: ISSUED (or what became of it since, when it was there
  * already), MERGED (the user holds another coupon in that slot), or VOID (blocked, its lease was
- * closed and nothing is left, or its seq belongs to someone else: that one is logged). Units of
- * MERGED and VOID claims are back in `unleased`. A status other than OK concerns the whole
- * transaction. */
+ * closed and nothing is left; or, logged and without a row, its seq belongs to someone else or the
+ * database refuses it). Units of MERGED and VOID rows are back in `unleased`. A status other than
+ * OK concerns the whole transaction; CONFLICT and INVALID ask for ISSUE_SPLIT. */
 enum status issue_claims(struct sql *sql, struct issue_room *room, const struct claim *claims,
-                         size_t count, int64_t now_ms, enum coupon_state *states,
-                         struct error *error) MUST_CHECK;
+                         size_t count, enum issue_care care, int64_t now_ms,
+                         enum coupon_state *states, struct error *error) MUST_CHECK;
 
 enum status issue_bindings(struct sql *sql, const struct key_binding *bindings, size_t count,
                            struct error *error) MUST_CHECK;

@@ -7,9 +7,13 @@
 #include <string.h>
 
 #include "ledger/driver.h"
+#include "ledger/fallback.h"
+#include "ledger/migrate.h"
 #include "ledger/rows.h"
 #include "ledger/transactions.h"
 #include "ledger/writer.h"
+
+#define TIMEOUT_DEFAULT_MS 10000
 
 static const struct ledger_driver *const ledger_drivers[] = {&ledger_sqlite_driver};
 
@@ -36,21 +40,46 @@ enum status sql_run(struct sql *sql, enum statement statement, const struct sql_
 
 /* --- opening and closing --- */
 
-static const struct ledger_driver *ledger_driver_for(const char *url, const char **location)
+static bool ledger_url_is_of(const char *url, const struct ledger_driver *driver)
+{
+    for (const char *const *scheme = driver->schemes; *scheme != NULL; scheme++) {
+        size_t length = strlen(*scheme);
+        if (strncmp(url, *scheme, length) == 0 && url[length] == ':')
+            return true;
+    }
+    return false;
+}
+
+static const struct ledger_driver *ledger_driver_for(const char *url)
 {
     for (size_t i = 0; i < sizeof(ledger_drivers) / sizeof(ledger_drivers[0]); i++) {
         const struct ledger_driver *driver = ledger_drivers[i];
-        size_t length = strlen(driver->scheme);
         ensure(driver->store_open && driver->store_close && driver->session_open &&
                driver->session_close && driver->begin && driver->commit && driver->rollback &&
                driver->savepoint && driver->savepoint_end && driver->run &&
-               driver->insert_coupons && driver->tend);
-        if (strncmp(url, driver->scheme, length) == 0 && url[length] == ':') {
-            *location = url + length + 1;
+               driver->insert_coupons && driver->tend && driver->schema_lock &&
+               driver->schema_unlock && driver->schema_version && driver->schema_apply);
+        if (ledger_url_is_of(url, driver))
             return driver;
-        }
     }
     return NULL;
+}
+
+static enum status ledger_unknown(struct error *error)
+{
+    return error_set(error, STATUS_INVALID,
+                     "ledger: unknown kind of URL; known: sqlite:FILE, postgres://…, mysql://…");
+}
+
+static struct store_options ledger_store_options(const struct ledger_options *options)
+{
+    return (struct store_options){
+        .url = options->url,
+        .password = options->password,
+        .use = options->use,
+        .integrity = options->integrity,
+        .timeout_ms = options->timeout_ms > 0 ? options->timeout_ms : TIMEOUT_DEFAULT_MS,
+    };
 }
 
 static void ledger_release(struct ledger *ledger)
@@ -67,12 +96,18 @@ static void ledger_release(struct ledger *ledger)
 
 static enum status ledger_open_sessions(struct ledger *ledger, struct error *error)
 {
-    enum status status =
-        ledger->driver->session_open(ledger->store, SESSION_WRITER, &ledger->writer_session, error);
+    const struct ledger_driver *driver = ledger->driver;
+    struct store_options options = ledger_store_options(&ledger->options);
+    enum status status = driver->store_open(&ledger->store, &options, error);
 
-    for (unsigned i = 0; i < ledger->options.readers && status == STATUS_OK; i++) {
+    if (status == STATUS_OK)
         status =
-            ledger->driver->session_open(ledger->store, SESSION_READER, &ledger->readers[i], error);
+            driver->session_open(ledger->store, SESSION_WRITER, &ledger->writer_session, error);
+    if (status == STATUS_OK)
+        status = migrate_run(&(struct sql){.driver = driver, .session = ledger->writer_session},
+                             LEDGER_MIGRATION_APPLY, NULL, NULL, error);
+    for (unsigned i = 0; i < ledger->options.readers && status == STATUS_OK; i++) {
+        status = driver->session_open(ledger->store, SESSION_READER, &ledger->readers[i], error);
         if (status == STATUS_OK)
             ledger->readers_idle++;
     }
@@ -82,14 +117,12 @@ static enum status ledger_open_sessions(struct ledger *ledger, struct error *err
 enum status ledger_open(struct ledger **ledger, const struct ledger_options *options,
                         struct error *error)
 {
-    const char *location = NULL;
-    const struct ledger_driver *driver = ledger_driver_for(options->url, &location);
+    const struct ledger_driver *driver = ledger_driver_for(options->url);
 
     ensure(options->readers > 0 && options->on_issued != NULL && options->on_durable != NULL);
     *ledger = NULL;
     if (driver == NULL)
-        return error_set(error, STATUS_INVALID,
-                         "ledger %s: unknown kind; this build knows: sqlite:FILE", options->url);
+        return ledger_unknown(error);
     struct ledger *opened = calloc(1, sizeof(*opened));
     if (opened == NULL ||
         (opened->readers = calloc(options->readers, sizeof(*opened->readers))) == NULL) {
@@ -100,9 +133,7 @@ enum status ledger_open(struct ledger **ledger, const struct ledger_options *opt
     opened->driver = driver;
     pthread_mutex_init(&opened->readers_lock, NULL);
     pthread_cond_init(&opened->reader_free, NULL);
-    enum status status = driver->store_open(&opened->store, location, options->integrity, error);
-    if (status == STATUS_OK)
-        status = ledger_open_sessions(opened, error);
+    enum status status = ledger_open_sessions(opened, error);
     if (status == STATUS_OK)
         status = writer_start(&opened->writer,
                               (struct sql){.driver = driver, .session = opened->writer_session},
@@ -113,6 +144,30 @@ enum status ledger_open(struct ledger **ledger, const struct ledger_options *opt
     }
     *ledger = opened;
     return STATUS_OK;
+}
+
+enum status ledger_migrate(const struct ledger_options *options, enum ledger_migration mode,
+                           ledger_migration_fn note, void *context, struct error *error)
+{
+    const struct ledger_driver *driver = ledger_driver_for(options->url);
+    struct store_options opening = ledger_store_options(options);
+    struct ledger_store *store = NULL;
+    struct ledger_session *session = NULL;
+
+    if (driver == NULL)
+        return ledger_unknown(error);
+    opening.use = LEDGER_SHARE;
+    opening.looks_only = mode == LEDGER_MIGRATION_SHOW;
+    enum status status = driver->store_open(&store, &opening, error);
+    if (status == STATUS_OK)
+        status = driver->session_open(store, opening.looks_only ? SESSION_READER : SESSION_SCHEMA,
+                                      &session, error);
+    if (status == STATUS_OK)
+        status = migrate_run(&(struct sql){.driver = driver, .session = session}, mode, note,
+                             context, error);
+    driver->session_close(session);
+    driver->store_close(store);
+    return status;
 }
 
 void ledger_close(struct ledger *ledger)
@@ -151,7 +206,7 @@ bool ledger_healthy(const struct ledger *ledger)
 enum status ledger_policy_create(struct ledger *ledger, struct policy *policy, struct lease *lease,
                                  struct error *error)
 {
-    struct create_policy create = {.policy = policy, .lease = lease};
+    struct create_policy create = {.id = policy->id, .policy = policy, .lease = lease};
     return writer_run(&ledger->writer, transaction_create_policy, &create, error);
 }
 
@@ -180,6 +235,29 @@ enum status ledger_lease_close(struct ledger *ledger, int64_t lease_id, struct e
 {
     struct close_lease close = {.lease_id = lease_id};
     return writer_run(&ledger->writer, transaction_close_lease, &close, error);
+}
+
+enum status ledger_claim(struct ledger *ledger, struct ledger_wish *wish, struct error *error)
+{
+    return writer_run(&ledger->writer, fallback_claim, wish, error);
+}
+
+enum status ledger_steward_hold(struct ledger *ledger, int64_t policy_id, const char *holder,
+                                int64_t term_ms, bool *held, struct error *error)
+{
+    struct hold_stewardship hold = {
+        .policy_id = policy_id, .holder = holder, .term_ms = term_ms, .held = held};
+
+    *held = false;
+    return writer_run(&ledger->writer, transaction_hold_stewardship, &hold, error);
+}
+
+enum status ledger_steward_release(struct ledger *ledger, int64_t policy_id, const char *holder,
+                                   struct error *error)
+{
+    struct hold_stewardship hold = {.policy_id = policy_id, .holder = holder};
+
+    return writer_run(&ledger->writer, transaction_release_stewardship, &hold, error);
 }
 
 enum status ledger_coupon_redeem(struct ledger *ledger, int64_t policy_id, int64_t seq,
@@ -241,7 +319,7 @@ enum status ledger_policy_get(struct ledger *ledger, int64_t id, struct policy *
                               struct error *error)
 {
     struct sql sql = ledger_reader_take(ledger);
-    enum status status = rows_policy_by_id(&sql, id, policy, error);
+    enum status status = rows_policy_by_id(&sql, id, ROWS_LOOK, policy, error);
     ledger_reader_return(ledger, sql);
     return status;
 }
@@ -287,7 +365,7 @@ enum status ledger_coupon_get(struct ledger *ledger, int64_t policy_id, int64_t 
                               struct coupon *coupon, struct error *error)
 {
     struct sql sql = ledger_reader_take(ledger);
-    enum status status = rows_coupon_by_seq(&sql, policy_id, seq, coupon, error);
+    enum status status = rows_coupon_by_seq(&sql, policy_id, seq, ROWS_LOOK, coupon, error);
     ledger_reader_return(ledger, sql);
     return status;
 }
@@ -416,7 +494,7 @@ const struct ledger_stats *ledger_stats(const struct ledger *ledger)
 
 const char *ledger_kind(const struct ledger *ledger)
 {
-    return ledger->driver->scheme;
+    return ledger->driver->name;
 }
 
 void ledger_state(struct ledger *ledger, struct error *words)

@@ -24,10 +24,17 @@ struct ledger;
 
 enum ledger_integrity { LEDGER_CHECK_QUICK, LEDGER_CHECK_FULL, LEDGER_CHECK_OFF };
 
+/* A gate in this process's memory owns its ledger alone; servers and workers of a shared gate share
+ * one. SQLite is never shared between processes. */
+enum ledger_use { LEDGER_OWN, LEDGER_SHARE };
+
 struct ledger_options {
-    const char *url; /* "sqlite:dibs.db" */
+    const char *url; /* "sqlite:dibs.db", "postgres://host/database", "mysql://host/database" */
+    const char *password; /* NULL: as the URL or the environment says */
+    enum ledger_use use;
     enum ledger_integrity integrity;
-    unsigned readers; /* read-only sessions */
+    int64_t timeout_ms; /* for a connection, a statement, a lock; 0: 10 s */
+    unsigned readers;   /* read-only sessions */
     /* On the writer thread, after a commit and before its ticket counts as durable: what became
      * of each claim, in order. */
     void (*on_issued)(void *context, const struct claim *claims, const enum coupon_state *states,
@@ -37,8 +44,8 @@ struct ledger_options {
     void *context;
 };
 
-/* Opens, checks, migrates and takes ownership for this process. CONFLICT: another process owns
- * it; the words say who. */
+/* Opens, checks, migrates and, with LEDGER_OWN, takes ownership for this process. CONFLICT: another
+ * process owns it; the words say who. */
 enum status ledger_open(struct ledger **ledger, const struct ledger_options *options,
                         struct error *error) MUST_CHECK;
 
@@ -57,6 +64,21 @@ size_t ledger_pending(const struct ledger *ledger);
 
 /* False while commits fail (disk full, database away): claims are refused before the gate. */
 bool ledger_healthy(const struct ledger *ledger);
+
+/* One claim from unleased stock in one transaction: what serves people while the gate is away. */
+struct ledger_wish {
+    /* asked */
+    int64_t policy_id;
+    struct user_id user;
+    struct request_id request_id;
+    int64_t now_ms;
+    /* decided */
+    enum verdict verdict; /* WON, HELD and the refusals; UNAVAILABLE: no unleased stock is left */
+    struct coupon coupon; /* of WON and HELD */
+    int64_t opens_at_ms;  /* of NOT_OPEN */
+};
+enum status ledger_claim(struct ledger *ledger, struct ledger_wish *wish,
+                         struct error *error) MUST_CHECK;
 
 /* --- policies and leases --- */
 
@@ -97,6 +119,13 @@ enum status ledger_lease_take(struct ledger *ledger, int64_t policy_id, int64_t 
 enum status ledger_lease_close(struct ledger *ledger, int64_t lease_id,
                                struct error *error) MUST_CHECK;
 
+/* Makes `holder` the steward of a policy for `term_ms` more, unless another one is: *held says
+ * which. The database's clock decides, so a holder that was stalled finds out. */
+enum status ledger_steward_hold(struct ledger *ledger, int64_t policy_id, const char *holder,
+                                int64_t term_ms, bool *held, struct error *error) MUST_CHECK;
+enum status ledger_steward_release(struct ledger *ledger, int64_t policy_id, const char *holder,
+                                   struct error *error) MUST_CHECK;
+
 /* --- coupons --- */
 
 enum status ledger_coupon_get(struct ledger *ledger, int64_t policy_id, int64_t seq,
@@ -136,6 +165,18 @@ enum status ledger_user_block(struct ledger *ledger, const struct user_id *user,
 /* The bytes kept under `name`; made from `fresh` when there are none yet. */
 enum status ledger_secret(struct ledger *ledger, const char *name, const uint8_t *fresh,
                           uint8_t *bytes, size_t length, struct error *error) MUST_CHECK;
+
+/* --- the schema --- */
+
+enum ledger_migration { LEDGER_MIGRATION_SHOW, LEDGER_MIGRATION_APPLY };
+
+/* Told of every migration that the database lacks, before it is applied. */
+typedef void (*ledger_migration_fn)(void *context, int number, const char *name, const char *text);
+
+/* Brings the database's schema up to date, or only tells what that would take. FAILED: the database
+ * has a newer schema than this build knows. */
+enum status ledger_migrate(const struct ledger_options *options, enum ledger_migration mode,
+                           ledger_migration_fn note, void *context, struct error *error) MUST_CHECK;
 
 /* --- restoring a gate --- */
 

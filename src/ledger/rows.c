@@ -132,34 +132,36 @@ static enum status rows_one_lease(void *context, const struct sql_value *columns
     return STATUS_OK;
 }
 
-enum status rows_policy_by_id(struct sql *sql, int64_t id, struct policy *policy,
-                              struct error *error)
+enum status rows_policy_by_id(struct sql *sql, int64_t id, enum rows_lock lock,
+                              struct policy *policy, struct error *error)
 {
     struct rows_one one = {.target = policy};
     enum status status =
-        SQL_RUN(sql, STATEMENT_policy_by_id, rows_one_policy, &one, error, sql_i64(id));
+        SQL_RUN(sql, lock == ROWS_LOCK ? STATEMENT_policy_for_update : STATEMENT_policy_by_id,
+                rows_one_policy, &one, error, sql_i64(id));
     if (status == STATUS_OK && !one.found)
         return error_set(error, STATUS_NOT_FOUND, "there is no policy %lld", (long long)id);
     return status;
 }
 
-enum status rows_coupon_by_seq(struct sql *sql, int64_t policy_id, int64_t seq,
+enum status rows_coupon_by_seq(struct sql *sql, int64_t policy_id, int64_t seq, enum rows_lock lock,
                                struct coupon *coupon, struct error *error)
 {
     struct rows_one one = {.target = coupon};
-    enum status status = SQL_RUN(sql, STATEMENT_coupon_by_seq, rows_one_coupon, &one, error,
-                                 sql_i64(policy_id), sql_i64(seq));
+    enum status status =
+        SQL_RUN(sql, lock == ROWS_LOCK ? STATEMENT_coupon_for_update : STATEMENT_coupon_by_seq,
+                rows_one_coupon, &one, error, sql_i64(policy_id), sql_i64(seq));
     if (status == STATUS_OK && !one.found)
         return error_set(error, STATUS_NOT_FOUND, "there is no coupon %lld-%lld",
                          (long long)policy_id, (long long)seq);
     return status;
 }
 
-enum status rows_lease_by_id(struct sql *sql, int64_t id, struct lease *lease, struct error *error)
+enum status rows_lease_lock(struct sql *sql, int64_t id, struct lease *lease, struct error *error)
 {
     struct rows_one one = {.target = lease};
     enum status status =
-        SQL_RUN(sql, STATEMENT_lease_by_id, rows_one_lease, &one, error, sql_i64(id));
+        SQL_RUN(sql, STATEMENT_lease_for_update, rows_one_lease, &one, error, sql_i64(id));
     if (status == STATUS_OK && !one.found)
         return error_set(error, STATUS_NOT_FOUND, "there is no lease %lld", (long long)id);
     return status;

@@ -14,12 +14,16 @@ struct user_id rows_read_user(const struct sql_value *column);
 struct request_id rows_read_request_id(const struct sql_value *column);
 enum coupon_state rows_read_state(const struct sql_value *column);
 
-/* NOT_FOUND when there is no such row. */
-enum status rows_policy_by_id(struct sql *sql, int64_t id, struct policy *policy,
-                              struct error *error) MUST_CHECK;
-enum status rows_coupon_by_seq(struct sql *sql, int64_t policy_id, int64_t seq,
+/* Whether a row is read to be changed: then nobody else changes it before this transaction ends. */
+enum rows_lock { ROWS_LOOK, ROWS_LOCK };
+
+/* NOT_FOUND when there is no such row. Transactions that lock more than one kind of row do so in
+ * the order lease, coupon, policy, or they would wait for each other. */
+enum status rows_policy_by_id(struct sql *sql, int64_t id, enum rows_lock lock,
+                              struct policy *policy, struct error *error) MUST_CHECK;
+enum status rows_coupon_by_seq(struct sql *sql, int64_t policy_id, int64_t seq, enum rows_lock lock,
                                struct coupon *coupon, struct error *error) MUST_CHECK;
-enum status rows_lease_by_id(struct sql *sql, int64_t id, struct lease *lease,
-                             struct error *error) MUST_CHECK;
+enum status rows_lease_lock(struct sql *sql, int64_t id, struct lease *lease,
+                            struct error *error) MUST_CHECK;
 
 #endif

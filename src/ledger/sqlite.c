@@ -11,8 +11,6 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "embedded_migrations.h"
-#include "embedded_statements.h"
 #include "ledger/driver.h"
 #include "ledger/owner.h"
 #include "ledger/sqlite_batch.h"
@@ -138,8 +136,8 @@ static enum status ledger_sqlite_connect(const char *path, enum session_kind kin
                                          sqlite3 **database, struct error *error)
 {
     int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE |
-                (kind == SESSION_WRITER ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
-                                        : SQLITE_OPEN_READONLY);
+                (kind == SESSION_READER ? SQLITE_OPEN_READONLY
+                                        : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
     int code = sqlite3_open_v2(path, database, flags, sqlite_vfs_register());
     enum status status = STATUS_OK;
 
@@ -152,7 +150,7 @@ static enum status ledger_sqlite_connect(const char *path, enum session_kind kin
         sqlite3_busy_timeout(*database, BUSY_TIMEOUT_MS);
         status = ledger_sqlite_execute(*database, cache, path, error);
     }
-    if (status == STATUS_OK && kind == SESSION_WRITER)
+    if (status == STATUS_OK && kind != SESSION_READER)
         status = ledger_sqlite_configure_writer(*database, error);
     if (status != STATUS_OK) {
         sqlite3_close(*database);
@@ -180,59 +178,6 @@ static enum status ledger_sqlite_check(sqlite3 *database, const char *path,
     return status;
 }
 
-static enum status ledger_sqlite_schema_version(sqlite3 *database, int *version,
-                                                struct error *error)
-{
-    struct error answer;
-    enum status status = ledger_sqlite_pragma(database, "PRAGMA user_version", &answer, error);
-    if (status == STATUS_OK)
-        *version = (int)strtol(answer.text, NULL, 10);
-    return status;
-}
-
-/* Runs one numbered file and moves user_version in the same transaction. */
-static enum status ledger_sqlite_migrate_one(sqlite3 *database, const struct embedded_file *file,
-                                             int version, struct error *error)
-{
-    char move[64];
-    sqlite3_snprintf(sizeof(move), move, "PRAGMA user_version = %d", version);
-
-    enum status status = ledger_sqlite_execute(database, "BEGIN IMMEDIATE", file->name, error);
-    if (status == STATUS_OK)
-        status = ledger_sqlite_execute(database, (const char *)file->bytes, file->name, error);
-    if (status == STATUS_OK)
-        status = ledger_sqlite_execute(database, move, file->name, error);
-    if (status == STATUS_OK)
-        status = ledger_sqlite_execute(database, "COMMIT", file->name, error);
-    if (status != STATUS_OK)
-        sqlite3_exec(database, "ROLLBACK", NULL, NULL, NULL);
-    else
-        log_event(LOG_INFO, "migrated", LOG_FIELD("file", LOG_TEXT(file->name)));
-    return status;
-}
-
-static enum status ledger_sqlite_migrate(sqlite3 *database, const char *path, struct error *error)
-{
-    int version = 0;
-    int newest = 0;
-    enum status status = ledger_sqlite_schema_version(database, &version, error);
-
-    for (size_t i = 0; i < embedded_migrations_count && status == STATUS_OK; i++) {
-        const struct embedded_file *file = &embedded_migrations[i];
-        if (strstr(file->name, ".sqlite.sql") == NULL)
-            continue;
-        newest = (int)strtol(file->name, NULL, 10);
-        if (newest > version)
-            status = ledger_sqlite_migrate_one(database, file, newest, error);
-    }
-    if (status == STATUS_OK && version > newest)
-        return error_set(error, STATUS_FAILED,
-                         "%s was written by a newer dibs (schema %d, this one knows %d); use that "
-                         "version",
-                         path, version, newest);
-    return status;
-}
-
 static void ledger_sqlite_store_close(struct ledger_store *store)
 {
     if (store == NULL)
@@ -242,29 +187,55 @@ static void ledger_sqlite_store_close(struct ledger_store *store)
     free(store);
 }
 
-static enum status ledger_sqlite_store_open(struct ledger_store **store, const char *location,
-                                            enum ledger_integrity integrity, struct error *error)
+static const char *ledger_sqlite_path(const char *url)
 {
-    struct ledger_store *opened = calloc(1, sizeof(*opened));
+    return url + strlen("sqlite:");
+}
+
+/* A database that is only looked at and does not exist is an empty one in memory. */
+static enum status ledger_sqlite_store_look(struct ledger_store *store, struct error *error)
+{
+    if (access(store->path, F_OK) == 0 || errno != ENOENT)
+        return STATUS_OK;
+    free(store->path);
+    store->path = strdup(":memory:");
+    return store->path != NULL ? STATUS_OK : error_set(error, STATUS_UNAVAILABLE, "no memory");
+}
+
+/* Locks the file and checks it. */
+static enum status ledger_sqlite_store_own(struct ledger_store *store,
+                                           enum ledger_integrity integrity, struct error *error)
+{
     sqlite3 *database = NULL;
+    enum status status = owner_lock_take(&store->owner, store->path, error);
+
+    if (status == STATUS_OK)
+        status = ledger_sqlite_connect(store->path, SESSION_WRITER, &database, error);
+    if (status == STATUS_OK)
+        status = ledger_sqlite_check(database, store->path, integrity, error);
+    sqlite3_close(database);
+    return status;
+}
+
+static enum status ledger_sqlite_store_open(struct ledger_store **store,
+                                            const struct store_options *options,
+                                            struct error *error)
+{
+    const char *path = ledger_sqlite_path(options->url);
+    struct ledger_store *opened = calloc(1, sizeof(*opened));
 
     *store = NULL;
-    if (location[0] == '\0' || strcmp(location, ":memory:") == 0) {
+    if (path[0] == '\0' || strcmp(path, ":memory:") == 0) {
         free(opened);
         return error_set(error, STATUS_INVALID, "sqlite: needs a file name, as in sqlite:dibs.db");
     }
-    if (opened == NULL || (opened->path = strdup(location)) == NULL) {
+    if (opened == NULL || (opened->path = strdup(path)) == NULL) {
         free(opened);
-        return error_set(error, STATUS_UNAVAILABLE, "no memory to open %s", location);
+        return error_set(error, STATUS_UNAVAILABLE, "no memory to open %s", path);
     }
-    enum status status = owner_lock_take(&opened->owner, location, error);
-    if (status == STATUS_OK)
-        status = ledger_sqlite_connect(location, SESSION_WRITER, &database, error);
-    if (status == STATUS_OK)
-        status = ledger_sqlite_check(database, location, integrity, error);
-    if (status == STATUS_OK)
-        status = ledger_sqlite_migrate(database, location, error);
-    sqlite3_close(database);
+    enum status status = options->looks_only
+                             ? ledger_sqlite_store_look(opened, error)
+                             : ledger_sqlite_store_own(opened, options->integrity, error);
     if (status != STATUS_OK) {
         ledger_sqlite_store_close(opened);
         return status;
@@ -329,9 +300,7 @@ static enum status ledger_sqlite_prepare(struct ledger_session *session, enum st
     *prepared = session->statements[statement];
     if (*prepared != NULL)
         return STATUS_OK;
-    ensure(embedded_statements_count == 1);
-    const char *text =
-        statement_text((const char *)embedded_statements[0].bytes, statement, &length);
+    const char *text = statement_text(statement_file("sqlite"), statement, &length);
     ensure(text != NULL);
     int code = sqlite3_prepare_v3(session->database, text, (int)length, SQLITE_PREPARE_PERSISTENT,
                                   prepared, NULL);
@@ -469,9 +438,59 @@ static enum status ledger_sqlite_insert_coupons(struct ledger_session *session,
         sqlite3_reset(prepared);
         if (code == SQLITE_CONSTRAINT_PRIMARYKEY || code == SQLITE_CONSTRAINT_UNIQUE)
             rows[batch->next++].conflicts = true;
+        else if ((code & 0xff) == SQLITE_CONSTRAINT || code == SQLITE_MISMATCH)
+            status = error_set(error, STATUS_INVALID, "a row is refused: %s",
+                               sqlite3_errmsg(session->database));
         else if (code != SQLITE_DONE)
             status = ledger_sqlite_error(session->database, code, "coupon_insert", error);
     }
+    return status;
+}
+
+/* --- the schema --- */
+
+/* The file's lock keeps others away already. */
+static enum status ledger_sqlite_schema_lock(struct ledger_session *session, struct error *error)
+{
+    (void)session;
+    (void)error;
+    return STATUS_OK;
+}
+
+static void ledger_sqlite_schema_unlock(struct ledger_session *session)
+{
+    (void)session;
+}
+
+static enum status ledger_sqlite_schema_version(struct ledger_session *session, int *version,
+                                                struct error *error)
+{
+    struct error answer;
+    enum status status =
+        ledger_sqlite_pragma(session->database, "PRAGMA user_version", &answer, error);
+    if (status == STATUS_OK)
+        *version = (int)strtol(answer.text, NULL, 10);
+    return status;
+}
+
+/* Moves user_version in the same transaction. */
+static enum status ledger_sqlite_schema_apply(struct ledger_session *session, int number,
+                                              const char *name, const char *text,
+                                              struct error *error)
+{
+    sqlite3 *database = session->database;
+    char move[64];
+    sqlite3_snprintf(sizeof(move), move, "PRAGMA user_version = %d", number);
+
+    enum status status = ledger_sqlite_execute(database, "BEGIN IMMEDIATE", name, error);
+    if (status == STATUS_OK)
+        status = ledger_sqlite_execute(database, text, name, error);
+    if (status == STATUS_OK)
+        status = ledger_sqlite_execute(database, move, name, error);
+    if (status == STATUS_OK)
+        status = ledger_sqlite_execute(database, "COMMIT", name, error);
+    if (status != STATUS_OK)
+        sqlite3_exec(database, "ROLLBACK", NULL, NULL, NULL);
     return status;
 }
 
@@ -496,8 +515,12 @@ static bool ledger_sqlite_tend(struct ledger_session *session)
     return code == SQLITE_OK;
 }
 
+static const char *const ledger_sqlite_schemes[] = {"sqlite", NULL};
+
 const struct ledger_driver ledger_sqlite_driver = {
-    .scheme = "sqlite",
+    .name = "sqlite",
+    .schemes = ledger_sqlite_schemes,
+    .is_remote = false,
     .store_open = ledger_sqlite_store_open,
     .store_close = ledger_sqlite_store_close,
     .session_open = ledger_sqlite_session_open,
@@ -510,4 +533,8 @@ const struct ledger_driver ledger_sqlite_driver = {
     .run = ledger_sqlite_run,
     .insert_coupons = ledger_sqlite_insert_coupons,
     .tend = ledger_sqlite_tend,
+    .schema_lock = ledger_sqlite_schema_lock,
+    .schema_unlock = ledger_sqlite_schema_unlock,
+    .schema_version = ledger_sqlite_schema_version,
+    .schema_apply = ledger_sqlite_schema_apply,
 };

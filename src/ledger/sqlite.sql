@@ -18,6 +18,11 @@ SELECT id, name, discount_type, discount_value, total, per_user_limit, opens_at,
     coupon_valid_days, reserve, paused, closed_at, created_at, version, unleased, next_seq
 FROM policy WHERE id = ?1;
 
+-- name: policy_for_update
+SELECT id, name, discount_type, discount_value, total, per_user_limit, opens_at, closes_at,
+    coupon_valid_days, reserve, paused, closed_at, created_at, version, unleased, next_seq
+FROM policy WHERE id = ?1;
+
 -- name: policy_list
 SELECT id, name, discount_type, discount_value, total, per_user_limit, opens_at, closes_at,
     coupon_valid_days, reserve, paused, closed_at, created_at, version, unleased, next_seq
@@ -37,7 +42,7 @@ UPDATE policy SET unleased = unleased - 1, version = version + 1 WHERE id = ?1 A
 -- name: lease_insert
 INSERT INTO lease (policy_id, first_seq, count, state) VALUES (?1, ?2, ?3, 'OPEN') RETURNING id;
 
--- name: lease_by_id
+-- name: lease_for_update
 SELECT id, policy_id, first_seq, count, state = 'OPEN' FROM lease WHERE id = ?1;
 
 -- name: lease_for_issue
@@ -70,6 +75,12 @@ SELECT policy_id, seq, user_id, nth, slot, state, request_id, lease_id,
 FROM incoming_coupon;
 
 -- name: coupon_by_seq
+SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, c.requested_at,
+    c.issued_at, COALESCE(c.expires_at, p.closes_at), c.redeemed_at, c.cancelled_at, c.order_id,
+    c.merged_into, c.reason
+FROM coupon c JOIN policy p ON p.id = c.policy_id WHERE c.policy_id = ?1 AND c.seq = ?2;
+
+-- name: coupon_for_update
 SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, c.requested_at,
     c.issued_at, COALESCE(c.expires_at, p.closes_at), c.redeemed_at, c.cancelled_at, c.order_id,
     c.merged_into, c.reason
@@ -110,6 +121,9 @@ FROM coupon ORDER BY policy_id, seq;
 INSERT INTO claim_key (policy_id, request_id, seq) VALUES (?1, ?2, ?3)
 ON CONFLICT (policy_id, request_id) DO NOTHING;
 
+-- name: key_by_id
+SELECT seq FROM claim_key WHERE policy_id = ?1 AND request_id = ?2;
+
 -- name: key_scan
 SELECT policy_id, request_id, seq FROM claim_key;
 
@@ -118,6 +132,9 @@ SELECT 1 FROM blocked_user LIMIT 1;
 
 -- name: blocked_has
 SELECT 1 FROM blocked_user WHERE user_id = ?1;
+
+-- name: blocked_among
+SELECT user_id FROM blocked_user WHERE user_id IN (SELECT value FROM json_each(?1));
 
 -- name: blocked_insert
 INSERT INTO blocked_user (user_id, blocked_at) VALUES (?1, ?2) ON CONFLICT (user_id) DO NOTHING;
@@ -133,3 +150,29 @@ INSERT INTO secret (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING;
 
 -- name: secret_by_name
 SELECT value FROM secret WHERE name = ?1;
+
+-- name: steward_insert
+INSERT INTO steward (policy_id, holder, until) VALUES (?1, '', 0)
+ON CONFLICT (policy_id) DO NOTHING;
+
+-- name: steward_hold
+UPDATE steward SET holder = ?2,
+    until = CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) + ?3
+WHERE policy_id = ?1
+  AND (holder = ?2 OR until < CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER));
+
+-- name: steward_release
+UPDATE steward SET until = 0 WHERE policy_id = ?1 AND holder = ?2;
+
+-- name: writer_enter
+INSERT INTO writer (name, mark, holder) VALUES (?1, 1, ?2)
+ON CONFLICT (name) DO UPDATE SET mark = mark + 1, holder = excluded.holder;
+
+-- name: writer_read
+SELECT mark, holder FROM writer WHERE name = ?1;
+
+-- name: writer_move
+UPDATE writer SET mark = ?3 WHERE name = ?1 AND mark = ?2;
+
+-- name: writer_leave
+DELETE FROM writer WHERE name = ?1;

@@ -4,6 +4,9 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/error.h"
+#include "embedded_statements.h"
+
 static const char *const statement_names[] = {
 #define STATEMENT_NAME(name) #name,
     STATEMENTS(STATEMENT_NAME)
@@ -13,6 +16,19 @@ static const char *const statement_names[] = {
 const char *statement_name(enum statement statement)
 {
     return statement_names[statement];
+}
+
+const char *statement_file(const char *driver_name)
+{
+    size_t length = strlen(driver_name);
+
+    for (size_t i = 0; i < embedded_statements_count; i++) {
+        const char *name = embedded_statements[i].name;
+        if (strncmp(name, driver_name, length) == 0 && strcmp(name + length, ".sql") == 0)
+            return (const char *)embedded_statements[i].bytes;
+    }
+    ensure(!"every driver has a .sql file");
+    return NULL;
 }
 
 #define NAME_MARK "-- name: "

@@ -6,12 +6,13 @@
     X(policy_insert)           \
     X(policy_next_id)          \
     X(policy_by_id)            \
+    X(policy_for_update)       \
     X(policy_list)             \
     X(policy_update)           \
     X(policy_return_unit)      \
     X(policy_take_unit)        \
     X(lease_insert)            \
-    X(lease_by_id)             \
+    X(lease_for_update)        \
     X(lease_for_issue)         \
     X(lease_shrink)            \
     X(lease_close)             \
@@ -19,6 +20,7 @@
     X(lease_list_open)         \
     X(coupon_insert)           \
     X(coupon_by_seq)           \
+    X(coupon_for_update)       \
     X(coupon_by_slot)          \
     X(coupon_list_of_user)     \
     X(coupon_list_of_claimant) \
@@ -26,14 +28,23 @@
     X(coupon_cancel)           \
     X(coupon_scan)             \
     X(key_insert)              \
+    X(key_by_id)               \
     X(key_scan)                \
     X(blocked_any)             \
     X(blocked_has)             \
+    X(blocked_among)           \
     X(blocked_insert)          \
     X(blocked_delete)          \
     X(blocked_scan)            \
     X(secret_insert)           \
-    X(secret_by_name)
+    X(secret_by_name)          \
+    X(steward_insert)          \
+    X(steward_hold)            \
+    X(steward_release)         \
+    X(writer_enter)            \
+    X(writer_read)             \
+    X(writer_move)             \
+    X(writer_leave)
 
 enum statement {
 #define STATEMENT_ENUM(name) STATEMENT_##name,
@@ -44,6 +55,9 @@ enum statement {
 
 /* "policy_insert", ... */
 const char *statement_name(enum statement statement);
+
+/* The embedded .sql file of a database: "sqlite" has sqlite.sql. */
+const char *statement_file(const char *driver_name);
 
 /* Finds a statement's text in a .sql file: from behind its "-- name: X" line to the next one or
  * the end. NULL when it is not there. `length` gets the text's length. */

@@ -3,6 +3,9 @@
 
 #include "ledger/rows.h"
 
+/* A recall touches at most so many leases at once. */
+#define SHRUNK_MAX 64
+
 static enum status transaction_read_i64(void *context, const struct sql_value *columns,
                                         struct error *error)
 {
@@ -11,8 +14,7 @@ static enum status transaction_read_i64(void *context, const struct sql_value *c
     return STATUS_OK;
 }
 
-static enum status transaction_save_policy(struct sql *sql, struct policy *policy,
-                                           struct error *error)
+enum status transaction_save_policy(struct sql *sql, struct policy *policy, struct error *error)
 {
     policy->version++;
     return SQL_RUN(sql, STATEMENT_policy_update, NULL, NULL, error, sql_i64(policy->id),
@@ -41,7 +43,7 @@ static enum status transaction_lend(struct sql *sql, struct policy *policy, int6
 enum status transaction_take_lease(struct sql *sql, void *argument, struct error *error)
 {
     struct take_lease *take = argument;
-    enum status status = rows_policy_by_id(sql, take->policy_id, take->policy, error);
+    enum status status = rows_policy_by_id(sql, take->policy_id, ROWS_LOCK, take->policy, error);
 
     *take->lease = (struct lease){.policy_id = take->policy_id};
     if (status != STATUS_OK || take->policy->closed_at_ms != 0)
@@ -55,19 +57,17 @@ enum status transaction_take_lease(struct sql *sql, void *argument, struct error
 /* Units that a gate gave back. Their seqs were never given out, so when they are the policy's
  * last they are free for the next lease, and the line stays dense. */
 static enum status transaction_shrink_lease(struct sql *sql, struct policy *policy,
-                                            const struct lease_shrunk *shrunk, struct error *error)
+                                            const struct lease *lease, int64_t count,
+                                            struct error *error)
 {
-    struct lease lease;
-    enum status status = rows_lease_by_id(sql, shrunk->lease_id, &lease, error);
-
-    if (status != STATUS_OK || shrunk->count >= lease.count)
-        return status;
-    ensure(lease.policy_id == policy->id && lease.open);
-    policy->unleased += lease.count - shrunk->count;
-    if (lease.first_seq + lease.count == policy->next_seq)
-        policy->next_seq = lease.first_seq + shrunk->count;
-    return SQL_RUN(sql, STATEMENT_lease_shrink, NULL, NULL, error, sql_i64(lease.id),
-                   sql_i64(shrunk->count));
+    if (count >= lease->count)
+        return STATUS_OK;
+    ensure(lease->policy_id == policy->id && lease->open);
+    policy->unleased += lease->count - count;
+    if (lease->first_seq + lease->count == policy->next_seq)
+        policy->next_seq = lease->first_seq + count;
+    return SQL_RUN(sql, STATEMENT_lease_shrink, NULL, NULL, error, sql_i64(lease->id),
+                   sql_i64(count));
 }
 
 enum status transaction_close_lease(struct sql *sql, void *argument, struct error *error)
@@ -76,15 +76,16 @@ enum status transaction_close_lease(struct sql *sql, void *argument, struct erro
     struct lease lease;
     struct policy policy;
     int64_t row_count = 0;
-    enum status status = rows_lease_by_id(sql, close->lease_id, &lease, error);
+    enum status status = rows_lease_lock(sql, close->lease_id, &lease, error);
 
     if (status != STATUS_OK || !lease.open)
         return status;
-    status = rows_policy_by_id(sql, lease.policy_id, &policy, error);
+    /* Whoever issues under this lease has it locked shared: none of them is under way now. */
+    status = SQL_RUN(sql, STATEMENT_lease_rows, transaction_read_i64, &row_count, error,
+                     sql_i64(lease.policy_id), sql_i64(lease.first_seq),
+                     sql_i64(lease.first_seq + lease.count));
     if (status == STATUS_OK)
-        status = SQL_RUN(sql, STATEMENT_lease_rows, transaction_read_i64, &row_count, error,
-                         sql_i64(lease.policy_id), sql_i64(lease.first_seq),
-                         sql_i64(lease.first_seq + lease.count));
+        status = rows_policy_by_id(sql, lease.policy_id, ROWS_LOCK, &policy, error);
     if (status == STATUS_OK)
         status = SQL_RUN(sql, STATEMENT_lease_close, NULL, NULL, error, sql_i64(lease.id));
     if (status != STATUS_OK)
@@ -102,12 +103,15 @@ enum status transaction_create_policy(struct sql *sql, void *argument, struct er
     struct policy taken;
     enum status status = STATUS_OK;
 
+    policy->id = create->id;
     if (policy->id == 0)
         status = sql_run(sql, STATEMENT_policy_next_id, NULL, 0, transaction_read_i64, &policy->id,
                          NULL, error);
-    else if (rows_policy_by_id(sql, policy->id, &taken, error) == STATUS_OK)
+    else if ((status = rows_policy_by_id(sql, policy->id, ROWS_LOOK, &taken, error)) == STATUS_OK)
         return error_set(error, STATUS_CONFLICT, "policy %lld exists already",
                          (long long)policy->id);
+    if (status == STATUS_NOT_FOUND)
+        status = STATUS_OK;
     if (status == STATUS_OK && policy->id > POLICY_ID_MAX)
         return error_set(error, STATUS_CONFLICT, "the policy ids are used up; choose one");
     if (status == STATUS_OK)
@@ -120,7 +124,7 @@ enum status transaction_create_policy(struct sql *sql, void *argument, struct er
             sql_i64_or_null(policy->closes_at_ms), sql_i64_or_null(policy->coupon_valid_days),
             sql_i64(policy->reserve), sql_i64(policy->created_at_ms));
     if (status == STATUS_OK)
-        status = rows_policy_by_id(sql, policy->id, policy, error);
+        status = rows_policy_by_id(sql, policy->id, ROWS_LOCK, policy, error);
     if (status != STATUS_OK)
         return status;
     *create->lease = (struct lease){.policy_id = policy->id};
@@ -167,12 +171,19 @@ enum status transaction_change_policy(struct sql *sql, void *argument, struct er
     struct change_policy *arguments = argument;
     const struct policy_change *change = arguments->change;
     struct policy *policy = arguments->policy;
-    enum status status = rows_policy_by_id(sql, arguments->id, policy, error);
+    struct lease leases[SHRUNK_MAX];
+    enum status status = STATUS_OK;
     bool alters = change->sets_total || change->sets_opens_at || change->sets_closes_at ||
                   change->sets_paused;
 
+    ensure(arguments->shrunk_count <= SHRUNK_MAX);
     for (size_t i = 0; i < arguments->shrunk_count && status == STATUS_OK; i++)
-        status = transaction_shrink_lease(sql, policy, &arguments->shrunk[i], error);
+        status = rows_lease_lock(sql, arguments->shrunk[i].lease_id, &leases[i], error);
+    if (status == STATUS_OK)
+        status = rows_policy_by_id(sql, arguments->id, ROWS_LOCK, policy, error);
+    for (size_t i = 0; i < arguments->shrunk_count && status == STATUS_OK; i++)
+        status =
+            transaction_shrink_lease(sql, policy, &leases[i], arguments->shrunk[i].count, error);
     if (status == STATUS_OK && alters && policy->closed_at_ms != 0)
         return error_set(error, STATUS_CONFLICT, "the policy is closed; create a new one");
     if (status == STATUS_OK)
@@ -186,7 +197,8 @@ enum status transaction_redeem_coupon(struct sql *sql, void *argument, struct er
 {
     const struct redeem_coupon *redeem = argument;
     struct coupon *coupon = redeem->coupon;
-    enum status status = rows_coupon_by_seq(sql, redeem->policy_id, redeem->seq, coupon, error);
+    enum status status =
+        rows_coupon_by_seq(sql, redeem->policy_id, redeem->seq, ROWS_LOCK, coupon, error);
 
     if (status != STATUS_OK)
         return status;
@@ -212,10 +224,11 @@ enum status transaction_cancel_coupon(struct sql *sql, void *argument, struct er
 {
     const struct cancel_coupon *cancel = argument;
     struct coupon *coupon = cancel->coupon;
-    enum status status = rows_coupon_by_seq(sql, cancel->policy_id, cancel->seq, coupon, error);
+    enum status status =
+        rows_coupon_by_seq(sql, cancel->policy_id, cancel->seq, ROWS_LOCK, coupon, error);
 
     if (status == STATUS_OK)
-        status = rows_policy_by_id(sql, cancel->policy_id, cancel->policy, error);
+        status = rows_policy_by_id(sql, cancel->policy_id, ROWS_LOOK, cancel->policy, error);
     if (status != STATUS_OK)
         return status;
     coupon->state = coupon_state_at(coupon->state, coupon->expires_at_ms, cancel->now_ms);
@@ -231,8 +244,9 @@ enum status transaction_cancel_coupon(struct sql *sql, void *argument, struct er
     if (status == STATUS_OK)
         status = SQL_RUN(sql, STATEMENT_policy_return_unit, NULL, NULL, error,
                          sql_i64(cancel->policy_id));
-    return status == STATUS_OK ? rows_policy_by_id(sql, cancel->policy_id, cancel->policy, error)
-                               : status;
+    return status == STATUS_OK
+               ? rows_policy_by_id(sql, cancel->policy_id, ROWS_LOOK, cancel->policy, error)
+               : status;
 }
 
 /* --- users and secrets --- */
@@ -268,4 +282,28 @@ enum status transaction_keep_secret(struct sql *sql, void *argument, struct erro
     if (status != STATUS_OK)
         return status;
     return SQL_RUN(sql, STATEMENT_secret_by_name, transaction_read_secret, keep, error, name);
+}
+
+/* --- stewards --- */
+
+enum status transaction_hold_stewardship(struct sql *sql, void *argument, struct error *error)
+{
+    const struct hold_stewardship *hold = argument;
+    const struct sql_value values[] = {sql_i64(hold->policy_id), sql_text(span_of(hold->holder)),
+                                       sql_i64(hold->term_ms)};
+    int64_t changed = 0;
+    enum status status = sql_run(sql, STATEMENT_steward_insert, values, 1, NULL, NULL, NULL, error);
+
+    if (status == STATUS_OK)
+        status = sql_run(sql, STATEMENT_steward_hold, values, 3, NULL, NULL, &changed, error);
+    *hold->held = status == STATUS_OK && changed == 1;
+    return status;
+}
+
+enum status transaction_release_stewardship(struct sql *sql, void *argument, struct error *error)
+{
+    const struct hold_stewardship *hold = argument;
+
+    return SQL_RUN(sql, STATEMENT_steward_release, NULL, NULL, error, sql_i64(hold->policy_id),
+                   sql_text(span_of(hold->holder)));
 }

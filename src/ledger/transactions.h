@@ -11,7 +11,12 @@
 
 #include "ledger/driver.h"
 
+/* Writes what may change of a policy that this transaction has locked. */
+enum status transaction_save_policy(struct sql *sql, struct policy *policy,
+                                    struct error *error) MUST_CHECK;
+
 struct create_policy {
+    int64_t id; /* 0: the next free one */
     struct policy *policy;
     struct lease *lease;
 };
@@ -71,5 +76,14 @@ struct keep_secret {
     size_t length;
 };
 enum status transaction_keep_secret(struct sql *sql, void *argument, struct error *error);
+
+struct hold_stewardship {
+    int64_t policy_id;
+    const char *holder;
+    int64_t term_ms;
+    bool *held;
+};
+enum status transaction_hold_stewardship(struct sql *sql, void *argument, struct error *error);
+enum status transaction_release_stewardship(struct sql *sql, void *argument, struct error *error);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -12,6 +13,9 @@
 #define RETRY_PAUSE_MIN_MS 20
 #define RETRY_PAUSE_MAX_MS 1000
 #define BATCH_CAPACITY_MIN 1024
+#define BUSY_TRIES         10
+#define BUSY_PAUSE_MS      5
+#define IDLE_CHECK_MS      1000
 #define LINGER_CLAIMS_MIN  32
 #define LINGER_STEP_NS     200000
 #define LINGER_MAX_NS      2000000
@@ -116,7 +120,7 @@ static enum status writer_apply(struct writer *writer, struct waiting_write *wri
     if (status != STATUS_OK)
         return status;
     write->status = write->apply(&writer->sql, write->argument, write->error);
-    if (write->status == STATUS_UNAVAILABLE || write->status == STATUS_UNKNOWN) {
+    if (write->status == STATUS_UNAVAILABLE || write->status == STATUS_BUSY) {
         if (error != NULL && write->error != NULL)
             *error = *write->error;
         return write->status;
@@ -124,14 +128,36 @@ static enum status writer_apply(struct writer *writer, struct waiting_write *wri
     return driver->savepoint_end(writer->sql.session, write->status == STATUS_OK, error);
 }
 
+/* A gate whose ledger another process has taken over knows less than the ledger does: whatever it
+ * answered from now on could be wrong. */
+static void writer_die(const struct error *error)
+{
+    log_event(
+        LOG_ERROR, "ledger_taken_over", LOG_FIELD("error", LOG_TEXT(error->text)),
+        LOG_FIELD("next", LOG_TEXT("the process ends; start it again when the other is gone")));
+    _exit(1);
+}
+
+static enum status writer_move_mark(struct writer *writer, struct error *error)
+{
+    if (!writer->sql.driver->is_remote)
+        return STATUS_OK;
+    enum status status = mark_move(&writer->mark, &writer->sql, error);
+    if (status == STATUS_CONFLICT)
+        writer_die(error);
+    return status;
+}
+
 static enum status writer_write(struct writer *writer, struct write_batch *batch,
-                                struct error *error)
+                                enum issue_care care, struct error *error)
 {
     struct sql *sql = &writer->sql;
     enum status status = sql->driver->begin(sql->session, error);
 
     if (status == STATUS_OK)
-        status = issue_claims(sql, &writer->room, batch->claims, batch->claim_count,
+        status = writer_move_mark(writer, error);
+    if (status == STATUS_OK)
+        status = issue_claims(sql, &writer->room, batch->claims, batch->claim_count, care,
                               clock_wall_ms(), writer->states, error);
     FAULT_POINT("ledger.after_insert");
     if (status == STATUS_OK)
@@ -143,9 +169,62 @@ static enum status writer_write(struct writer *writer, struct write_batch *batch
     if (status == STATUS_OK)
         status = sql->driver->commit(sql->session, error);
     FAULT_POINT("ledger.after_commit");
-    if (status != STATUS_OK)
+    if (status == STATUS_OK)
+        writer->mark.value++;
+    else
         sql->driver->rollback(sql->session);
     return status;
+}
+
+/* Looks what became of a commit that was not answered. UNKNOWN: it cannot be told yet. */
+static enum status writer_look(struct writer *writer, struct error *error)
+{
+    enum status status = mark_look(&writer->mark, &writer->sql, error);
+
+    if (status == STATUS_CONFLICT)
+        writer_die(error);
+    if (status == STATUS_OK)
+        writer->mark.value++;
+    writer->is_in_doubt = status == STATUS_UNKNOWN;
+    log_event(LOG_WARN, "commit_looked_up",
+              LOG_FIELD("outcome", LOG_TEXT(status == STATUS_OK        ? "committed"
+                                            : status == STATUS_UNKNOWN ? "not known yet"
+                                                                       : error->text)));
+    return status;
+}
+
+static void writer_sleep_ms(int64_t milliseconds)
+{
+    struct timespec time = {.tv_nsec = milliseconds * 1000000};
+    nanosleep(&time, NULL);
+}
+
+/* One try, with all that can be settled at once: others in the way are waited out, a bad row is
+ * singled out, and a commit that was not answered is looked up. */
+static enum status writer_try(struct writer *writer, struct write_batch *batch, struct error *error)
+{
+    enum issue_care care = ISSUE_WHOLE;
+    enum status status = STATUS_BUSY;
+
+    if (writer->is_in_doubt) {
+        status = writer_look(writer, error);
+        if (status != STATUS_UNAVAILABLE)
+            return status;
+        status = STATUS_BUSY;
+    }
+    for (int i = 0; i < BUSY_TRIES && status == STATUS_BUSY; i++) {
+        if (i > 0)
+            writer_sleep_ms((int64_t)random_below(BUSY_PAUSE_MS * (uint64_t)i + 1));
+        status = writer_write(writer, batch, care, error);
+        if (care == ISSUE_WHOLE && (status == STATUS_CONFLICT || status == STATUS_INVALID)) {
+            care = ISSUE_SPLIT;
+            status = STATUS_BUSY;
+        }
+    }
+    if (status != STATUS_UNKNOWN)
+        return status == STATUS_BUSY ? STATUS_UNAVAILABLE : status;
+    writer->is_in_doubt = true;
+    return writer_look(writer, error);
 }
 
 /* Under the lock. */
@@ -251,7 +330,7 @@ static void writer_commit_batch(struct writer *writer, struct write_batch *batch
                                  sizeof(*writer->states));
     for (;;) {
         int64_t started_ns = clock_monotonic_ns();
-        enum status status = writer_write(writer, batch, &error);
+        enum status status = writer_try(writer, batch, &error);
 
         if (status == STATUS_OK) {
             writer_set_health(writer, status, &error);
@@ -266,7 +345,7 @@ static void writer_commit_batch(struct writer *writer, struct write_batch *batch
         pthread_mutex_lock(&writer->lock);
         writer_finish_writes(writer, batch, status, &error);
         pthread_mutex_unlock(&writer->lock);
-        if (batch->claim_count + batch->binding_count == 0)
+        if (batch->claim_count + batch->binding_count == 0 && !writer->is_in_doubt)
             return; /* Nothing is left to try again, so nothing would notice a recovery either. */
         writer_set_health(writer, status, &error);
         if (!writer_pause(writer, &pause_ms)) {
@@ -313,14 +392,35 @@ static void writer_linger(struct writer *writer)
     }
 }
 
+/* Waits for work. A remote database is looked at meanwhile: it may go and come back while nobody
+ * writes. Called with the lock held. */
+static void writer_wait(struct writer *writer)
+{
+    while (write_batch_is_empty(&writer->gathering) && !writer->stopping) {
+        if (!writer->sql.driver->is_remote) {
+            pthread_cond_wait(&writer->work, &writer->lock);
+            continue;
+        }
+        struct timespec until = writer_time_in(IDLE_CHECK_MS * INT64_C(1000000));
+        if (pthread_cond_timedwait(&writer->work, &writer->lock, &until) == 0)
+            continue;
+        struct error error = {""};
+        pthread_mutex_unlock(&writer->lock);
+        enum status status = mark_check(&writer->mark, &writer->sql, &error);
+        if (status == STATUS_CONFLICT)
+            writer_die(&error);
+        writer_set_health(writer, status, &error);
+        pthread_mutex_lock(&writer->lock);
+    }
+}
+
 static void *writer_main(void *context)
 {
     struct writer *writer = context;
 
     pthread_mutex_lock(&writer->lock);
     for (;;) {
-        while (write_batch_is_empty(&writer->gathering) && !writer->stopping)
-            pthread_cond_wait(&writer->work, &writer->lock);
+        writer_wait(writer);
         if (write_batch_is_empty(&writer->gathering) || writer->gave_up)
             break;
         writer_linger(writer);
@@ -358,6 +458,11 @@ enum status writer_start(struct writer *writer, struct sql sql,
     pthread_cond_init(&writer->work, &monotonic);
     pthread_cond_init(&writer->finished, NULL);
     pthread_condattr_destroy(&monotonic);
+    if (sql.driver->is_remote) {
+        enum status status = mark_enter(&writer->mark, &writer->sql, options->use, error);
+        if (status != STATUS_OK)
+            return status;
+    }
     if (pthread_create(&writer->thread, NULL, writer_main, writer) != 0)
         return error_set(error, STATUS_UNAVAILABLE, "cannot start the ledger's thread");
     return STATUS_OK;
@@ -370,6 +475,8 @@ void writer_stop(struct writer *writer)
     pthread_cond_signal(&writer->work);
     pthread_mutex_unlock(&writer->lock);
     pthread_join(writer->thread, NULL);
+    if (writer->sql.driver->is_remote && !writer->gave_up)
+        mark_leave(&writer->mark, &writer->sql, writer->options->use);
     write_batch_release(&writer->gathering);
     write_batch_release(&writer->writing);
     issue_room_release(&writer->room);

@@ -3,7 +3,9 @@
  * While one transaction syncs, the next gathers: queued claims first, in their order, then the
  * writes of callers who wait. A transaction that the database refuses is not lost: its claims are
  * tried again, with pauses, until they are in; callers who wait then, or come meanwhile, are told
- * UNAVAILABLE at once.
+ * UNAVAILABLE at once. A commit whose outcome is not known is looked up before anything else is
+ * done. A database that is another process is asked now and then when nobody writes, so that its
+ * absence, and its return, are noticed without a claim.
  *
  * Threads: writer_issue(), writer_run() and the readers of its state may be called from any
  * thread; the callbacks run on the writer's own.
@@ -16,6 +18,7 @@
 
 #include "ledger/driver.h"
 #include "ledger/issue.h"
+#include "ledger/mark.h"
 
 /* The body of one transaction. */
 typedef enum status (*write_fn)(struct sql *sql, void *argument, struct error *error);
@@ -56,6 +59,8 @@ struct writer {
     enum coupon_state *states;
     size_t states_capacity;
     struct issue_room room;
+    struct mark mark; /* of a remote database; the writer's thread only */
+    bool is_in_doubt; /* the last commit's outcome is not known yet; likewise */
     uint64_t last_ticket;
     int64_t last_commit_ns;  /* the writer's thread only */
     size_t last_claim_count; /* likewise */
@@ -67,7 +72,7 @@ struct writer {
     struct error trouble; /* why it is not healthy; under the lock */
 };
 
-/* Starts the thread on an open writer session, which stays the caller's. */
+/* Enters its mark and starts the thread on an open writer session, which stays the caller's. */
 enum status writer_start(struct writer *writer, struct sql sql,
                          const struct ledger_options *options, struct ledger_stats *stats,
                          struct error *error) MUST_CHECK;

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "ledger/driver.h"
 #include "ledger/issue.h"
+#include "ledger/migrate.h"
 #include "ledger/rows.h"
 #include "ledger/transactions.h"
 
@@ -20,7 +21,7 @@
 
 struct fixture {
     char folder[64];
-    char path[96];
+    char url[96];
     struct ledger_store *store;
     struct sql sql;
     struct issue_room room;
@@ -44,12 +45,13 @@ static int set_up(void **state)
     snprintf(fixture->folder, sizeof(fixture->folder), "%s/dibs-issue-XXXXXX",
              access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     assert_non_null(mkdtemp(fixture->folder));
-    snprintf(fixture->path, sizeof(fixture->path), "%s/dibs.db", fixture->folder);
-    check(fixture,
-          driver->store_open(&fixture->store, fixture->path, LEDGER_CHECK_OFF, &fixture->error));
+    snprintf(fixture->url, sizeof(fixture->url), "sqlite:%s/dibs.db", fixture->folder);
+    struct store_options options = {.url = fixture->url, .integrity = LEDGER_CHECK_OFF};
+    check(fixture, driver->store_open(&fixture->store, &options, &fixture->error));
     fixture->sql.driver = driver;
     check(fixture, driver->session_open(fixture->store, SESSION_WRITER, &fixture->sql.session,
                                         &fixture->error));
+    check(fixture, migrate_run(&fixture->sql, LEDGER_MIGRATION_APPLY, NULL, NULL, &fixture->error));
     *state = fixture;
     return 0;
 }
@@ -60,7 +62,7 @@ static int tear_down(void **state)
     issue_room_release(&fixture->room);
     fixture->sql.driver->session_close(fixture->sql.session);
     fixture->sql.driver->store_close(fixture->store);
-    unlink(fixture->path);
+    unlink(fixture->url + strlen("sqlite:"));
     rmdir(fixture->folder);
     free(fixture);
     return 0;
@@ -127,23 +129,24 @@ static void issue(struct fixture *fixture, const struct claim *claims, size_t co
     for (size_t i = 0; i < count; i++)
         states[i] = COUPON_EXPIRED; /* never written by issue_claims() */
     begin(fixture);
-    check(fixture,
-          issue_claims(&fixture->sql, &fixture->room, claims, count, NOW, states, &fixture->error));
+    check(fixture, issue_claims(&fixture->sql, &fixture->room, claims, count, ISSUE_WHOLE, NOW,
+                                states, &fixture->error));
     commit(fixture);
 }
 
 static struct coupon coupon_at(struct fixture *fixture, int64_t seq)
 {
     struct coupon coupon;
-    check(fixture,
-          rows_coupon_by_seq(&fixture->sql, fixture->policy.id, seq, &coupon, &fixture->error));
+    check(fixture, rows_coupon_by_seq(&fixture->sql, fixture->policy.id, seq, ROWS_LOOK, &coupon,
+                                      &fixture->error));
     return coupon;
 }
 
 static int64_t unleased(struct fixture *fixture)
 {
     struct policy policy;
-    check(fixture, rows_policy_by_id(&fixture->sql, fixture->policy.id, &policy, &fixture->error));
+    check(fixture, rows_policy_by_id(&fixture->sql, fixture->policy.id, ROWS_LOOK, &policy,
+                                     &fixture->error));
     return policy.unleased;
 }
 
@@ -232,13 +235,13 @@ static void test_issue__rolled_back_leaves_nothing(void **state)
     create(fixture, 10, 0);
     struct claim claims[] = {claim_of(fixture, 1, "a", 1), claim_of(fixture, 2, "a", 1)};
     begin(fixture);
-    check(fixture,
-          issue_claims(&fixture->sql, &fixture->room, claims, 2, NOW, states, &fixture->error));
+    check(fixture, issue_claims(&fixture->sql, &fixture->room, claims, 2, ISSUE_WHOLE, NOW, states,
+                                &fixture->error));
     fixture->sql.driver->rollback(fixture->sql.session);
     assert_int_equal(unleased(fixture), 0);
-    assert_int_equal(
-        rows_coupon_by_seq(&fixture->sql, fixture->policy.id, 1, &coupon, &fixture->error),
-        STATUS_NOT_FOUND);
+    assert_int_equal(rows_coupon_by_seq(&fixture->sql, fixture->policy.id, 1, ROWS_LOOK, &coupon,
+                                        &fixture->error),
+                     STATUS_NOT_FOUND);
     issue(fixture, claims, 2, states);
     assert_int_equal(states[0], COUPON_ISSUED);
     assert_int_equal(states[1], COUPON_MERGED);

@@ -128,7 +128,7 @@ static bool script_tend(struct ledger_session *session)
 }
 
 static const struct ledger_driver script_driver = {
-    .scheme = "script",
+    .name = "script",
     .begin = script_begin,
     .commit = script_commit,
     .rollback = script_rollback,

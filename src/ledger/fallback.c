@@ -1,0 +1,153 @@
+/* fallback.c: the verdicts of a gate, in their order, from the tables. */
+#include "ledger/fallback.h"
+
+#include "ledger/rows.h"
+#include "ledger/transactions.h"
+
+/* What the ledger knows of the user in this policy. */
+struct fallback_user {
+    const struct ledger_wish *wish;
+    bool has_same_request; /* `held` is the claim this very request made */
+    bool has_active;       /* else `held` is the user's latest active coupon */
+    struct coupon held;
+    int32_t active_count;
+    bool slots[PER_USER_LIMIT_MAX + 1];
+};
+
+/* Coupons come latest first. */
+static enum status fallback_read_coupon(void *context, const struct sql_value *columns,
+                                        struct error *error)
+{
+    struct fallback_user *user = context;
+    struct coupon coupon;
+
+    (void)error;
+    rows_read_coupon(columns, &coupon);
+    if (memcmp(&coupon.claim.request_id, &user->wish->request_id, sizeof(struct request_id)) == 0) {
+        user->has_same_request = true;
+        user->held = coupon;
+    }
+    if (!coupon_state_is_active(coupon.state))
+        return STATUS_OK;
+    if (!user->has_active && !user->has_same_request)
+        user->held = coupon;
+    user->has_active = true;
+    user->active_count++;
+    if (coupon.claim.nth >= 1 && coupon.claim.nth <= PER_USER_LIMIT_MAX)
+        user->slots[coupon.claim.nth] = true;
+    return STATUS_OK;
+}
+
+static enum status fallback_read_i64(void *context, const struct sql_value *columns,
+                                     struct error *error)
+{
+    (void)error;
+    *(int64_t *)context = columns[0].number;
+    return STATUS_OK;
+}
+
+/* A key may be bound to a claim besides the one it was made with. Decides when it is. */
+static enum status fallback_find_key(struct sql *sql, struct ledger_wish *wish, struct error *error)
+{
+    int64_t seq = 0;
+
+    if (!request_id_is_keyed(&wish->request_id))
+        return STATUS_OK;
+    enum status status =
+        SQL_RUN(sql, STATEMENT_key_by_id, fallback_read_i64, &seq, error, sql_i64(wish->policy_id),
+                sql_blob(wish->request_id.bytes, sizeof(wish->request_id.bytes)));
+    if (status != STATUS_OK || seq == 0)
+        return status;
+    status = rows_coupon_by_seq(sql, wish->policy_id, seq, ROWS_LOOK, &wish->coupon, error);
+    if (status == STATUS_OK)
+        wish->verdict = user_id_equal(&wish->coupon.claim.user, &wish->user) ? VERDICT_HELD
+                                                                             : VERDICT_KEY_MISMATCH;
+    return status;
+}
+
+static enum verdict fallback_judge(const struct policy *policy, const struct fallback_user *user,
+                                   bool is_blocked, int64_t now_ms)
+{
+    if (user->has_same_request || (policy->per_user_limit == 1 && user->has_active))
+        return VERDICT_HELD;
+    if (is_blocked)
+        return VERDICT_BLOCKED;
+    if (policy->closed_at_ms != 0 || (policy->closes_at_ms != 0 && now_ms >= policy->closes_at_ms))
+        return VERDICT_CLOSED;
+    if (policy->paused)
+        return VERDICT_PAUSED;
+    if (now_ms < policy->opens_at_ms)
+        return VERDICT_NOT_OPEN;
+    if (user->active_count >= policy->per_user_limit)
+        return VERDICT_LIMIT_REACHED;
+    return policy->unleased > 0 ? VERDICT_WON : VERDICT_UNAVAILABLE;
+}
+
+/* Takes the unit and writes the coupon. */
+static enum status fallback_win(struct sql *sql, struct policy *policy,
+                                const struct fallback_user *user, struct ledger_wish *wish,
+                                struct error *error)
+{
+    int32_t nth = 1;
+
+    while (user->slots[nth])
+        nth++;
+    struct claim claim = {.policy_id = policy->id,
+                          .seq = policy->next_seq,
+                          .requested_at_ms = wish->now_ms,
+                          .request_id = wish->request_id,
+                          .nth = nth,
+                          .user = wish->user};
+    struct coupon_row row = {.claim = &claim, .state = COUPON_ISSUED, .issued_at_ms = wish->now_ms};
+    if (policy->coupon_valid_days != 0)
+        row.expires_at_ms = wish->now_ms + policy->coupon_valid_days * DAY_MS;
+    enum status status = sql->driver->insert_coupons(sql->session, &row, 1, error);
+    if (status == STATUS_CONFLICT || (status == STATUS_OK && row.conflicts))
+        return error_set(error, STATUS_BUSY, "the user's slot is being taken");
+    policy->unleased--;
+    policy->next_seq++;
+    if (status == STATUS_OK)
+        status = transaction_save_policy(sql, policy, error);
+    wish->coupon = (struct coupon){.claim = claim,
+                                   .state = COUPON_ISSUED,
+                                   .issued_at_ms = wish->now_ms,
+                                   .expires_at_ms = coupon_expires_at_ms(policy, wish->now_ms)};
+    return status;
+}
+
+static enum status fallback_note_row(void *context, const struct sql_value *columns,
+                                     struct error *error)
+{
+    (void)columns;
+    (void)error;
+    *(bool *)context = true;
+    return STATUS_OK;
+}
+
+enum status fallback_claim(struct sql *sql, void *argument, struct error *error)
+{
+    struct ledger_wish *wish = argument;
+    struct fallback_user user = {.wish = wish};
+    struct policy policy;
+    bool is_blocked = false;
+    enum status status = rows_policy_by_id(sql, wish->policy_id, ROWS_LOCK, &policy, error);
+
+    wish->verdict = status == STATUS_NOT_FOUND ? VERDICT_NO_POLICY : VERDICT_UNDECIDED;
+    if (status == STATUS_OK)
+        status = fallback_find_key(sql, wish, error);
+    if (status != STATUS_OK || wish->verdict != VERDICT_UNDECIDED)
+        return status == STATUS_NOT_FOUND ? STATUS_OK : status;
+    status = SQL_RUN(sql, STATEMENT_coupon_list_of_claimant, fallback_read_coupon, &user, error,
+                     sql_i64(policy.id), sql_text(user_id_span(&wish->user)), sql_i64(INT32_MAX));
+    if (status == STATUS_OK)
+        status = SQL_RUN(sql, STATEMENT_blocked_has, fallback_note_row, &is_blocked, error,
+                         sql_text(user_id_span(&wish->user)));
+    if (status != STATUS_OK)
+        return status;
+    wish->verdict = fallback_judge(&policy, &user, is_blocked, wish->now_ms);
+    wish->opens_at_ms = policy.opens_at_ms;
+    if (wish->verdict == VERDICT_HELD)
+        wish->coupon = user.held;
+    return wish->verdict == VERDICT_WON ? fallback_win(sql, &policy, &user, wish, error)
+                                        : STATUS_OK;
+}

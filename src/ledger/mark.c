@@ -1,0 +1,152 @@
+/* mark.c: enters, moves and looks up the writer's mark. */
+#include "ledger/mark.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/random.h"
+
+#define OWNER_NAME "owner"
+
+struct mark_row {
+    bool found;
+    int64_t value;
+};
+
+static enum status mark_read_row(void *context, const struct sql_value *columns,
+                                 struct error *error)
+{
+    struct mark_row *row = context;
+
+    (void)error;
+    *row = (struct mark_row){.found = true, .value = columns[0].number};
+    return STATUS_OK;
+}
+
+static enum status mark_read(const struct mark *mark, struct sql *sql, struct mark_row *row,
+                             struct error *error)
+{
+    *row = (struct mark_row){0};
+    return SQL_RUN(sql, STATEMENT_writer_read, mark_read_row, row, error,
+                   sql_text(span_of(mark->name)));
+}
+
+/* The ledger's mark is not where we left it: what does that mean? */
+static enum status mark_explain(const struct mark *mark, const struct mark_row *row,
+                                struct error *error)
+{
+    if (row->found && row->value == mark->value)
+        return STATUS_OK;
+    if (row->found && row->value > mark->value)
+        return error_set(error, STATUS_CONFLICT,
+                         "another process has taken this ledger over (mark %lld, we left it at "
+                         "%lld)",
+                         (long long)row->value, (long long)mark->value);
+    return error_set(error, STATUS_FAILED,
+                     "the ledger is older than this server: restored from a backup, or failed over "
+                     "to a replica that lagged (mark %lld, we left it at %lld); bring the newer "
+                     "database back, or write what it lacks from this server's memory with "
+                     "`dibs audit --repair`",
+                     row->found ? (long long)row->value : 0LL, (long long)mark->value);
+}
+
+static void mark_name(struct mark *mark, enum ledger_use use)
+{
+    char host[128] = "?";
+    uint64_t number;
+
+    random_bytes(&number, sizeof(number));
+    (void)gethostname(host, sizeof(host) - 1);
+    snprintf(mark->holder, sizeof(mark->holder), "process %d on %s", (int)getpid(), host);
+    if (use == LEDGER_OWN)
+        snprintf(mark->name, sizeof(mark->name), OWNER_NAME);
+    else
+        snprintf(mark->name, sizeof(mark->name), "share-%016llx", (unsigned long long)number);
+}
+
+enum status mark_enter(struct mark *mark, struct sql *sql, enum ledger_use use, struct error *error)
+{
+    struct mark_row row;
+
+    mark_name(mark, use);
+    enum status status = sql->driver->begin(sql->session, error);
+    if (status == STATUS_OK)
+        status = SQL_RUN(sql, STATEMENT_writer_enter, NULL, NULL, error,
+                         sql_text(span_of(mark->name)), sql_text(span_of(mark->holder)));
+    if (status == STATUS_OK)
+        status = mark_read(mark, sql, &row, error);
+    if (status == STATUS_OK)
+        status = sql->driver->commit(sql->session, error);
+    if (status != STATUS_OK) {
+        sql->driver->rollback(sql->session);
+        return status;
+    }
+    mark->value = row.value;
+    return STATUS_OK;
+}
+
+void mark_leave(struct mark *mark, struct sql *sql, enum ledger_use use)
+{
+    struct error error = {""};
+
+    if (use == LEDGER_OWN)
+        return;
+    if (SQL_RUN(sql, STATEMENT_writer_leave, NULL, NULL, &error, sql_text(span_of(mark->name))) !=
+        STATUS_OK)
+        log_event(LOG_WARN, "mark_left_behind", LOG_FIELD("error", LOG_TEXT(error.text)));
+}
+
+enum status mark_move(struct mark *mark, struct sql *sql, struct error *error)
+{
+    const struct sql_value values[] = {sql_text(span_of(mark->name)), sql_i64(mark->value),
+                                       sql_i64(mark->value + 1)};
+    struct mark_row row;
+    int64_t changed = 0;
+    enum status status =
+        sql_run(sql, STATEMENT_writer_move, values, 3, NULL, NULL, &changed, error);
+
+    if (status != STATUS_OK || changed == 1)
+        return status;
+    status = mark_read(mark, sql, &row, error);
+    if (status == STATUS_OK)
+        status = mark_explain(mark, &row, error);
+    /* Read right after, the row is where we left it: something moved it back and forth. */
+    return status == STATUS_OK ? error_set(error, STATUS_BUSY, "the writer's mark moved") : status;
+}
+
+/* Reads the row in a transaction of its own. */
+static enum status mark_fetch(const struct mark *mark, struct sql *sql, struct mark_row *row,
+                              struct error *error)
+{
+    enum status status = sql->driver->begin(sql->session, error);
+
+    if (status == STATUS_OK)
+        status = mark_read(mark, sql, row, error);
+    sql->driver->rollback(sql->session);
+    return status;
+}
+
+enum status mark_check(struct mark *mark, struct sql *sql, struct error *error)
+{
+    struct mark_row row;
+    enum status status = mark_fetch(mark, sql, &row, error);
+
+    return status == STATUS_OK ? mark_explain(mark, &row, error) : status;
+}
+
+enum status mark_look(struct mark *mark, struct sql *sql, struct error *error)
+{
+    struct mark_row row;
+    enum status status = mark_fetch(mark, sql, &row, error);
+
+    if (status == STATUS_UNAVAILABLE || status == STATUS_BUSY)
+        return STATUS_UNKNOWN;
+    if (status != STATUS_OK)
+        return status;
+    if (row.found && row.value == mark->value + 1)
+        return STATUS_OK;
+    if (row.found && row.value == mark->value)
+        return error_set(error, STATUS_UNAVAILABLE, "the connection broke before the commit");
+    return mark_explain(mark, &row, error);
+}
