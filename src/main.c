@@ -142,6 +142,19 @@ static const struct command commands[] = {
         .run = command_status,
     },
     {
+        .name = "migrate",
+        .summary = "Brings the ledger's schema up to date",
+        .examples = EXAMPLES("dibs migrate --dry-run", "dibs migrate",
+                             "dibs migrate --ledger postgres://dibs_owner@db.example/shop --json"),
+        .description = "serve does the same when it starts; use this where serve may not change "
+                       "the schema, or to see first what would be done. Takes the flags of serve.",
+        .options =
+            OPTIONS({"dry-run", NULL, "Print the SQL of what is missing, and change nothing."},
+                    {"json", NULL, "Print JSON."}),
+        .takes_settings = true,
+        .run = command_migrate,
+    },
+    {
         .name = "config",
         .summary = "Shows every setting in effect and where it came from",
         .examples = EXAMPLES("dibs config", "dibs config --json",

@@ -75,6 +75,9 @@ static enum status service_open_parts(struct service *service, struct error *err
     const struct service_options *options = &service->options;
     struct ledger_options ledger_options = {
         .url = options->ledger_url,
+        .password = options->ledger_password,
+        .use = options->ledger_use,
+        .timeout_ms = options->ledger_timeout_ms,
         .integrity = options->integrity,
         .readers = options->clerks + 1,
         .on_issued = service_on_issued,

@@ -23,6 +23,9 @@ struct service;
 struct service_options {
     const char *gate_url;
     const char *ledger_url;
+    const char *ledger_password; /* NULL: as the URL or the environment says */
+    enum ledger_use ledger_use;
+    int64_t ledger_timeout_ms; /* 0: the ledger's default */
     const char *relay_url;
     enum ledger_integrity integrity;
     size_t pending_max;

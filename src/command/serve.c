@@ -124,6 +124,9 @@ static struct service_options service_options(const struct config *config)
     struct service_options options = {
         .gate_url = config->gate,
         .ledger_url = config->ledger,
+        .ledger_password = config->ledger_password.bytes,
+        .ledger_use = LEDGER_OWN, /* the gate is in this process's memory */
+        .ledger_timeout_ms = config->ledger_timeout_ms,
         .relay_url = config->relay,
         .integrity = integrity[config->integrity_check],
         .pending_max = (size_t)config->pending_max,

@@ -170,6 +170,12 @@ enum status ledger_migrate(const struct ledger_options *options, enum ledger_mig
     return status;
 }
 
+int ledger_schema(const char *url)
+{
+    const struct ledger_driver *driver = ledger_driver_for(url);
+    return driver != NULL ? migrate_newest(driver->name) : 0;
+}
+
 void ledger_close(struct ledger *ledger)
 {
     if (ledger == NULL)

@@ -178,6 +178,9 @@ typedef void (*ledger_migration_fn)(void *context, int number, const char *name,
 enum status ledger_migrate(const struct ledger_options *options, enum ledger_migration mode,
                            ledger_migration_fn note, void *context, struct error *error) MUST_CHECK;
 
+/* The number of the schema that this build has for such a database; 0: no such kind. */
+int ledger_schema(const char *url);
+
 /* --- restoring a gate --- */
 
 struct ledger_visitor {

@@ -16,7 +16,7 @@ static bool migrate_is_of(const char *file_name, const char *driver_name)
     return length > strlen(ending) && strcmp(file_name + length - strlen(ending), ending) == 0;
 }
 
-static int migrate_newest(const char *driver_name)
+int migrate_newest(const char *driver_name)
 {
     int newest = 0;
 
