@@ -20,7 +20,7 @@ def complete(*words):
 
 
 def test_completion__offers_commands():
-    assert {"serve", "policy", "claim", "status", "config"} <= set(complete(""))
+    assert {"serve", "policy", "claim", "status", "migrate", "config"} <= set(complete(""))
     assert complete("po") == ["policy"]
     assert complete("policy", "c") == ["create", "close"]
     assert complete("help", "cl") == ["claim"]
@@ -30,6 +30,8 @@ def test_completion__offers_the_flags_of_that_command():
     assert complete("policy", "create", "--o") == ["--opens-at"]
     assert complete("claim", "42", "u1", "--json", "--k") == ["--key"]
     assert complete("serve", "--log-") == ["--log-level", "--log-format"]
+    assert complete("migrate", "--dr") == ["--dry-run"]
+    assert complete("migrate", "--ledger-p") == ["--ledger-password-file"]
     assert complete("claim", "--lis") == []
 
 
@@ -55,7 +57,7 @@ def flags_of_help(*command):
 
 def test_manual__names_every_flag_of_every_command():
     page = run_dibs("manual").stdout.replace("\\-", "-")
-    for command in (["serve"], ["config"], ["claim"], ["status"], ["policy", "create"],
+    for command in (["serve"], ["migrate"], ["config"], ["claim"], ["status"], ["policy", "create"],
                     ["policy", "list"], ["policy", "update"]):
         assert "\n.SS dibs " + " ".join(command) in page
         flags = flags_of_help(*command)
