@@ -4,7 +4,6 @@ The rows in the way are put there by hand, behind the server's back, as a second
 not exist in real life would."""
 
 import contextlib
-import sqlite3
 
 from harness import expect, expect_problem, tally
 from ledger import coupons
@@ -12,11 +11,7 @@ from ledger import coupons
 
 def write(server, statement, *arguments):
     """One statement on the ledger, from outside."""
-    connection = sqlite3.connect(server.database, timeout=30, isolation_level=None)
-    try:
-        connection.execute(statement, arguments)
-    finally:
-        connection.close()
+    server.database.execute(statement, *arguments)
 
 
 @contextlib.contextmanager

@@ -69,7 +69,7 @@ def serve(tmp_path):
     yield start
     try:
         for server in servers:
-            print(server.log_text())
+            print(server.log_text(), server.database.log_text())
             if server.process is not None:
                 code = server.process.poll()
                 assert code is None, f"the server died with {code}"

@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 
+from ledger import new_database
 from openapi import Document
 from wire import SLOW, Connection, EventStream, encode, storm
 
@@ -91,10 +92,10 @@ def run_dibs(*arguments, config=None, env=None, folder=None, stdin=None, timeout
                           stdin=None if stdin is not None else subprocess.DEVNULL)
 
 
-def run_serve(ledger, *arguments, folder=None, config=None, listen="127.0.0.1:0"):
+def run_serve(url, *arguments, folder=None, config=None, listen="127.0.0.1:0"):
     """Runs a `dibs serve` that must refuse to start; fails at once when it serves after all."""
     process = subprocess.Popen(
-        [str(BINARY), "serve", "--listen", listen, "--ledger", f"sqlite:{ledger}",
+        [str(BINARY), "serve", "--listen", listen, "--ledger", url,
          *map(str, arguments)],
         env=clean_environment(config), cwd=folder, stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -102,7 +103,7 @@ def run_serve(ledger, *arguments, folder=None, config=None, listen="127.0.0.1:0"
     try:
         for line in process.stderr:
             said.append(line)
-            assert "event=listening" not in line, f"it serves {ledger}: {''.join(said)}"
+            assert "event=listening" not in line, f"it serves {url}: {''.join(said)}"
         code = process.wait(30 * SLOW)
     finally:
         process.kill()
@@ -112,14 +113,16 @@ def run_serve(ledger, *arguments, folder=None, config=None, listen="127.0.0.1:0"
 
 
 class Server:
-    """One `dibs serve` on a ledger in a folder of its own; can be killed and started again."""
+    """One `dibs serve` on a ledger of its own; can be killed and started again. `database` is one
+    of ledger.py when the ledger is shared or special; whoever made it discards it."""
 
     def __init__(self, folder=None, config=None, arguments=(), env=None, binary=None,
-                 files_max=None, wrapper=(), listen="127.0.0.1:0"):
+                 files_max=None, wrapper=(), listen="127.0.0.1:0", database=None):
         self.owns_folder = folder is None
         self.folder = pathlib.Path(folder or tempfile.mkdtemp(prefix="dibs-test-"))
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.database = self.folder / "dibs.db"
+        self.owns_database = database is None
+        self.database = database or new_database(self.folder)
         self.config = dict(config or {})
         self.arguments = list(arguments)
         self.env = dict(env or {})
@@ -139,7 +142,7 @@ class Server:
 
     def command(self):
         return [*self.wrapper, str(self.binary), "serve", "--listen", self.listen,
-                "--ledger", f"sqlite:{self.database}", *self.arguments]
+                "--ledger", self.database.url, *self.arguments]
 
     def spawn(self):
         """Starts the process without waiting for it to listen."""
@@ -251,6 +254,8 @@ class Server:
             self.process.send_signal(signal.SIGCONT)
             self.process.kill()
             self.wait()
+        if self.owns_database:
+            self.database.discard()
         if self.owns_folder:
             shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -1,27 +1,148 @@
-"""Reads the SQLite ledger beside the running server, read-only, and proves its sums."""
+"""The ledgers of the servers under test: makes them, reads them beside the running server, and
+proves their sums.
+
+DIBS_TEST_LEDGER says on which database the servers run: sqlite (the default), postgres or mysql.
+The two that are servers run once for all tests; each dibs gets a database of its own on it. A test
+that breaks its database server starts one of its own (tests/servers.py) and hands
+`ServedDatabase(its_server)` to harness.Server.
+"""
 
 import contextlib
+import itertools
+import os
+import pathlib
 import sqlite3
+import sys
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+
+import servers  # noqa: E402 pylint: disable=wrong-import-position
+
+KIND = os.environ.get("DIBS_TEST_LEDGER") or "sqlite"
 ACTIVE = "('ISSUED', 'REDEEMED')"
 
 
-@contextlib.contextmanager
-def snapshot(database):
-    """A read-only connection inside one read transaction."""
-    connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=30,
-                                 isolation_level=None)
-    try:
-        connection.row_factory = sqlite3.Row
-        connection.execute("BEGIN")
-        yield connection
-    finally:
-        connection.close()
+class Snapshot:
+    """One read-only transaction; its queries have ? for each argument."""
+
+    def __init__(self, query):
+        self.query = query
+
+    def rows(self, text, *arguments):
+        """The rows of a query as dicts."""
+        return self.query(text, *arguments)
+
+    def one(self, text, *arguments):
+        """The only value of the only row."""
+        (row,) = self.query(text, *arguments)
+        (value,) = row.values()
+        return value
+
+
+class SqliteDatabase:
+    """A ledger in a file."""
+
+    kind = "sqlite"
+
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
+        self.name = self.path.name
+        self.url = f"sqlite:{path}"
+
+    @contextlib.contextmanager
+    def snapshot(self):
+        connection = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True, timeout=30,
+                                     isolation_level=None)
+
+        def query(text, *arguments):
+            return [dict(row) for row in connection.execute(text, arguments)]
+
+        with contextlib.closing(connection):
+            connection.row_factory = sqlite3.Row
+            connection.execute("BEGIN")
+            yield Snapshot(query)
+
+    def execute(self, text, *arguments):
+        """One statement from outside, in a transaction of its own."""
+        with contextlib.closing(sqlite3.connect(self.path, timeout=30,
+                                                isolation_level=None)) as connection:
+            connection.execute(text, arguments)
+
+    def check_storage(self):
+        """What the database itself can say about its files."""
+        with self.snapshot() as snapshot:
+            assert snapshot.one("PRAGMA quick_check") == "ok"
+
+    def log_text(self):
+        return ""
+
+    def discard(self):
+        """The file goes with its folder."""
+
+
+class ServedDatabase:
+    """A ledger on a database server of tests/servers.py."""
+
+    BEGIN = {"postgres": "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY",
+             "mysql": "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"}
+    _numbers = itertools.count(1)
+
+    def __init__(self, server):
+        self.server = server
+        self.kind = server.KIND
+        self.name = f"dibs_{next(self._numbers)}"
+        self.url = server.create_database(self.name)
+        self._log_start = server.log_path.stat().st_size
+
+    @contextlib.contextmanager
+    def snapshot(self):
+        with contextlib.closing(self.server.connect(self.name)) as connection:
+            def query(text, *arguments):
+                return servers.rows_of(connection, text.replace("?", "%s"), *arguments)
+
+            query(self.BEGIN[self.kind])
+            yield Snapshot(query)
+
+    def execute(self, text, *arguments):
+        """One statement from outside, in a transaction of its own."""
+        self.server.query(self.name, text.replace("?", "%s"), *arguments)
+
+    def check_storage(self):
+        """The sums of the audit read every row; these servers check their pages as they do."""
+
+    def log_text(self):
+        """What the database server has said since this database was made."""
+        with open(self.server.log_path, "rb") as log:
+            log.seek(self._log_start)
+            return f"--- log of {self.kind} ---\n{log.read().decode(errors='replace')}"
+
+    def discard(self):
+        if self.server.alive:
+            self.server.drop_database(self.name)
+
+
+class _Shared:
+    """The database server of all tests, started when the first needs it."""
+
+    server = None
+
+    @classmethod
+    def get(cls):
+        if cls.server is None:
+            cls.server = servers.KINDS[KIND]().start()
+        return cls.server
+
+
+def new_database(folder):
+    """An empty ledger for one dibs."""
+    if KIND == "sqlite":
+        return SqliteDatabase(pathlib.Path(folder) / "dibs.db")
+    return ServedDatabase(_Shared.get())
 
 
 def rows(database, query, *arguments):
-    with snapshot(database) as connection:
-        return [dict(row) for row in connection.execute(query, arguments)]
+    with database.snapshot() as snapshot:
+        return snapshot.rows(query, *arguments)
 
 
 def coupons(database, policy_id):
@@ -31,15 +152,15 @@ def coupons(database, policy_id):
 
 def audit(database):
     """Guarantees 1, 2 and 6 in one snapshot; returns {policy id: active coupons}."""
-    with snapshot(database) as connection:
-        assert connection.execute("PRAGMA quick_check").fetchone()[0] == "ok"
-        return {policy["id"]: _audit_policy(connection, policy)
-                for policy in connection.execute("SELECT * FROM policy").fetchall()}
+    database.check_storage()
+    with database.snapshot() as snapshot:
+        return {policy["id"]: _audit_policy(snapshot, policy)
+                for policy in snapshot.rows("SELECT * FROM policy")}
 
 
-def _audit_policy(connection, policy):
-    def one(query, *arguments):
-        return connection.execute(query, (policy["id"], *arguments)).fetchone()[0]
+def _audit_policy(snapshot, policy):
+    def one(query):
+        return snapshot.one(query, policy["id"])
 
     name = f"policy {policy['id']}"
     active = one(f"SELECT count(*) FROM coupon WHERE policy_id = ? AND state IN {ACTIVE}")
@@ -55,17 +176,18 @@ def _audit_policy(connection, policy):
         f"{name} does not add up: total {total} != {unleased} unleased + {lent} lent"
         f" + {active} active")
 
-    seqs, distinct, highest = connection.execute(
-        "SELECT count(seq), count(DISTINCT seq), coalesce(max(seq), 0) FROM coupon"
-        " WHERE policy_id = ?", (policy["id"],)).fetchone()
+    seqs, distinct, highest = snapshot.rows(
+        "SELECT count(seq) AS seqs, count(DISTINCT seq) AS distinct_seqs,"
+        " coalesce(max(seq), 0) AS highest FROM coupon WHERE policy_id = ?",
+        policy["id"])[0].values()
     assert seqs == distinct, f"{name}: a seq was given twice"
     assert highest < policy["next_seq"], f"{name}: seq {highest} from outside every lease"
 
     most = one(f"SELECT coalesce(max(held), 0) FROM (SELECT count(*) AS held FROM coupon"
-               f" WHERE policy_id = ? AND state IN {ACTIVE} GROUP BY user_id)")
+               f" WHERE policy_id = ? AND state IN {ACTIVE} GROUP BY user_id) AS holders")
     assert most <= policy["per_user_limit"], f"{name}: a user holds {most}"
     slots = one(f"SELECT count(*) FROM coupon WHERE policy_id = ?"
-                f" AND slot IS NOT (CASE WHEN state IN {ACTIVE} THEN nth END)")
+                f" AND coalesce(slot, -1) <> (CASE WHEN state IN {ACTIVE} THEN nth ELSE -1 END)")
     assert slots == 0, f"{name}: {slots} coupons whose slot does not fit their state"
 
     overlap = one("SELECT count(*) FROM lease a JOIN lease b ON a.policy_id = b.policy_id"

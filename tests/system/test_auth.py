@@ -158,7 +158,7 @@ def test_loopback__pages_of_other_origins_change_nothing(server, origin):
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"])
 def test_loopback__other_addresses_are_refused_without_a_token(tmp_path, address):
-    ended = run_serve(tmp_path / "dibs.db", listen=address, folder=tmp_path)
+    ended = run_serve(f"sqlite:{tmp_path}/dibs.db", listen=address, folder=tmp_path)
     assert ended.returncode == 2 or ended.returncode == 1
     assert "admin" in ended.stderr and "token" in ended.stderr
     assert not (tmp_path / "dibs.db").exists()
@@ -354,7 +354,7 @@ def test_user__is_no_admin(users):
 
 def test_user__key_must_have_32_bytes(tmp_path):
     key = write_secret(tmp_path, "key", b"x" * 31)
-    ended = run_serve(tmp_path / "dibs.db", "--user-key-file", key, folder=tmp_path)
+    ended = run_serve(f"sqlite:{tmp_path}/dibs.db", "--user-key-file", key, folder=tmp_path)
     assert ended.returncode in (1, 2)
     assert "32" in ended.stderr
     assert "x" * 31 not in ended.stderr

@@ -122,7 +122,7 @@ def test_readyz__names_each_part(shared):
     assert body["ready"] is True
     parts = {part["name"]: part for part in body["parts"]}
     assert parts["gate"]["kind"] == "local"
-    assert parts["ledger"]["kind"] == "sqlite"
+    assert parts["ledger"]["kind"] == shared.database.kind
     assert {"gate", "ledger", "relay"} <= set(parts)
     assert all(part["ready"] for part in body["parts"])
 
