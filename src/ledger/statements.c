@@ -33,9 +33,8 @@ const char *statement_file(const char *driver_name)
 
 #define NAME_MARK "-- name: "
 
-const char *statement_text(const char *file, enum statement statement, unsigned long *length)
+const char *statement_named(const char *file, const char *name, unsigned long *length)
 {
-    const char *name = statement_names[statement];
     size_t name_length = strlen(name);
 
     for (const char *mark = strstr(file, NAME_MARK); mark != NULL; mark = strstr(mark, NAME_MARK)) {
@@ -48,4 +47,9 @@ const char *statement_text(const char *file, enum statement statement, unsigned 
         return text;
     }
     return NULL;
+}
+
+const char *statement_text(const char *file, enum statement statement, unsigned long *length)
+{
+    return statement_named(file, statement_names[statement], length);
 }

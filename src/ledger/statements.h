@@ -60,7 +60,9 @@ const char *statement_name(enum statement statement);
 const char *statement_file(const char *driver_name);
 
 /* Finds a statement's text in a .sql file: from behind its "-- name: X" line to the next one or
- * the end. NULL when it is not there. `length` gets the text's length. */
+ * the end. NULL when it is not there. `length` gets the text's length. A file may have statements
+ * of its driver's own, found by their names. */
 const char *statement_text(const char *file, enum statement statement, unsigned long *length);
+const char *statement_named(const char *file, const char *name, unsigned long *length);
 
 #endif
