@@ -6,6 +6,7 @@ import re
 import pytest
 
 from harness import run_dibs, write_secret
+from ledger import KIND, new_database
 
 
 def url(server):
@@ -33,7 +34,7 @@ def test_version():
 def test_help__exists_for_every_command():
     top = run_dibs("--help")
     assert top.returncode == 0 and top.stdout and not top.stderr
-    for command in ("serve", "policy", "claim", "status", "config", "version"):
+    for command in ("serve", "policy", "claim", "status", "migrate", "config", "version"):
         assert command in top.stdout
         ended = run_dibs(command, "--help")
         assert ended.returncode == 0, ended
@@ -211,7 +212,9 @@ def test_config__unknown_variable_is_refused(tmp_path):
     ("listen", "127.0.0.1:99999"), ("ack_timeout", "5"), ("ack_timeout", "-1s"),
     ("ack_timeout", "1ms"), ("gate", "magic"), ("ledger", "sqlite:"), ("timezone", "Mars/Base"),
     ("log_level", "loud"), ("admin_token", "short"), ("cors_origin", "shop.example/path"),
-    ("rate_limit_user", "fast"), ("pending_max", "0"),
+    ("rate_limit_user", "fast"), ("pending_max", "0"), ("ledger", "oracle://db/shop"),
+    ("ledger", "postgres://shop:a/b@db/shop"), ("ledger", "mysql://db:port/shop"),
+    ("ledger_timeout", "99ms"), ("ledger_password", ""),
 ])
 def test_config__bad_values_are_refused(tmp_path, name, value):
     ended = run_dibs("config", folder=tmp_path, config={name: value})
@@ -219,8 +222,115 @@ def test_config__bad_values_are_refused(tmp_path, name, value):
     assert name.upper() in ended.stderr.upper(), ended.stderr
 
 
+def test_config__the_password_of_a_ledger_is_never_shown(tmp_path):
+    ledger = "postgres://shop:hunter2@db.example/shop?sslmode=require"
+    for arguments in (["config"], ["config", "--json"]):
+        ended = run_dibs(*arguments, folder=tmp_path, config={"ledger": ledger})
+        assert ended.returncode == 0 and not ended.stderr, ended
+        assert "postgres://shop:***@db.example/shop?sslmode=require" in ended.stdout
+        assert "hunter2" not in ended.stdout
+    for command in ("config", "serve", "migrate"):
+        ended = run_dibs(command, "--ledger", ledger, folder=tmp_path)
+        assert ended.returncode == 2 and not ended.stdout, ended
+        assert "DIBS_LEDGER" in ended.stderr and "ledger_password_file" in ended.stderr
+        assert "hunter2" not in ended.stderr
+
+
+def test_config__a_file_with_a_password_is_for_its_owner(tmp_path):
+    path = tmp_path / "dibs.conf"
+    path.write_text("ledger = mysql://shop:hunter2@db.example/shop\n")
+    for mode, warned in ((0o600, False), (0o640, True), (0o604, True)):
+        path.chmod(mode)
+        ended = run_dibs("config", folder=tmp_path)
+        assert ended.returncode == 0, ended
+        assert ("chmod 600 dibs.conf" in ended.stderr) == warned, ended.stderr
+        assert "hunter2" not in ended.stdout + ended.stderr
+
+
+def test_config__a_ledger_password_needs_a_database(tmp_path):
+    path = write_secret(tmp_path, "password", "hunter2")
+    for command in ("config", "serve", "migrate"):
+        ended = run_dibs(command, folder=tmp_path, config={"ledger_password_file": path})
+        assert ended.returncode in (1, 2), ended
+        assert "ledger_password" in ended.stderr and "hunter2" not in ended.stderr
+    assert [file.name for file in tmp_path.iterdir()] == ["password"]
+
+
 def test_config__missing_secret_file_is_said(tmp_path):
     ended = run_dibs("serve", "--listen", "127.0.0.1:0", "--admin-token-file", "no-such-file",
                      folder=tmp_path)
     assert ended.returncode in (1, 2)
     assert "no-such-file" in ended.stderr
+
+
+@pytest.fixture
+def database(tmp_path):
+    """An empty ledger that nobody serves yet."""
+    made = new_database(tmp_path)
+    yield made
+    made.discard()
+
+
+def migrate(database, *arguments, code=0):
+    ended = run_dibs("migrate", *arguments, "--ledger", database.url)
+    assert ended.returncode == code, ended
+    return ended
+
+
+def test_migrate__dry_run_shows_the_sql_and_changes_nothing(database):
+    first = migrate(database, "--dry-run")
+    assert "CREATE TABLE policy (" in first.stdout
+    assert "CREATE TABLE coupon (" in first.stdout and not first.stderr
+    assert migrate(database, "--dry-run").stdout == first.stdout
+    shown = as_json(migrate(database, "--dry-run", "--json"))
+    assert shown["dry_run"] is True
+    numbers = [migration["number"] for migration in shown["migrations"]]
+    assert numbers == sorted(set(numbers)) and numbers[0] == 1 and numbers[-1] == shown["schema"]
+    for migration in shown["migrations"]:
+        assert migration["name"].endswith(f".{KIND}.sql")
+        assert migration["sql"] in first.stdout
+        assert migration["name"] in first.stdout
+
+
+def test_migrate__brings_the_schema_up_to_date_once(database):
+    planned = as_json(migrate(database, "--dry-run", "--json"))
+    applied = as_json(migrate(database, "--json"))
+    assert applied["dry_run"] is False and applied["schema"] == planned["schema"]
+    assert applied["migrations"] == [{"number": one["number"], "name": one["name"]}
+                                     for one in planned["migrations"]]
+    for arguments in ([], ["--dry-run"]):
+        ended = migrate(database, *arguments)
+        assert ended.stdout == f"nothing to do, schema {planned['schema']}\n" and not ended.stderr
+        assert as_json(migrate(database, *arguments, "--json"))["migrations"] == []
+
+
+def test_migrate__says_what_it_applied(database):
+    names = [one["name"] for one in
+             as_json(migrate(database, "--dry-run", "--json"))["migrations"]]
+    lines = migrate(database).stdout.splitlines()
+    assert lines[:-1] == [f"applied {name}" for name in names]
+    assert re.fullmatch(r"schema \d+", lines[-1])
+
+
+def test_migrate__leaves_nothing_for_serve_to_do(serve, database):
+    migrate(database)
+    server = serve(database=database)
+    assert not list(server.events("migrated"))
+    policy = server.create(total=1)
+    assert server.claim(policy["id"], "u1").status == 201
+
+
+def test_migrate__looks_while_the_ledger_is_served(server):
+    ended = migrate(server.database, "--dry-run")
+    assert re.fullmatch(r"nothing to do, schema \d+\n", ended.stdout)
+    assert server.claim(server.create(total=1)["id"], "u1").status == 201
+
+
+def test_migrate__a_database_that_is_not_there_exits_1(tmp_path):
+    for ledger in ("postgres://dibs@127.0.0.1:1/shop", "mysql://dibs@127.0.0.1:1/shop",
+                   f"sqlite:{tmp_path}/none/dibs.db"):
+        for arguments in (["migrate"], ["serve", "--listen", "127.0.0.1:0"]):
+            ended = run_dibs(*arguments, "--ledger", ledger, "--ledger-timeout", "2s",
+                             config={"ledger_password": "hunter2"} if "@" in ledger else None)
+            assert ended.returncode == 1 and not ended.stdout, ended
+            assert ended.stderr and "hunter2" not in ended.stderr
