@@ -233,6 +233,16 @@ def test_owner__two_starts_at_once_one_serves(tmp_path):
             server.dispose()
 
 
+def test_ledger__of_a_newer_dibs_is_refused(server, tmp_path):
+    """A ledger whose schema this binary does not know must not be touched."""
+    server.create(total=1)
+    server.stop()
+    server.database.set_schema_version(1000)
+    ended = run_serve(server.database.url, folder=tmp_path)
+    assert ended.returncode == 1, ended
+    assert "newer" in ended.stderr and "1000" in ended.stderr, ended.stderr
+
+
 def test_listen__a_taken_port_is_said(server, tmp_path):
     ended = run_serve(f"sqlite:{tmp_path}/dibs.db", folder=tmp_path,
                       listen=f"127.0.0.1:{server.address[1]}")

@@ -51,16 +51,6 @@ def test_ledger__one_writer_connection_that_alone_checkpoints(server):
     assert writing == 1
 
 
-def test_ledger__of_a_newer_dibs_is_refused(server, tmp_path):
-    """A file whose schema this binary does not know must not be touched."""
-    server.create(total=1)
-    server.stop()
-    server.database.execute("PRAGMA user_version = 1000")
-    ended = run_serve(server.database.url, folder=tmp_path)
-    assert ended.returncode == 1, ended
-    assert "newer" in ended.stderr, ended.stderr
-
-
 def test_ledger__a_corrupt_file_is_refused_at_start(server, tmp_path):
     policy = server.create(total=3000)
     server.storm((claim_bytes(policy["id"], f"u{i}") for i in range(3000)), connections=50)
