@@ -1,0 +1,247 @@
+-- Every statement the ledger runs on PostgreSQL. "-- name:" lines give the name in statements.h;
+-- those at the end are the driver's own.
+
+-- name: policy_insert
+INSERT INTO policy (id, name, discount_type, discount_value, total, per_user_limit, opens_at,
+    closes_at, coupon_valid_days, reserve, paused, created_at, version, unleased, next_seq)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, $11, 1, $5, 1);
+
+-- name: policy_next_id
+SELECT CASE WHEN COALESCE(MAX(id), 0) < 9007199254740991 THEN COALESCE(MAX(id), 0) + 1
+    ELSE (SELECT MIN(candidate)
+          FROM (SELECT 1 AS candidate UNION ALL SELECT id + 1 FROM policy) AS candidates
+          WHERE candidate NOT IN (SELECT id FROM policy)) END
+FROM policy;
+
+-- name: policy_by_id
+SELECT id, name, discount_type, discount_value, total, per_user_limit, opens_at, closes_at,
+    coupon_valid_days, reserve, paused, closed_at, created_at, version, unleased, next_seq
+FROM policy WHERE id = $1;
+
+-- name: policy_for_update
+-- NO KEY: inserting a lease of the policy does not have to wait.
+SELECT id, name, discount_type, discount_value, total, per_user_limit, opens_at, closes_at,
+    coupon_valid_days, reserve, paused, closed_at, created_at, version, unleased, next_seq
+FROM policy WHERE id = $1 FOR NO KEY UPDATE;
+
+-- name: policy_list
+SELECT id, name, discount_type, discount_value, total, per_user_limit, opens_at, closes_at,
+    coupon_valid_days, reserve, paused, closed_at, created_at, version, unleased, next_seq
+FROM policy WHERE id > $1 ORDER BY id LIMIT $2;
+
+-- name: policy_update
+UPDATE policy SET total = $2, opens_at = $3, closes_at = $4, reserve = $5, paused = $6,
+    closed_at = $7, version = version + 1, unleased = $8, next_seq = $9
+WHERE id = $1;
+
+-- name: policy_return_unit
+UPDATE policy SET unleased = unleased + 1, version = version + 1 WHERE id = $1;
+
+-- name: policy_take_unit
+UPDATE policy SET unleased = unleased - 1, version = version + 1 WHERE id = $1 AND unleased > 0;
+
+-- name: lease_insert
+INSERT INTO lease (policy_id, first_seq, count, state) VALUES ($1, $2, $3, 'OPEN') RETURNING id;
+
+-- name: lease_for_update
+SELECT id, policy_id, first_seq, count, state = 'OPEN' FROM lease WHERE id = $1 FOR UPDATE;
+
+-- name: lease_for_issue
+-- Whoever issues shares the lease with others who issue, and closing it waits for all of them.
+SELECT l.policy_id, l.first_seq, l.count, l.state = 'OPEN', p.coupon_valid_days
+FROM lease l JOIN policy p ON p.id = l.policy_id WHERE l.id = $1 FOR SHARE OF l;
+
+-- name: lease_shrink
+UPDATE lease SET count = $2 WHERE id = $1;
+
+-- name: lease_close
+UPDATE lease SET state = 'CLOSED' WHERE id = $1;
+
+-- name: lease_rows
+SELECT COUNT(*), COALESCE(MAX(seq), 0) FROM coupon
+WHERE policy_id = $1 AND seq >= $2 AND seq < $3;
+
+-- name: lease_list_open
+SELECT l.id, l.policy_id, l.first_seq, l.count,
+    (SELECT COUNT(*) FROM coupon c
+     WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq AND c.seq < l.first_seq + l.count),
+    (SELECT COALESCE(MAX(c.seq), 0) FROM coupon c
+     WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq AND c.seq < l.first_seq + l.count)
+FROM lease l WHERE l.state = 'OPEN' ORDER BY l.id;
+
+-- name: coupon_insert
+-- The arrays' rows arrive in their order, and those that were inserted are returned in it.
+INSERT INTO coupon (policy_id, seq, user_id, nth, slot, state, request_id, lease_id, requested_at,
+    issued_at, expires_at, merged_into, reason)
+SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[],
+    $6::text[], $7::bytea[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[],
+    $12::bigint[], $13::text[])
+ON CONFLICT (policy_id, seq) DO NOTHING
+RETURNING policy_id, seq;
+
+-- name: coupon_by_seq
+SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, c.requested_at,
+    c.issued_at, COALESCE(c.expires_at, p.closes_at), c.redeemed_at, c.cancelled_at, c.order_id,
+    c.merged_into, c.reason
+FROM coupon c JOIN policy p ON p.id = c.policy_id WHERE c.policy_id = $1 AND c.seq = $2;
+
+-- name: coupon_for_update
+SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, c.requested_at,
+    c.issued_at, COALESCE(c.expires_at, p.closes_at), c.redeemed_at, c.cancelled_at, c.order_id,
+    c.merged_into, c.reason
+FROM coupon c JOIN policy p ON p.id = c.policy_id WHERE c.policy_id = $1 AND c.seq = $2
+FOR UPDATE OF c;
+
+-- name: coupon_by_slot
+SELECT seq FROM coupon WHERE user_id = $2 AND policy_id = $1 AND slot = $3;
+
+-- name: coupon_list_of_user
+-- MATERIALIZED: the planner must not rather walk a whole policy in the order asked for than sort
+-- the few coupons of a user.
+WITH c AS MATERIALIZED (SELECT * FROM coupon WHERE user_id = $1)
+SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, c.requested_at,
+    c.issued_at, COALESCE(c.expires_at, p.closes_at), c.redeemed_at, c.cancelled_at, c.order_id,
+    c.merged_into, c.reason
+FROM c JOIN policy p ON p.id = c.policy_id
+WHERE (c.policy_id, c.seq) > ($2, $3)
+ORDER BY c.policy_id, c.seq LIMIT $4;
+
+-- name: coupon_list_of_claimant
+WITH c AS MATERIALIZED (SELECT * FROM coupon WHERE user_id = $2 AND policy_id = $1)
+SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, c.requested_at,
+    c.issued_at, COALESCE(c.expires_at, p.closes_at), c.redeemed_at, c.cancelled_at, c.order_id,
+    c.merged_into, c.reason
+FROM c JOIN policy p ON p.id = c.policy_id
+ORDER BY c.seq DESC LIMIT $3;
+
+-- name: coupon_redeem
+UPDATE coupon SET state = 'REDEEMED', redeemed_at = $3, order_id = $4
+WHERE policy_id = $1 AND seq = $2;
+
+-- name: coupon_cancel
+UPDATE coupon SET state = 'CANCELLED', slot = NULL, cancelled_at = $3
+WHERE policy_id = $1 AND seq = $2;
+
+-- name: coupon_scan
+SELECT policy_id, seq, user_id, nth, state, request_id, requested_at
+FROM coupon ORDER BY policy_id, seq;
+
+-- name: key_insert
+INSERT INTO claim_key (policy_id, request_id, seq) VALUES ($1, $2, $3)
+ON CONFLICT (policy_id, request_id) DO NOTHING;
+
+-- name: key_by_id
+SELECT seq FROM claim_key WHERE policy_id = $1 AND request_id = $2;
+
+-- name: key_scan
+SELECT policy_id, request_id, seq FROM claim_key;
+
+-- name: blocked_any
+SELECT 1 FROM blocked_user LIMIT 1;
+
+-- name: blocked_has
+SELECT 1 FROM blocked_user WHERE user_id = $1;
+
+-- name: blocked_among
+SELECT user_id FROM blocked_user
+WHERE user_id = ANY (ARRAY(SELECT json_array_elements_text($1::json)));
+
+-- name: blocked_insert
+INSERT INTO blocked_user (user_id, blocked_at) VALUES ($1, $2) ON CONFLICT (user_id) DO NOTHING;
+
+-- name: blocked_delete
+DELETE FROM blocked_user WHERE user_id = $1;
+
+-- name: blocked_scan
+SELECT user_id FROM blocked_user;
+
+-- name: secret_insert
+INSERT INTO secret (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING;
+
+-- name: secret_by_name
+SELECT value FROM secret WHERE name = $1;
+
+-- name: steward_insert
+INSERT INTO steward (policy_id, holder, until) VALUES ($1, '', 0)
+ON CONFLICT (policy_id) DO NOTHING;
+
+-- name: steward_hold
+-- clock_timestamp(), not now(): the transaction may have waited for this row.
+UPDATE steward SET holder = $2,
+    until = (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $3
+WHERE policy_id = $1
+  AND (holder = $2 OR until < (extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+
+-- name: steward_release
+UPDATE steward SET until = 0 WHERE policy_id = $1 AND holder = $2;
+
+-- name: writer_enter
+INSERT INTO writer (name, mark, holder) VALUES ($1, 1, $2)
+ON CONFLICT (name) DO UPDATE SET mark = writer.mark + 1, holder = excluded.holder;
+
+-- name: writer_read
+-- Waits for a transaction that has moved the mark and is still under way.
+SELECT mark, holder FROM writer WHERE name = $1 FOR UPDATE;
+
+-- name: writer_move
+UPDATE writer SET mark = $3 WHERE name = $1 AND mark = $2;
+
+-- name: writer_leave
+DELETE FROM writer WHERE name = $1;
+
+-- name: session_setup
+-- What every connection starts with: limits on each wait, and what the server is. A commit is
+-- durable when it is answered; one who waits for replicas on top of that still does.
+SELECT pg_backend_pid(), a.backend_start::text,
+    pg_is_in_recovery(), current_setting('transaction_read_only') = 'on',
+    current_setting('fsync') = 'on', current_setting('full_page_writes') = 'on',
+    current_schema()::text, current_setting('server_encoding'),
+    set_config('statement_timeout', $1, false), set_config('lock_timeout', $2, false),
+    set_config('idle_in_transaction_session_timeout', $3, false),
+    set_config('tcp_keepalives_idle', $4, false),
+    set_config('tcp_keepalives_interval', $4, false),
+    set_config('tcp_keepalives_count', '3', false),
+    set_config('tcp_user_timeout', $1, false),
+    set_config('default_transaction_isolation', 'read committed', false),
+    set_config('default_transaction_read_only', $5, false),
+    set_config('synchronous_commit',
+        CASE WHEN current_setting('synchronous_commit') IN ('remote_write', 'remote_apply')
+            THEN current_setting('synchronous_commit') ELSE 'on' END, false)
+FROM pg_stat_activity a WHERE a.pid = pg_backend_pid();
+
+-- name: owner_take
+-- The owner of the ledger in this database and schema. Its lock ends with its connection.
+SELECT pg_try_advisory_lock($1, hashtext(current_schema()));
+
+-- name: owner_who
+SELECT format('%s, process %s of the database server, from %s, since %s',
+    COALESCE(NULLIF(a.application_name, ''), 'someone'), l.pid,
+    COALESCE(host(a.client_addr), 'the same machine'),
+    COALESCE(to_char(a.backend_start, 'YYYY-MM-DD HH24:MI:SS TZ'), 'some time ago'))
+FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.granted
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND l.classid::bigint = $1
+  AND l.objid::bigint = (hashtext(current_schema())::bigint & 4294967295)
+LIMIT 1;
+
+-- name: owner_end
+-- A connection that we lost may not be lost for the server, and it still owns the ledger.
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE pid = $1 AND backend_start = $2::timestamptz;
+
+-- name: schema_lock
+SELECT pg_advisory_lock($1, hashtext(current_schema()));
+
+-- name: schema_unlock
+SELECT pg_advisory_unlock($1, hashtext(current_schema()));
+
+-- name: schema_has
+-- Only this schema counts, and not another one in the search path.
+SELECT to_regclass(quote_ident(current_schema()) || '.schema_migration') IS NOT NULL;
+
+-- name: schema_version
+SELECT COALESCE(MAX(number), 0) FROM schema_migration;
+
+-- name: schema_note
+INSERT INTO schema_migration (number, name) VALUES ($1, $2);
