@@ -29,6 +29,7 @@ static const char *const mode_names[] = {"win", "repeat", "sold_out", "acknowled
 
 struct gate_bench {
     struct gate *gate;
+    struct gate_line *line;
     enum mode mode;
     uint64_t held_count;
     uint64_t next_user;
@@ -65,9 +66,16 @@ static uint64_t gate_bench_push(void *context, const struct claim *claims, size_
 static const enum coupon_state all_issued[BATCH_SIZE]; /* ISSUED is 0 */
 _Static_assert(COUPON_ISSUED == 0, "the states are zeroed");
 
+static void gate_bench_claim(struct gate_bench *bench, size_t count)
+{
+    struct gate_batch batch = {.policy_id = POLICY_ID, .wishes = bench->batch, .count = count};
+    if (!gate_claim(bench->line, &batch, NOW_MS))
+        gate_bench_die("the gate did not decide at once");
+}
+
 __attribute__((noinline)) static void gate_bench_decide(struct gate_bench *bench)
 {
-    gate_claim(bench->gate, POLICY_ID, bench->batch, BATCH_SIZE, NOW_MS);
+    gate_bench_claim(bench, BATCH_SIZE);
 }
 
 __attribute__((noinline)) static void gate_bench_acknowledge(struct gate_bench *bench)
@@ -136,7 +144,7 @@ static void gate_bench_fill(struct gate_bench *bench)
         size_t count = left < BATCH_SIZE ? (size_t)left : BATCH_SIZE;
         gate_bench_ask(bench, count, false);
         bench->won_count = 0;
-        gate_claim(bench->gate, POLICY_ID, bench->batch, count, NOW_MS);
+        gate_bench_claim(bench, count);
         gate_bench_check(bench, count, VERDICT_WON);
         gate_acknowledge(bench->gate, bench->won, all_issued, count);
         left -= count;
@@ -174,6 +182,8 @@ static void gate_bench_open(struct gate_bench *bench, int64_t total)
     struct lease lease = {
         .id = 1, .policy_id = POLICY_ID, .first_seq = 1, .count = total, .open = true};
     if (gate_open(&bench->gate, "local", outlet, &error) != STATUS_OK ||
+        gate_line_open(bench->gate, &(struct gate_line_options){.loop = NULL}, &bench->line,
+                       &error) != STATUS_OK ||
         gate_policy_set(bench->gate, &policy, &error) != STATUS_OK ||
         gate_lend(bench->gate, &lease, 0, &error) != STATUS_OK)
         gate_bench_die(error.text);
@@ -230,6 +240,7 @@ int main(int argc, char **argv)
            argv[1], bench.held_count, decision_count, (double)took_ns / 1e9,
            (double)took_ns / (double)decision_count,
            (double)(full_kib - empty_kib) * 1024 / (double)bench.held_count);
+    gate_line_close(bench.line);
     gate_close(bench.gate);
     return 0;
 }

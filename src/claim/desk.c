@@ -15,6 +15,7 @@ struct desk_entry {
     void *asker;
     int64_t deadline_ms;
     int void_count; /* decisions that came to nothing */
+    bool is_away;   /* only its place is here: it is on a flight */
 };
 
 /* Entries in the order they came. */
@@ -25,14 +26,28 @@ struct desk_list {
     size_t capacity;
 };
 
+/* Claims on their way to a gate that answers later, which may not move meanwhile. */
+struct desk_flight {
+    struct gate_batch batch; /* first: this is what comes back */
+    struct desk_flight *next;
+    struct desk_flight **link; /* what points here */
+    bool has_landed;
+    struct wish **wishes;
+    struct desk_entry entries[];
+};
+
 struct desk {
     struct desk_options options;
     struct gate *gate;
+    struct gate_line *line;
     struct ledger *ledger;
     struct desk_list incoming; /* to be decided in this tick */
     struct desk_list waiting;  /* decided, resting on a ticket that is not durable */
     struct desk_list parked;   /* held until the steward has leased more stock */
     struct desk_list spare;    /* empty; takes the place of `parked` while that is decided again */
+    struct desk_flight *flights; /* latest first */
+    size_t flight_count;         /* claims in them */
+    bool any_landed;
     struct wish **batch;
     size_t batch_capacity;
     int64_t parked_tried_ms;
@@ -84,7 +99,45 @@ static void desk_list_clear(struct desk_list *list)
     list->count = 0;
 }
 
+/* --- flights --- */
+
+static struct desk_flight *desk_flight_new(struct desk *desk, int64_t policy_id, size_t count)
+{
+    struct desk_flight *flight = malloc(sizeof(*flight) + count * sizeof(flight->entries[0]) +
+                                        count * sizeof(flight->wishes[0]));
+    ensure(flight != NULL);
+    flight->wishes = (struct wish **)(void *)(flight->entries + count);
+    flight->batch =
+        (struct gate_batch){.policy_id = policy_id, .wishes = flight->wishes, .count = count};
+    flight->has_landed = false;
+    flight->next = desk->flights;
+    flight->link = &desk->flights;
+    if (flight->next != NULL)
+        flight->next->link = &flight->next;
+    desk->flights = flight;
+    desk->flight_count += count;
+    return flight;
+}
+
+static void desk_flight_end(struct desk *desk, struct desk_flight *flight)
+{
+    *flight->link = flight->next;
+    if (flight->next != NULL)
+        flight->next->link = flight->link;
+    desk->flight_count -= flight->batch.count;
+    free(flight);
+}
+
 /* --- life --- */
+
+static void desk_on_decided(void *context, struct gate_batch *batch)
+{
+    struct desk *desk = context;
+    struct desk_flight *flight = (struct desk_flight *)batch;
+
+    flight->has_landed = true;
+    desk->any_landed = true;
+}
 
 enum status desk_open(struct desk **desk, const struct desk_options *options, struct error *error)
 {
@@ -97,6 +150,13 @@ enum status desk_open(struct desk **desk, const struct desk_options *options, st
     opened->options = *options;
     opened->gate = service->gate;
     opened->ledger = service->ledger;
+    struct gate_line_options line = {
+        .loop = options->loop, .decided = desk_on_decided, .context = opened};
+    enum status status = gate_line_open(opened->gate, &line, &opened->line, error);
+    if (status != STATUS_OK) {
+        free(opened);
+        return status;
+    }
     pthread_mutex_lock(&service->bells_lock);
     bool has_room = service->bell_count < DESKS_MAX;
     if (has_room)
@@ -106,6 +166,7 @@ enum status desk_open(struct desk **desk, const struct desk_options *options, st
                                .context = options->context};
     pthread_mutex_unlock(&service->bells_lock);
     if (!has_room) {
+        gate_line_close(opened->line);
         free(opened);
         return error_set(error, STATUS_FAILED, "more than %d desks", DESKS_MAX);
     }
@@ -127,6 +188,9 @@ void desk_close(struct desk *desk)
         }
     }
     pthread_mutex_unlock(&service->bells_lock);
+    gate_line_close(desk->line);
+    while (desk->flights != NULL)
+        desk_flight_end(desk, desk->flights);
     free(desk->incoming.entries);
     free(desk->waiting.entries);
     free(desk->parked.entries);
@@ -145,11 +209,12 @@ void desk_submit(struct desk *desk, const struct wish *wish, void *asker)
     entry->asker = asker;
     entry->deadline_ms = 0;
     entry->void_count = 0;
+    entry->is_away = false;
 }
 
 size_t desk_waiting(const struct desk *desk)
 {
-    return desk->incoming.count + desk->waiting.count + desk->parked.count;
+    return desk->incoming.count + desk->waiting.count + desk->parked.count + desk->flight_count;
 }
 
 const struct histogram *desk_batch_sizes(const struct desk *desk)
@@ -158,6 +223,11 @@ const struct histogram *desk_batch_sizes(const struct desk *desk)
 }
 
 /* --- deciding --- */
+
+static struct desk_entry *desk_entry_of(struct wish *wish)
+{
+    return (struct desk_entry *)(void *)((char *)wish - offsetof(struct desk_entry, wish));
+}
 
 static void desk_answer(struct desk *desk, const struct desk_entry *entry)
 {
@@ -177,6 +247,23 @@ static bool desk_may_ask(const struct desk *desk)
            ledger_pending(desk->ledger) < desk->options.service->options.pending_max;
 }
 
+/* Sends those gathered in desk->batch on a flight of their own. Their places on the desk are
+ * marked: whoever walks it passes over them. */
+static void desk_send(struct desk *desk, int64_t policy_id, size_t count, int64_t wall_ms)
+{
+    struct desk_flight *flight = desk_flight_new(desk, policy_id, count);
+
+    for (size_t i = 0; i < count; i++) {
+        struct desk_entry *entry = desk_entry_of(desk->batch[i]);
+        flight->entries[i] = *entry;
+        flight->wishes[i] = &flight->entries[i].wish;
+        entry->is_away = true;
+        entry->wish.verdict = VERDICT_UNAVAILABLE;
+    }
+    if (gate_claim(desk->line, &flight->batch, wall_ms))
+        desk_on_decided(desk, &flight->batch);
+}
+
 /* Hands the undecided claims of one policy to the gate, starting with the one at `from`. */
 static void desk_decide_policy(struct desk *desk, size_t from, int64_t wall_ms)
 {
@@ -188,8 +275,13 @@ static void desk_decide_policy(struct desk *desk, size_t from, int64_t wall_ms)
         if (wish->policy_id == policy_id)
             desk->batch[count++] = wish;
     }
-    gate_claim(desk->gate, policy_id, desk->batch, count, wall_ms);
     histogram_record(&desk->batch_sizes, count);
+    if (desk->gate->ops->decides_at_once) {
+        struct gate_batch batch = {.policy_id = policy_id, .wishes = desk->batch, .count = count};
+        ensure(gate_claim(desk->line, &batch, wall_ms));
+        return;
+    }
+    desk_send(desk, policy_id, count, wall_ms);
 }
 
 /* Answers now, or puts the claim where it waits, also when its ticket has become durable already:
@@ -234,9 +326,30 @@ static void desk_decide_incoming(struct desk *desk, int64_t wall_ms, int64_t now
         if (desk_list_at(incoming, i)->wish.verdict == VERDICT_UNDECIDED)
             desk_decide_policy(desk, i, wall_ms);
     }
-    for (size_t i = 0; i < incoming->count; i++)
-        desk_route(desk, desk_list_at(incoming, i), now_ms);
+    for (size_t i = 0; i < incoming->count; i++) {
+        struct desk_entry *entry = desk_list_at(incoming, i);
+        if (!entry->is_away)
+            desk_route(desk, entry, now_ms);
+    }
     desk_list_clear(incoming);
+}
+
+/* Routes what the gate has answered since the last tick. */
+static void desk_land(struct desk *desk, int64_t now_ms)
+{
+    struct desk_flight *next;
+
+    if (!desk->any_landed)
+        return;
+    desk->any_landed = false;
+    for (struct desk_flight *flight = desk->flights; flight != NULL; flight = next) {
+        next = flight->next;
+        if (!flight->has_landed)
+            continue;
+        for (size_t i = 0; i < flight->batch.count; i++)
+            desk_route(desk, &flight->entries[i], now_ms);
+        desk_flight_end(desk, flight);
+    }
 }
 
 /* --- waiting --- */
@@ -302,6 +415,7 @@ void desk_tick(struct desk *desk, int64_t wall_ms)
         return;
     int64_t now_ms = clock_monotonic_ms();
     uint64_t stock_changes = atomic_load(&service->stock_changes);
+    desk_land(desk, now_ms);
     if (desk->parked.count > 0 && (stock_changes != desk->stock_changes_seen ||
                                    now_ms >= desk->parked_tried_ms + PARKED_RETRY_MS))
         desk_retry_parked(desk, wall_ms, now_ms);

@@ -17,8 +17,11 @@
 
 struct desk;
 
+struct uv_loop_s;
+
 struct desk_options {
     struct service *service;
+    struct uv_loop_s *loop; /* whose thread the desk belongs to */
     /* Called on the loop's thread, from desk_tick(). The wish is borrowed. It must not call
      * desk_submit(): the lists are being walked. */
     void (*answer)(void *context, void *asker, const struct wish *wish);
@@ -29,7 +32,8 @@ struct desk_options {
 
 enum status desk_open(struct desk **desk, const struct desk_options *options,
                       struct error *error) MUST_CHECK;
-/* Everything must be answered before (desk_waiting() is 0) or its askers are gone. */
+/* Everything must be answered before (desk_waiting() is 0) or its askers are gone; what the gate
+ * has not answered yet is forgotten. */
 void desk_close(struct desk *desk);
 
 /* Puts a claim on the desk; the wish's asked part is copied. `asker` comes back with the answer. */

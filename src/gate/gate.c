@@ -8,8 +8,9 @@
 static void gate_check_ops(const struct gate_ops *ops)
 {
     ensure(ops->name && ops->close && ops->policy_set && ops->lend && ops->recall && ops->restore &&
-           ops->restore_key && ops->claim && ops->acknowledge && ops->settle && ops->block &&
-           ops->find && ops->count && ops->list && ops->stands);
+           ops->restore_key && ops->line_open && ops->line_close && ops->claim &&
+           ops->acknowledge && ops->settle && ops->block && ops->find && ops->count && ops->list &&
+           ops->stands);
 }
 
 enum status gate_open(struct gate **gate, const char *url, struct gate_outlet outlet,
@@ -63,10 +64,21 @@ enum status gate_restore_key(struct gate *gate, const struct key_binding *bindin
     return gate->ops->restore_key(gate, binding, error);
 }
 
-void gate_claim(struct gate *gate, int64_t policy_id, struct wish **wishes, size_t count,
-                int64_t now_ms)
+enum status gate_line_open(struct gate *gate, const struct gate_line_options *options,
+                           struct gate_line **line, struct error *error)
 {
-    gate->ops->claim(gate, policy_id, wishes, count, now_ms);
+    return gate->ops->line_open(gate, options, line, error);
+}
+
+void gate_line_close(struct gate_line *line)
+{
+    if (line != NULL)
+        line->gate->ops->line_close(line);
+}
+
+bool gate_claim(struct gate_line *line, struct gate_batch *batch, int64_t now_ms)
+{
+    return line->gate->ops->claim(line, batch, now_ms);
 }
 
 void gate_acknowledge(struct gate *gate, const struct claim *claims,

@@ -4,6 +4,9 @@
  * `per_user_limit` active claims. Losers leave no trace. It decides a whole batch for one policy in
  * one step, in the order of the batch; decisions for a policy are linearizable.
  *
+ * Claims reach it through a line, of which every loop has its own: a gate in another process
+ * answers on the loop when its reply is there, one in memory answers at once.
+ *
  * What a verdict rests on may not be durable yet. Then `wish.ticket` is not 0: the answer has to
  * wait until the ledger has made that ticket durable (guarantee 8).
  *
@@ -33,6 +36,14 @@ struct wish {
     int64_t opens_at_ms;
     uint64_t ticket;     /* what the verdict rests on; 0: durable already */
     uint32_t void_count; /* of the policy at the time; for gate_stands() */
+    bool is_accepted;    /* WON: the gate has it for sure, the ledger not yet */
+};
+
+/* The wishes of one tick for one policy, in their order; the caller's until they are decided. */
+struct gate_batch {
+    int64_t policy_id;
+    struct wish **wishes;
+    size_t count;
 };
 
 /* What a gate knows of a policy at one moment; remaining + pending + issued = total. */
@@ -73,9 +84,25 @@ struct gate_outlet {
 
 struct gate;
 
+struct uv_loop_s;
+
+struct gate_line_options {
+    struct uv_loop_s *loop; /* of the thread that will use it */
+    /* On that thread: every wish of the batch has its verdict. Not for batches that gate_claim()
+     * decided at once. */
+    void (*decided)(void *context, struct gate_batch *batch);
+    void *context;
+};
+
+/* A thread's own way to the gate. Every backend's struct starts with this. */
+struct gate_line {
+    struct gate *gate;
+};
+
 /* A backend. Every slot is required. */
 struct gate_ops {
     const char *name;
+    bool decides_at_once; /* gate_claim() is never false: wishes may lie anywhere meanwhile */
     void (*close)(struct gate *gate);
     enum status (*policy_set)(struct gate *gate, const struct policy *policy, struct error *error);
     enum status (*lend)(struct gate *gate, const struct lease *lease, int64_t given_count,
@@ -86,8 +113,10 @@ struct gate_ops {
                            struct error *error);
     enum status (*restore_key)(struct gate *gate, const struct key_binding *binding,
                                struct error *error);
-    void (*claim)(struct gate *gate, int64_t policy_id, struct wish **wishes, size_t count,
-                  int64_t now_ms);
+    enum status (*line_open)(struct gate *gate, const struct gate_line_options *options,
+                             struct gate_line **line, struct error *error);
+    void (*line_close)(struct gate_line *line);
+    bool (*claim)(struct gate_line *line, struct gate_batch *batch, int64_t now_ms);
     void (*acknowledge)(struct gate *gate, const struct claim *claims,
                         const enum coupon_state *states, size_t count);
     enum status (*settle)(struct gate *gate, int64_t policy_id, int64_t seq,
@@ -138,9 +167,15 @@ enum status gate_restore(struct gate *gate, const struct claim *claim, enum coup
 enum status gate_restore_key(struct gate *gate, const struct key_binding *binding,
                              struct error *error) MUST_CHECK;
 
-/* Decides all wishes of one tick for one policy, in their order. */
-void gate_claim(struct gate *gate, int64_t policy_id, struct wish **wishes, size_t count,
-                int64_t now_ms);
+/* A line belongs to the thread of its loop, which opens, uses and closes it. Batches that are not
+ * decided when it closes never will be. */
+enum status gate_line_open(struct gate *gate, const struct gate_line_options *options,
+                           struct gate_line **line, struct error *error) MUST_CHECK;
+void gate_line_close(struct gate_line *line);
+
+/* Decides all wishes of one tick for one policy, in their order. True: they are decided. False:
+ * options.decided() will be called for this batch, exactly once. */
+bool gate_claim(struct gate_line *line, struct gate_batch *batch, int64_t now_ms) MUST_CHECK;
 
 /* The ledger has these claims now, each in this state; VOID and MERGED free the user's slot. */
 void gate_acknowledge(struct gate *gate, const struct claim *claims,

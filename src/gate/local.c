@@ -287,20 +287,37 @@ static enum status gate_local_restore_key(struct gate *gate, const struct key_bi
 
 /* --- deciding --- */
 
-static void gate_local_claim(struct gate *gate, int64_t policy_id, struct wish **wishes,
-                             size_t count, int64_t now_ms)
+static enum status gate_local_line_open(struct gate *gate, const struct gate_line_options *options,
+                                        struct gate_line **line, struct error *error)
 {
-    struct gate_local *local = gate_local_of(gate);
-    struct local_policy *policy = gate_local_policy(local, policy_id);
+    (void)options;
+    *line = calloc(1, sizeof(**line));
+    if (*line == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for a line");
+    (*line)->gate = gate;
+    return STATUS_OK;
+}
 
-    if (policy == NULL) {
-        for (size_t i = 0; i < count; i++) {
-            wishes[i]->verdict = VERDICT_NO_POLICY;
-            wishes[i]->ticket = 0;
-        }
-        return;
+static void gate_local_line_close(struct gate_line *line)
+{
+    free(line);
+}
+
+static bool gate_local_claim(struct gate_line *line, struct gate_batch *batch, int64_t now_ms)
+{
+    struct gate_local *local = gate_local_of(line->gate);
+    struct local_policy *policy = gate_local_policy(local, batch->policy_id);
+
+    if (policy != NULL) {
+        local_policy_claim(policy, &local->blocklist, &local->outlet, batch->wishes, batch->count,
+                           now_ms);
+        return true;
     }
-    local_policy_claim(policy, &local->blocklist, &local->outlet, wishes, count, now_ms);
+    for (size_t i = 0; i < batch->count; i++) {
+        batch->wishes[i]->verdict = VERDICT_NO_POLICY;
+        batch->wishes[i]->ticket = 0;
+    }
+    return true;
 }
 
 /* --- what the ledger reports --- */
@@ -476,12 +493,15 @@ static bool gate_local_stands(struct gate *gate, const struct wish *wish)
 
 static const struct gate_ops gate_local_ops = {
     .name = "local",
+    .decides_at_once = true,
     .close = gate_local_close,
     .policy_set = gate_local_policy_set,
     .lend = gate_local_lend,
     .recall = gate_local_recall,
     .restore = gate_local_restore,
     .restore_key = gate_local_restore_key,
+    .line_open = gate_local_line_open,
+    .line_close = gate_local_line_close,
     .claim = gate_local_claim,
     .acknowledge = gate_local_acknowledge,
     .settle = gate_local_settle,

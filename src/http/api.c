@@ -219,6 +219,7 @@ static enum status loop_open(void *server_context, struct http_loop *http, unsig
     } else {
         status = desk_open(&loop->desk,
                            &(struct desk_options){.service = api->service,
+                                                  .loop = http_loop_uv(http),
                                                   .answer = claims_answer,
                                                   .wake = wake_desk,
                                                   .context = loop},

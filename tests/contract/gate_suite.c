@@ -155,7 +155,7 @@ static struct wish wish_with_key(const char *user, uint8_t key)
 static struct wish claim_at(struct fixture *fixture, struct wish wish, int64_t now_ms)
 {
     struct wish *wishes[] = {&wish};
-    gate_claim(fixture->gate, POLICY, wishes, 1, now_ms);
+    gate_suite_claim(fixture->gate, POLICY, wishes, 1, now_ms);
     return wish;
 }
 
@@ -200,7 +200,7 @@ static void test_gate__batch_in_order_then_sold_out(void **state)
         wishes[i] = wish_of(user);
         batch[i] = &wishes[i];
     }
-    gate_claim(fixture->gate, POLICY, batch, 200, NOW);
+    gate_suite_claim(fixture->gate, POLICY, batch, 200, NOW);
     for (int i = 0; i < 200; i++) {
         assert_int_equal(wishes[i].verdict, i < 150 ? VERDICT_WON : VERDICT_SOLD_OUT);
         if (i < 150)
@@ -577,7 +577,7 @@ static void test_gate__repeat_in_one_batch_waits_too(void **state)
     struct wish *batch[3] = {&wishes[0], &wishes[1], &wishes[2]};
 
     create(fixture, 1, 1);
-    gate_claim(fixture->gate, POLICY, batch, 3, NOW);
+    gate_suite_claim(fixture->gate, POLICY, batch, 3, NOW);
     assert_int_equal(wishes[0].verdict, VERDICT_WON);
     assert_int_equal(wishes[1].verdict, VERDICT_HELD);
     assert_int_equal(wishes[2].verdict, VERDICT_SOLD_OUT);
@@ -616,7 +616,7 @@ static void test_gate__verdict_by_key_waits_within_a_batch(void **state)
     create(fixture, 10, 1);
     uint64_t won = claim_with_key(fixture, "a", 1).ticket;
     acknowledge(fixture);
-    gate_claim(fixture->gate, POLICY, batch, 3, NOW);
+    gate_suite_claim(fixture->gate, POLICY, batch, 3, NOW);
     assert_true(wishes[0].ticket > won);
     assert_int_equal(wishes[1].verdict, VERDICT_KEY_MISMATCH);
     assert_int_equal(wishes[1].ticket, wishes[0].ticket);
@@ -792,7 +792,7 @@ static void *race(void *context)
             wishes[i] = wish_of(user);
             batch[i] = &wishes[i];
         }
-        gate_claim(racer->fixture->gate, POLICY, batch, RACE_BATCH, NOW);
+        gate_suite_claim(racer->fixture->gate, POLICY, batch, RACE_BATCH, NOW);
         for (int i = 0; i < RACE_BATCH; i++)
             racer->won_count += wishes[i].verdict == VERDICT_WON;
     }
@@ -856,7 +856,7 @@ static void *ask_early(void *context)
     while ((policy_id = atomic_load(&bird->policy_id)) != 0) {
         struct wish wish = {.policy_id = policy_id, .user = user_id_of(SPAN("early"))};
         struct wish *wishes[] = {&wish};
-        gate_claim(bird->gate, policy_id, wishes, 1, NOW);
+        gate_suite_claim(bird->gate, policy_id, wishes, 1, NOW);
         bird->sold_out_count += wish.verdict == VERDICT_SOLD_OUT;
     }
     return NULL;

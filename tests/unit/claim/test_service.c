@@ -313,14 +313,19 @@ struct impatient {
 static void *ask_the_gate(void *context)
 {
     struct impatient *impatient = context;
+    struct gate_line_options options = {.loop = NULL};
+    struct gate_line *line = NULL;
+    ensure(gate_line_open(impatient->gate, &options, &line, NULL) == STATUS_OK);
     while (!atomic_load(&impatient->stop)) {
         struct wish wish = {.policy_id = 7, .user = user_id_of(SPAN("impatient"))};
         struct wish *wishes[] = {&wish};
-        gate_claim(impatient->gate, 7, wishes, 1, clock_wall_ms());
+        struct gate_batch batch = {.policy_id = 7, .wishes = wishes, .count = 1};
+        ensure(gate_claim(line, &batch, clock_wall_ms()));
         impatient->sold_out_count += wish.verdict == VERDICT_SOLD_OUT;
         if (wish.verdict != VERDICT_NO_POLICY && wish.verdict != VERDICT_LEASE_WANTED)
             break;
     }
+    gate_line_close(line);
     return NULL;
 }
 
