@@ -170,7 +170,8 @@ static int64_t gate_bench_batch(struct gate_bench *bench, enum verdict expected)
 static void gate_bench_open(struct gate_bench *bench, int64_t total)
 {
     struct error error = {""};
-    struct gate_outlet outlet = {.push = gate_bench_push, .context = bench};
+    struct gate_options options = {.url = "local",
+                                   .outlet = {.push = gate_bench_push, .context = bench}};
     struct policy policy = {.id = POLICY_ID,
                             .name = "bench",
                             .discount_value = 10,
@@ -181,7 +182,7 @@ static void gate_bench_open(struct gate_bench *bench, int64_t total)
                             .next_seq = total + 1};
     struct lease lease = {
         .id = 1, .policy_id = POLICY_ID, .first_seq = 1, .count = total, .open = true};
-    if (gate_open(&bench->gate, "local", outlet, &error) != STATUS_OK ||
+    if (gate_open(&bench->gate, &options, &error) != STATUS_OK ||
         gate_line_open(bench->gate, &(struct gate_line_options){.loop = NULL}, &bench->line,
                        &error) != STATUS_OK ||
         gate_policy_set(bench->gate, &policy, &error) != STATUS_OK ||

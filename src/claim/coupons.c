@@ -105,7 +105,8 @@ enum status service_coupon_redeem(struct service *service, int64_t policy_id, in
     enum status status = ledger_coupon_redeem(service->ledger, policy_id, seq, order_id,
                                               clock_wall_ms(), coupon, error);
     if (status == STATUS_OK)
-        status = gate_settle(service->gate, policy_id, seq, COUPON_REDEEMED, error);
+        status =
+            gate_settle(service->gate, policy_id, &coupon->claim.user, seq, COUPON_REDEEMED, error);
     return status;
 }
 
@@ -119,7 +120,8 @@ enum status service_coupon_cancel(struct service *service, int64_t policy_id, in
                                               coupon, &policy, error);
 
     if (status == STATUS_OK)
-        status = gate_settle(service->gate, policy_id, seq, COUPON_CANCELLED, error);
+        status = gate_settle(service->gate, policy_id, &coupon->claim.user, seq, COUPON_CANCELLED,
+                             error);
     if (status == STATUS_OK)
         status = gate_policy_set(service->gate, &policy, error);
     return status;

@@ -84,13 +84,18 @@ static enum status service_open_parts(struct service *service, struct error *err
         .on_durable = service_on_durable,
         .context = service,
     };
-    struct gate_outlet outlet = {.push = service_on_win, .context = service};
+    struct gate_options gate_options = {
+        .url = options->gate_url,
+        .outlet = {.push = service_on_win, .context = service},
+        .ack_timeout_ms = options->ack_timeout_ms,
+        .pending_max = (int64_t)options->pending_max,
+    };
 
     enum status status = ledger_open(&service->ledger, &ledger_options, error);
     if (status == STATUS_OK)
         status = relay_open(&service->relay, options->relay_url, service->ledger, error);
     if (status == STATUS_OK)
-        status = gate_open(&service->gate, options->gate_url, outlet, error);
+        status = gate_open(&service->gate, &gate_options, error);
     if (status == STATUS_OK)
         status = service_load_code_key(service, error);
     if (status == STATUS_OK)

@@ -13,13 +13,11 @@ static void gate_check_ops(const struct gate_ops *ops)
            ops->stands);
 }
 
-enum status gate_open(struct gate **gate, const char *url, struct gate_outlet outlet,
-                      struct error *error)
+enum status gate_open(struct gate **gate, const struct gate_options *options, struct error *error)
 {
-    if (strcmp(url, "local") != 0)
-        return error_set(error, STATUS_INVALID, "gate %s: unknown kind; this build knows: local",
-                         url);
-    enum status status = gate_local_open(gate, outlet, error);
+    if (strcmp(options->url, "local") != 0)
+        return error_set(error, STATUS_INVALID, "gate: unknown kind of URL; known: local");
+    enum status status = gate_local_open(gate, options, error);
     if (status == STATUS_OK)
         gate_check_ops((*gate)->ops);
     return status;
@@ -87,10 +85,10 @@ void gate_acknowledge(struct gate *gate, const struct claim *claims,
     gate->ops->acknowledge(gate, claims, states, count);
 }
 
-enum status gate_settle(struct gate *gate, int64_t policy_id, int64_t seq, enum coupon_state state,
-                        struct error *error)
+enum status gate_settle(struct gate *gate, int64_t policy_id, const struct user_id *user,
+                        int64_t seq, enum coupon_state state, struct error *error)
 {
-    return gate->ops->settle(gate, policy_id, seq, state, error);
+    return gate->ops->settle(gate, policy_id, user, seq, state, error);
 }
 
 enum status gate_block(struct gate *gate, const struct user_id *user, bool blocked,
@@ -120,4 +118,37 @@ size_t gate_list(struct gate *gate, int64_t after_id, int64_t *ids, size_t ids_m
 bool gate_stands(struct gate *gate, const struct wish *wish)
 {
     return gate->ops->stands(gate, wish);
+}
+
+enum status gate_pending(struct gate *gate, int64_t policy_id, int64_t after_seq,
+                         struct gate_pending *pending, struct error *error)
+{
+    return gate->ops->pending(gate, policy_id, after_seq, pending, error);
+}
+
+enum status gate_acknowledge_keys(struct gate *gate, const struct key_binding *bindings,
+                                  size_t count, struct error *error)
+{
+    return count == 0 ? STATUS_OK : gate->ops->acknowledge_keys(gate, bindings, count, error);
+}
+
+enum status gate_reset(struct gate *gate, int64_t policy_id, struct error *error)
+{
+    return gate->ops->reset(gate, policy_id, error);
+}
+
+enum status gate_arm(struct gate *gate, int64_t policy_id, int64_t active_count,
+                     struct error *error)
+{
+    return gate->ops->arm(gate, policy_id, active_count, error);
+}
+
+enum status gate_retire(struct gate *gate, int64_t policy_id, int64_t seconds, struct error *error)
+{
+    return gate->ops->retire(gate, policy_id, seconds, error);
+}
+
+bool gate_is_ready(struct gate *gate, struct error *words)
+{
+    return gate->ops->is_ready(gate, words);
 }

@@ -84,6 +84,34 @@ struct gate_outlet {
 
 struct gate;
 
+/* What a shared gate keeps of a policy until the ledger has it, and how the policy stands. */
+#define GATE_PENDING_MAX 500
+struct gate_pending {
+    struct claim claims[GATE_PENDING_MAX]; /* in seq order */
+    size_t claim_count;
+    struct key_binding bindings[GATE_PENDING_MAX];
+    size_t binding_count;
+    bool is_known; /* the gate has the policy */
+    bool is_armed; /* and answers for it */
+    int64_t remaining;
+    int64_t unleased; /* as the gate has been told */
+    int64_t pending_count;
+    int64_t version;
+};
+
+enum gate_ack { GATE_ACK_GATE, GATE_ACK_LEDGER };
+
+struct gate_options {
+    const char *url;      /* "local", "redis://…" */
+    const char *password; /* NULL: as the URL says */
+    struct gate_outlet outlet;
+    enum gate_ack ack;      /* of a shared gate: when a win may be told */
+    int64_t ack_timeout_ms; /* of GATE_ACK_LEDGER: then it is told as accepted */
+    int64_t timeout_ms;     /* for an answer of another process; then UNAVAILABLE */
+    int64_t pending_max;    /* over so many pending claims nobody is asked */
+    int replicas;           /* of a shared gate: that must have a win before it is told */
+};
+
 struct uv_loop_s;
 
 struct gate_line_options {
@@ -103,6 +131,7 @@ struct gate_line {
 struct gate_ops {
     const char *name;
     bool decides_at_once; /* gate_claim() is never false: wishes may lie anywhere meanwhile */
+    bool is_shared;       /* by processes: it keeps what is pending until the ledger has it */
     void (*close)(struct gate *gate);
     enum status (*policy_set)(struct gate *gate, const struct policy *policy, struct error *error);
     enum status (*lend)(struct gate *gate, const struct lease *lease, int64_t given_count,
@@ -119,8 +148,8 @@ struct gate_ops {
     bool (*claim)(struct gate_line *line, struct gate_batch *batch, int64_t now_ms);
     void (*acknowledge)(struct gate *gate, const struct claim *claims,
                         const enum coupon_state *states, size_t count);
-    enum status (*settle)(struct gate *gate, int64_t policy_id, int64_t seq,
-                          enum coupon_state state, struct error *error);
+    enum status (*settle)(struct gate *gate, int64_t policy_id, const struct user_id *user,
+                          int64_t seq, enum coupon_state state, struct error *error);
     enum status (*block)(struct gate *gate, const struct user_id *user, bool blocked,
                          struct error *error);
     enum status (*find)(struct gate *gate, int64_t policy_id, const struct user_id *user,
@@ -130,6 +159,16 @@ struct gate_ops {
                          struct gate_numbers *numbers);
     size_t (*list)(struct gate *gate, int64_t after_id, int64_t *ids, size_t ids_max);
     bool (*stands)(struct gate *gate, const struct wish *wish);
+    enum status (*pending)(struct gate *gate, int64_t policy_id, int64_t after_seq,
+                           struct gate_pending *pending, struct error *error);
+    enum status (*acknowledge_keys)(struct gate *gate, const struct key_binding *bindings,
+                                    size_t count, struct error *error);
+    enum status (*reset)(struct gate *gate, int64_t policy_id, struct error *error);
+    enum status (*arm)(struct gate *gate, int64_t policy_id, int64_t active_count,
+                       struct error *error);
+    enum status (*retire)(struct gate *gate, int64_t policy_id, int64_t seconds,
+                          struct error *error);
+    bool (*is_ready)(struct gate *gate, struct error *words);
 };
 
 /* Every backend's struct starts with this. */
@@ -137,8 +176,9 @@ struct gate {
     const struct gate_ops *ops;
 };
 
-/* Opens the gate that `url` names; "local" is the one in process memory. */
-enum status gate_open(struct gate **gate, const char *url, struct gate_outlet outlet,
+/* Opens the gate that the URL names; "local" is the one in process memory. The options' texts are
+ * copied where they are needed longer. */
+enum status gate_open(struct gate **gate, const struct gate_options *options,
                       struct error *error) MUST_CHECK;
 void gate_close(struct gate *gate);
 
@@ -183,8 +223,8 @@ void gate_acknowledge(struct gate *gate, const struct claim *claims,
 
 /* A coupon's state changed in the ledger (redeemed, cancelled); CANCELLED and VOID free the slot.
  */
-enum status gate_settle(struct gate *gate, int64_t policy_id, int64_t seq, enum coupon_state state,
-                        struct error *error) MUST_CHECK;
+enum status gate_settle(struct gate *gate, int64_t policy_id, const struct user_id *user,
+                        int64_t seq, enum coupon_state state, struct error *error) MUST_CHECK;
 
 enum status gate_block(struct gate *gate, const struct user_id *user, bool blocked,
                        struct error *error) MUST_CHECK;
@@ -205,5 +245,36 @@ size_t gate_list(struct gate *gate, int64_t after_id, int64_t *ids, size_t ids_m
  * when it may rest on a claim that ended VOID or MERGED: then it has to be decided again. A win
  * whose own claim was issued always stands, or one wish would take two units. */
 bool gate_stands(struct gate *gate, const struct wish *wish);
+
+/* --- a gate that processes share ---
+ *
+ * It is the outbox: a win stays in it until the ledger has it and says so. It answers for a policy
+ * only while it is armed, which it forgets whenever it may have forgotten anything else; then the
+ * steward resets it, restores the users from the ledger, lends it a fresh lease and arms it. A gate
+ * in memory has nothing pending here and is always armed. */
+
+/* Up to GATE_PENDING_MAX claims and bound keys after that seq. NOT_FOUND is no status of this:
+ * is_known tells. */
+enum status gate_pending(struct gate *gate, int64_t policy_id, int64_t after_seq,
+                         struct gate_pending *pending, struct error *error) MUST_CHECK;
+
+/* The ledger has these bound keys, all of one policy. */
+enum status gate_acknowledge_keys(struct gate *gate, const struct key_binding *bindings,
+                                  size_t count, struct error *error) MUST_CHECK;
+
+/* Disarms the policy and forgets its stock and users. CONFLICT: something is pending in it. */
+enum status gate_reset(struct gate *gate, int64_t policy_id, struct error *error) MUST_CHECK;
+
+/* From now on the gate answers for the policy; `active_count` is how many active coupons the ledger
+ * has, all of them restored before. */
+enum status gate_arm(struct gate *gate, int64_t policy_id, int64_t active_count,
+                     struct error *error) MUST_CHECK;
+
+/* Lets go of a policy that is closed and has nothing pending, after so many seconds. */
+enum status gate_retire(struct gate *gate, int64_t policy_id, int64_t seconds,
+                        struct error *error) MUST_CHECK;
+
+/* Whether the gate can be asked just now, and if not why; "ok" otherwise. Never blocks. */
+bool gate_is_ready(struct gate *gate, struct error *words);
 
 #endif

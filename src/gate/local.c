@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "gate/alone.h"
 #include "gate/local_policy.h"
 
 struct gate_local {
@@ -359,9 +360,11 @@ static void gate_local_acknowledge(struct gate *gate, const struct claim *claims
     }
 }
 
-static enum status gate_local_settle(struct gate *gate, int64_t policy_id, int64_t seq,
+static enum status gate_local_settle(struct gate *gate, int64_t policy_id,
+                                     const struct user_id *user, int64_t seq,
                                      enum coupon_state state, struct error *error)
 {
+    (void)user;
     struct local_policy *policy = gate_local_policy(gate_local_of(gate), policy_id);
     enum status status = STATUS_OK;
 
@@ -510,17 +513,24 @@ static const struct gate_ops gate_local_ops = {
     .count = gate_local_count,
     .list = gate_local_list,
     .stands = gate_local_stands,
+    .pending = gate_alone_pending,
+    .acknowledge_keys = gate_alone_acknowledge_keys,
+    .reset = gate_alone_reset,
+    .arm = gate_alone_arm,
+    .retire = gate_alone_retire,
+    .is_ready = gate_alone_is_ready,
 };
 
-enum status gate_local_open(struct gate **gate, struct gate_outlet outlet, struct error *error)
+enum status gate_local_open(struct gate **gate, const struct gate_options *options,
+                            struct error *error)
 {
     struct gate_local *local = calloc(1, sizeof(*local));
 
-    ensure(outlet.push != NULL);
+    ensure(options->outlet.push != NULL);
     if (local == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "no memory for the gate");
     local->gate.ops = &gate_local_ops;
-    local->outlet = outlet;
+    local->outlet = options->outlet;
     pthread_rwlock_init(&local->policies_lock, NULL);
     blocklist_init(&local->blocklist);
     *gate = &local->gate;

@@ -4,7 +4,7 @@
 
 #include "gate/gate.h"
 
-enum status gate_local_open(struct gate **gate, struct gate_outlet outlet,
+enum status gate_local_open(struct gate **gate, const struct gate_options *options,
                             struct error *error) MUST_CHECK;
 
 #endif

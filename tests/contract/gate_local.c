@@ -12,7 +12,8 @@ struct gate *gate_suite_open(struct gate_outlet outlet)
 {
     struct gate *gate = NULL;
     struct error error;
-    assert_int_equal(gate_open(&gate, "local", outlet, &error), STATUS_OK);
+    struct gate_options options = {.url = "local", .outlet = outlet};
+    assert_int_equal(gate_open(&gate, &options, &error), STATUS_OK);
     return gate;
 }
 

@@ -1,0 +1,23 @@
+/* alone.h: what a gate that no other process shares answers to those who look after shared ones:
+ * nothing is pending in it, and it is always armed.
+ *
+ * Threads: no state.
+ */
+#ifndef GATE_ALONE_H
+#define GATE_ALONE_H
+
+#include "gate/gate.h"
+
+/* Slots of struct gate_ops. */
+enum status gate_alone_pending(struct gate *gate, int64_t policy_id, int64_t after_seq,
+                               struct gate_pending *pending, struct error *error);
+enum status gate_alone_acknowledge_keys(struct gate *gate, const struct key_binding *bindings,
+                                        size_t count, struct error *error);
+enum status gate_alone_reset(struct gate *gate, int64_t policy_id, struct error *error);
+enum status gate_alone_arm(struct gate *gate, int64_t policy_id, int64_t active_count,
+                           struct error *error);
+enum status gate_alone_retire(struct gate *gate, int64_t policy_id, int64_t seconds,
+                              struct error *error);
+bool gate_alone_is_ready(struct gate *gate, struct error *words);
+
+#endif
