@@ -9,7 +9,7 @@ static void gate_check_ops(const struct gate_ops *ops)
 {
     ensure(ops->name && ops->close && ops->policy_set && ops->lend && ops->recall && ops->restore &&
            ops->restore_key && ops->claim && ops->acknowledge && ops->settle && ops->block &&
-           ops->find && ops->count && ops->list && ops->stands);
+           ops->find && ops->count && ops->list && ops->stands && ops->visit);
 }
 
 enum status gate_open(struct gate **gate, const char *url, struct gate_outlet outlet,
@@ -108,4 +108,10 @@ size_t gate_list(struct gate *gate, int64_t after_id, int64_t *ids, size_t ids_m
 bool gate_stands(struct gate *gate, const struct wish *wish)
 {
     return gate->ops->stands(gate, wish);
+}
+
+enum status gate_visit(struct gate *gate, int64_t policy_id, const struct gate_visitor *visitor,
+                       struct error *error)
+{
+    return gate->ops->visit(gate, policy_id, visitor, error);
 }

@@ -12,4 +12,7 @@ struct gate *gate_suite_open(struct gate_outlet outlet);
 
 int gate_suite_run(void);
 
+/* The part about gate_visit(); gate_suite_run() runs it too. */
+int gate_visit_suite_run(void);
+
 #endif
