@@ -156,6 +156,13 @@ struct coupon {
     char reason[REASON_SIZE]; /* why it is VOID; "" otherwise */
 };
 
+/* A claim as a gate holds it. */
+struct held_claim {
+    struct claim claim;
+    enum coupon_state state;
+    bool is_pending; /* the ledger has not said yet that it has it */
+};
+
 /* What becomes of one press of the button. In the order of the contract: the first that applies is
  * the verdict. */
 enum verdict {

@@ -85,3 +85,17 @@ bool blocklist_find(struct blocklist *list, const struct user_id *user)
     pthread_rwlock_unlock(&list->lock);
     return found;
 }
+
+size_t blocklist_list(struct blocklist *list, const struct user_id *after, struct user_id *users,
+                      size_t max)
+{
+    pthread_rwlock_rdlock(&list->lock);
+    size_t at = after == NULL ? 0 : blocklist_position(list, after);
+    if (after != NULL && blocklist_is_at(list, at, after))
+        at++;
+    size_t count = list->count - at < max ? list->count - at : max;
+    if (count > 0)
+        memcpy(users, list->users + at, count * sizeof(*users));
+    pthread_rwlock_unlock(&list->lock);
+    return count;
+}

@@ -27,6 +27,10 @@ bool blocklist_set(struct blocklist *list, const struct user_id *user, bool bloc
 
 bool blocklist_find(struct blocklist *list, const struct user_id *user);
 
+/* Up to `max` of those behind `after` (NULL: from the first), in the order of their bytes. */
+size_t blocklist_list(struct blocklist *list, const struct user_id *after, struct user_id *users,
+                      size_t max);
+
 static inline bool blocklist_has(struct blocklist *list, const struct user_id *user)
 {
     return atomic_load_explicit(&list->count, memory_order_relaxed) != 0 &&

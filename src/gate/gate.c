@@ -10,7 +10,8 @@ static void gate_check_ops(const struct gate_ops *ops)
     ensure(ops->name && ops->close && ops->policy_set && ops->lend && ops->recall && ops->restore &&
            ops->restore_key && ops->line_open && ops->line_close && ops->claim &&
            ops->acknowledge && ops->settle && ops->block && ops->find && ops->count && ops->list &&
-           ops->stands);
+           ops->stands && ops->visit && ops->pending && ops->acknowledge_keys && ops->reset &&
+           ops->arm && ops->retire && ops->is_ready);
 }
 
 enum status gate_open(struct gate **gate, const struct gate_options *options, struct error *error)
@@ -151,4 +152,10 @@ enum status gate_retire(struct gate *gate, int64_t policy_id, int64_t seconds, s
 bool gate_is_ready(struct gate *gate, struct error *words)
 {
     return gate->ops->is_ready(gate, words);
+}
+
+enum status gate_visit(struct gate *gate, int64_t policy_id, const struct gate_visitor *visitor,
+                       struct error *error)
+{
+    return gate->ops->visit(gate, policy_id, visitor, error);
 }

@@ -69,6 +69,23 @@ struct gate_claim {
     enum coupon_state coupon_state;
 };
 
+/* What a gate tells of itself. A status other than OK ends the walk and is returned by it. */
+struct gate_visitor {
+    /* The row as last set; `next_seq` is above every seq the gate has seen. */
+    enum status (*policy)(void *context, const struct policy *policy, struct error *error);
+    /* A lease with units left, of which the first `given_count` were given out. When the highest
+     * lease seen has none left, it comes last: closed and empty. */
+    enum status (*lease)(void *context, const struct lease *lease, int64_t given_count,
+                         struct error *error);
+    /* In rising seq order, also those whose slot was freed. The lease is not kept: its id is 0. */
+    enum status (*claim)(void *context, const struct held_claim *held, struct error *error);
+    enum status (*key)(void *context, const struct key_binding *binding, struct error *error);
+    enum status (*blocked)(void *context, const struct user_id *user, struct error *error);
+    void *context;
+};
+
+#define GATE_VISIT_ALL 0
+
 /* A recall touches at most this many leases. */
 #define GATE_RECALL_LEASES_MAX 64
 #define GATE_RECALL_ALL        INT64_MAX
@@ -169,6 +186,8 @@ struct gate_ops {
     enum status (*retire)(struct gate *gate, int64_t policy_id, int64_t seconds,
                           struct error *error);
     bool (*is_ready)(struct gate *gate, struct error *words);
+    enum status (*visit)(struct gate *gate, int64_t policy_id, const struct gate_visitor *visitor,
+                         struct error *error);
 };
 
 /* Every backend's struct starts with this. */
@@ -276,5 +295,14 @@ enum status gate_retire(struct gate *gate, int64_t policy_id, int64_t seconds,
 
 /* Whether the gate can be asked just now, and if not why; "ok" otherwise. Never blocks. */
 bool gate_is_ready(struct gate *gate, struct error *words);
+
+/* Tells all that the gate holds of one policy: its row, its leases, its claims, the keys bound to
+ * them; with GATE_VISIT_ALL of every policy in rising order of ids, and then the blocked users.
+ * Claims go on meanwhile, and the visitor may take its time: it is called without a lock. What was
+ * there when the walk began is told once; of what comes or changes meanwhile a part may be. A claim
+ * that is not told was decided during the walk, under a lease that is told. NOT_FOUND: no such
+ * policy. */
+enum status gate_visit(struct gate *gate, int64_t policy_id, const struct gate_visitor *visitor,
+                       struct error *error) MUST_CHECK;
 
 #endif

@@ -1,5 +1,5 @@
 /* local.c: the gate in process memory: its policies, their stock and what the ledger reports. Who
- * wins is in local_decide.c. */
+ * wins is in local_decide.c, what the gate tells of itself in local_visit.c. */
 #include "gate/local.h"
 
 #include <pthread.h>
@@ -494,6 +494,40 @@ static bool gate_local_stands(struct gate *gate, const struct wish *wish)
     return state != COUPON_VOID && state != COUPON_MERGED;
 }
 
+static enum status gate_local_visit_blocked(struct gate_local *local,
+                                            const struct gate_visitor *visitor, struct error *error)
+{
+    struct user_id users[64];
+    enum status status = STATUS_OK;
+    size_t count = blocklist_list(&local->blocklist, NULL, users, 64);
+
+    while (count > 0 && status == STATUS_OK) {
+        for (size_t i = 0; i < count && status == STATUS_OK; i++)
+            status = visitor->blocked(visitor->context, &users[i], error);
+        struct user_id last = users[count - 1];
+        count = blocklist_list(&local->blocklist, &last, users, 64);
+    }
+    return status;
+}
+
+static enum status gate_local_visit(struct gate *gate, int64_t policy_id,
+                                    const struct gate_visitor *visitor, struct error *error)
+{
+    struct gate_local *local = gate_local_of(gate);
+    enum status status = STATUS_OK;
+    int64_t id = policy_id;
+
+    if (policy_id != GATE_VISIT_ALL) {
+        struct local_policy *policy = gate_local_policy(local, policy_id);
+        return policy != NULL ? local_policy_visit(policy, visitor, error)
+                              : error_set(error, STATUS_NOT_FOUND, "the gate has no policy %lld",
+                                          (long long)policy_id);
+    }
+    while (status == STATUS_OK && gate_local_list(gate, id, &id, 1) == 1)
+        status = local_policy_visit(gate_local_policy(local, id), visitor, error);
+    return status == STATUS_OK ? gate_local_visit_blocked(local, visitor, error) : status;
+}
+
 static const struct gate_ops gate_local_ops = {
     .name = "local",
     .decides_at_once = true,
@@ -519,6 +553,7 @@ static const struct gate_ops gate_local_ops = {
     .arm = gate_alone_arm,
     .retire = gate_alone_retire,
     .is_ready = gate_alone_is_ready,
+    .visit = gate_local_visit,
 };
 
 enum status gate_local_open(struct gate **gate, const struct gate_options *options,

@@ -151,6 +151,10 @@ struct sql {
     struct ledger_session *session;
 };
 
+/* Begins; a session that connects again and is not the owner any more is UNAVAILABLE: the other one
+ * may be gone the next time, and the mark tells what it did. */
+enum status sql_begin(struct sql *sql, struct error *error) MUST_CHECK;
+
 enum status sql_run(struct sql *sql, enum statement statement, const struct sql_value *values,
                     size_t value_count, sql_row_fn row, void *context, int64_t *changed,
                     struct error *error) MUST_CHECK;

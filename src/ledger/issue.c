@@ -329,11 +329,11 @@ static enum status issue_one(struct sql *sql, struct coupon_row *row, bool cover
     enum coupon_state accounted = row->state;
     if (status == STATUS_OK)
         status = issue_insert(sql, row, 1, care, error);
+    if (status == STATUS_OK && row->conflicts)
+        status = issue_merge(sql, row, care, error);
     if (status == STATUS_OK && row->is_refused)
-        return issue_unaccount(sql, row, accounted, covered, error);
-    if (status != STATUS_OK || !row->conflicts)
-        return status;
-    return issue_merge(sql, row, care, error);
+        status = issue_unaccount(sql, row, accounted, covered, error);
+    return status;
 }
 
 /* --- the batch --- */

@@ -31,6 +31,13 @@ struct ledger {
     unsigned readers_idle;
 };
 
+enum status sql_begin(struct sql *sql, struct error *error)
+{
+    enum status status = sql->driver->begin(sql->session, error);
+
+    return status == STATUS_CONFLICT ? STATUS_UNAVAILABLE : status;
+}
+
 enum status sql_run(struct sql *sql, enum statement statement, const struct sql_value *values,
                     size_t value_count, sql_row_fn row, void *context, int64_t *changed,
                     struct error *error)

@@ -70,7 +70,7 @@ enum status mark_enter(struct mark *mark, struct sql *sql, enum ledger_use use, 
     struct mark_row row;
 
     mark_name(mark, use);
-    enum status status = sql->driver->begin(sql->session, error);
+    enum status status = sql_begin(sql, error);
     if (status == STATUS_OK)
         status = SQL_RUN(sql, STATEMENT_writer_enter, NULL, NULL, error,
                          sql_text(span_of(mark->name)), sql_text(span_of(mark->holder)));
@@ -119,7 +119,7 @@ enum status mark_move(struct mark *mark, struct sql *sql, struct error *error)
 static enum status mark_fetch(const struct mark *mark, struct sql *sql, struct mark_row *row,
                               struct error *error)
 {
-    enum status status = sql->driver->begin(sql->session, error);
+    enum status status = sql_begin(sql, error);
 
     if (status == STATUS_OK)
         status = mark_read(mark, sql, row, error);

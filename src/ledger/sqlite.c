@@ -419,7 +419,9 @@ static enum status ledger_sqlite_run(struct ledger_session *session, enum statem
     return status;
 }
 
-/* OR FAIL keeps the rows before the one that conflicts; that one is noted and passed over. */
+/* OR FAIL keeps the rows before the one that conflicts; that one is noted and passed over. When the
+ * table has triggers, SQLite reads all rows before it writes the first: then it is only known that
+ * one of them conflicts. */
 static enum status ledger_sqlite_insert_coupons(struct ledger_session *session,
                                                 struct coupon_row *rows, size_t count,
                                                 struct error *error)
@@ -436,8 +438,13 @@ static enum status ledger_sqlite_insert_coupons(struct ledger_session *session,
     while (batch->next < count && status == STATUS_OK) {
         int code = sqlite3_step(prepared);
         sqlite3_reset(prepared);
-        if (code == SQLITE_CONSTRAINT_PRIMARYKEY || code == SQLITE_CONSTRAINT_UNIQUE)
+        bool is_conflict = code == SQLITE_CONSTRAINT_PRIMARYKEY || code == SQLITE_CONSTRAINT_UNIQUE;
+        if (is_conflict && count == 1)
+            batch->next = 0;
+        if (is_conflict && batch->next < count)
             rows[batch->next++].conflicts = true;
+        else if (is_conflict)
+            status = error_set(error, STATUS_CONFLICT, "one of %zu rows is there already", count);
         else if ((code & 0xff) == SQLITE_CONSTRAINT || code == SQLITE_MISMATCH)
             status = error_set(error, STATUS_INVALID, "a row is refused: %s",
                                sqlite3_errmsg(session->database));

@@ -152,7 +152,7 @@ static enum status writer_write(struct writer *writer, struct write_batch *batch
                                 enum issue_care care, struct error *error)
 {
     struct sql *sql = &writer->sql;
-    enum status status = sql->driver->begin(sql->session, error);
+    enum status status = sql_begin(sql, error);
 
     if (status == STATUS_OK)
         status = writer_move_mark(writer, error);
@@ -176,7 +176,8 @@ static enum status writer_write(struct writer *writer, struct write_batch *batch
     return status;
 }
 
-/* Looks what became of a commit that was not answered. UNKNOWN: it cannot be told yet. */
+/* Looks what became of a commit that was not answered: OK, or UNAVAILABLE when it was not
+ * committed. With any other status the doubt remains: an older ledger does not tell. */
 static enum status writer_look(struct writer *writer, struct error *error)
 {
     enum status status = mark_look(&writer->mark, &writer->sql, error);
@@ -185,7 +186,7 @@ static enum status writer_look(struct writer *writer, struct error *error)
         writer_die(error);
     if (status == STATUS_OK)
         writer->mark.value++;
-    writer->is_in_doubt = status == STATUS_UNKNOWN;
+    writer->is_in_doubt = status != STATUS_OK && status != STATUS_UNAVAILABLE;
     log_event(LOG_WARN, "commit_looked_up",
               LOG_FIELD("outcome", LOG_TEXT(status == STATUS_OK        ? "committed"
                                             : status == STATUS_UNKNOWN ? "not known yet"
@@ -200,31 +201,29 @@ static void writer_sleep_ms(int64_t milliseconds)
 }
 
 /* One try, with all that can be settled at once: others in the way are waited out, a bad row is
- * singled out, and a commit that was not answered is looked up. */
+ * singled out, and a commit that was not answered is looked up. The rules of its writes are their
+ * own; a whole transaction is only ever refused for now. */
 static enum status writer_try(struct writer *writer, struct write_batch *batch, struct error *error)
 {
     enum issue_care care = ISSUE_WHOLE;
-    enum status status = STATUS_BUSY;
 
-    if (writer->is_in_doubt) {
-        status = writer_look(writer, error);
-        if (status != STATUS_UNAVAILABLE)
-            return status;
-        status = STATUS_BUSY;
-    }
-    for (int i = 0; i < BUSY_TRIES && status == STATUS_BUSY; i++) {
+    for (int i = 0; i < BUSY_TRIES; i++) {
+        enum status status = STATUS_UNAVAILABLE;
         if (i > 0)
             writer_sleep_ms((int64_t)random_below(BUSY_PAUSE_MS * (uint64_t)i + 1));
+        if (writer->is_in_doubt)
+            status = writer_look(writer, error);
+        if (status != STATUS_UNAVAILABLE)
+            return status;
         status = writer_write(writer, batch, care, error);
-        if (care == ISSUE_WHOLE && (status == STATUS_CONFLICT || status == STATUS_INVALID)) {
+        if (status == STATUS_UNKNOWN)
+            writer->is_in_doubt = true;
+        else if (care == ISSUE_WHOLE && (status == STATUS_CONFLICT || status == STATUS_INVALID))
             care = ISSUE_SPLIT;
-            status = STATUS_BUSY;
-        }
+        else if (status != STATUS_BUSY)
+            return status == STATUS_OK || status == STATUS_FAILED ? status : STATUS_UNAVAILABLE;
     }
-    if (status != STATUS_UNKNOWN)
-        return status == STATUS_BUSY ? STATUS_UNAVAILABLE : status;
-    writer->is_in_doubt = true;
-    return writer_look(writer, error);
+    return writer->is_in_doubt ? STATUS_UNKNOWN : STATUS_UNAVAILABLE;
 }
 
 /* Under the lock. */
@@ -279,21 +278,24 @@ static void writer_publish(struct writer *writer, struct write_batch *batch)
     }
 }
 
+/* Those who wait behind the trouble were not tried: nothing of theirs was done. */
 static void writer_set_health(struct writer *writer, enum status status, const struct error *error)
 {
     bool healthy = status == STATUS_OK;
+    bool was_healthy = atomic_load(&writer->healthy);
 
-    if (atomic_load(&writer->healthy) == healthy)
+    if (healthy && was_healthy)
         return;
     pthread_mutex_lock(&writer->lock);
+    bool is_news = was_healthy || healthy || strcmp(writer->trouble.text, error->text) != 0;
     writer->trouble = *error;
     atomic_store(&writer->healthy, healthy);
     if (!healthy)
-        writer_finish_writes(writer, &writer->gathering, status, error);
+        writer_finish_writes(writer, &writer->gathering, STATUS_UNAVAILABLE, error);
     pthread_mutex_unlock(&writer->lock);
     if (healthy)
         log_event(LOG_INFO, "ledger_recovered", LOG_FIELD("pending", LOG_I64(writer->pending)));
-    else
+    else if (is_news)
         log_event(LOG_ERROR, "ledger_refuses", LOG_FIELD("error", LOG_TEXT(error->text)),
                   LOG_FIELD("next", LOG_TEXT("claims get 503; trying again")));
 }

@@ -936,5 +936,5 @@ int gate_suite_run(void)
         GATE_TEST(threads_race_as_the_same_users),
         GATE_TEST(new_policy_is_never_sold_out),
     };
-    return cmocka_run_group_tests_name("gate", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("gate", tests, NULL, NULL) + gate_visit_suite_run();
 }

@@ -17,4 +17,7 @@ void gate_suite_claim(struct gate *gate, int64_t policy_id, struct wish **wishes
 
 int gate_suite_run(void);
 
+/* The part about gate_visit(); gate_suite_run() runs it too. */
+int gate_visit_suite_run(void);
+
 #endif

@@ -68,6 +68,10 @@ class SqliteDatabase:
                                                 isolation_level=None)) as connection:
             connection.execute(text, arguments)
 
+    def holders(self, server):
+        """What the owner may be called by: its process."""
+        return [server.pid]
+
     def set_schema_version(self, number):
         """As a newer dibs would leave it."""
         self.execute(f"PRAGMA user_version = {number}")
@@ -89,6 +93,8 @@ class ServedDatabase:
 
     BEGIN = {"postgres": "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY",
              "mysql": "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"}
+    SESSIONS = {"postgres": "SELECT pid AS id FROM pg_stat_activity WHERE datname = %s",
+                "mysql": "SELECT id FROM information_schema.processlist WHERE db = %s"}
     _numbers = itertools.count(1)
 
     def __init__(self, server):
@@ -110,6 +116,11 @@ class ServedDatabase:
     def execute(self, text, *arguments):
         """One statement from outside, in a transaction of its own."""
         self.server.query(self.name, text.replace("?", "%s"), *arguments)
+
+    def holders(self, _server):
+        """What the owner may be called by: its sessions, which may come from another machine."""
+        return [row["id"] for row in self.server.query(self.name, self.SESSIONS[self.kind],
+                                                       self.name)]
 
     def set_schema_version(self, number):
         """As a newer dibs would leave it."""
@@ -158,48 +169,53 @@ def coupons(database, policy_id):
     return rows(database, "SELECT * FROM coupon WHERE policy_id = ? ORDER BY seq", policy_id)
 
 
+# What the audit asks for all policies at once: one column of values by policy_id each.
+SUMS = {
+    "active": f"SELECT policy_id, count(*) AS value FROM coupon WHERE state IN {ACTIVE}"
+              " GROUP BY policy_id",
+    "lent": "SELECT policy_id, sum(lease.count - (SELECT count(*) FROM coupon"
+            " WHERE coupon.policy_id = lease.policy_id AND coupon.seq >= lease.first_seq"
+            " AND coupon.seq < lease.first_seq + lease.count)) AS value"
+            " FROM lease WHERE state = 'OPEN' GROUP BY policy_id",
+    "repeats": "SELECT policy_id, count(seq) - count(DISTINCT seq) AS value FROM coupon"
+               " GROUP BY policy_id",
+    "highest": "SELECT policy_id, max(seq) AS value FROM coupon GROUP BY policy_id",
+    "most": "SELECT policy_id, max(held) AS value FROM (SELECT policy_id, count(*) AS held"
+            f" FROM coupon WHERE state IN {ACTIVE} GROUP BY policy_id, user_id) AS holders"
+            " GROUP BY policy_id",
+    "misplaced": "SELECT policy_id, count(*) AS value FROM coupon WHERE coalesce(slot, -1)"
+                 f" <> (CASE WHEN state IN {ACTIVE} THEN nth ELSE -1 END) GROUP BY policy_id",
+    "overlaps": "SELECT a.policy_id AS policy_id, count(*) AS value FROM lease a"
+                " JOIN lease b ON a.policy_id = b.policy_id AND a.id < b.id"
+                " AND a.first_seq < b.first_seq + b.count"
+                " AND b.first_seq < a.first_seq + a.count GROUP BY a.policy_id",
+}
+
+
 def audit(database):
     """Guarantees 1, 2 and 6 in one snapshot; returns {policy id: active coupons}."""
     database.check_storage()
     with database.snapshot() as snapshot:
-        return {policy["id"]: _audit_policy(snapshot, policy)
-                for policy in snapshot.rows("SELECT * FROM policy")}
+        policies = {row["id"]: row for row in snapshot.rows("SELECT * FROM policy")}
+        sums = {policy: dict.fromkeys(SUMS, 0) for policy in policies}
+        for name, query in SUMS.items():
+            for row in snapshot.rows(query):
+                sums[row["policy_id"]][name] = row["value"]
+    for policy_id, policy in policies.items():
+        _audit_policy(policy, **sums[policy_id])
+    return {policy: sums[policy]["active"] for policy in policies}
 
 
-def _audit_policy(snapshot, policy):
-    def one(query):
-        return snapshot.one(query, policy["id"])
-
+def _audit_policy(policy, active, lent, repeats, highest, most, misplaced, overlaps):
     name = f"policy {policy['id']}"
-    active = one(f"SELECT count(*) FROM coupon WHERE policy_id = ? AND state IN {ACTIVE}")
-    lent = one(
-        "SELECT coalesce(sum(lease.count - (SELECT count(*) FROM coupon"
-        " WHERE coupon.policy_id = lease.policy_id AND coupon.seq >= lease.first_seq"
-        " AND coupon.seq < lease.first_seq + lease.count)), 0)"
-        " FROM lease WHERE policy_id = ? AND state = 'OPEN'")
     total, unleased = policy["total"], policy["unleased"]
     assert active <= total, f"{name} is oversold: {active} of {total}"
     assert unleased >= 0 and lent >= 0, f"{name}: {unleased} unleased, {lent} lent"
     assert total == unleased + lent + active, (
         f"{name} does not add up: total {total} != {unleased} unleased + {lent} lent"
         f" + {active} active")
-
-    seqs, distinct, highest = snapshot.rows(
-        "SELECT count(seq) AS seqs, count(DISTINCT seq) AS distinct_seqs,"
-        " coalesce(max(seq), 0) AS highest FROM coupon WHERE policy_id = ?",
-        policy["id"])[0].values()
-    assert seqs == distinct, f"{name}: a seq was given twice"
+    assert repeats == 0, f"{name}: {repeats} seqs were given twice"
     assert highest < policy["next_seq"], f"{name}: seq {highest} from outside every lease"
-
-    most = one(f"SELECT coalesce(max(held), 0) FROM (SELECT count(*) AS held FROM coupon"
-               f" WHERE policy_id = ? AND state IN {ACTIVE} GROUP BY user_id) AS holders")
     assert most <= policy["per_user_limit"], f"{name}: a user holds {most}"
-    slots = one(f"SELECT count(*) FROM coupon WHERE policy_id = ?"
-                f" AND coalesce(slot, -1) <> (CASE WHEN state IN {ACTIVE} THEN nth ELSE -1 END)")
-    assert slots == 0, f"{name}: {slots} coupons whose slot does not fit their state"
-
-    overlap = one("SELECT count(*) FROM lease a JOIN lease b ON a.policy_id = b.policy_id"
-                  " AND a.id < b.id AND a.first_seq < b.first_seq + b.count"
-                  " AND b.first_seq < a.first_seq + a.count WHERE a.policy_id = ?")
-    assert overlap == 0, f"{name}: {overlap} leases overlap"
-    return active
+    assert misplaced == 0, f"{name}: {misplaced} coupons whose slot does not fit their state"
+    assert overlaps == 0, f"{name}: {overlaps} leases overlap"

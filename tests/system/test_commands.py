@@ -312,7 +312,7 @@ def test_migrate__says_what_it_applied(database):
     assert re.fullmatch(r"schema \d+", lines[-1])
 
 
-def test_migrate__leaves_nothing_for_serve_to_do(serve, database):
+def test_migrate__leaves_nothing_for_serve_to_do(database, serve):
     migrate(database)
     server = serve(database=database)
     assert not list(server.events("migrated"))

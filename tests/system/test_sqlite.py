@@ -30,6 +30,7 @@ def test_owner__also_through_another_name_of_the_file(server, tmp_path):
         ended = run_serve(f"sqlite:{name}", folder=tmp_path)
         assert ended.returncode == 1, (name, ended)
         assert str(server.pid) in ended.stderr, (name, ended.stderr)
+        assert os.path.basename(name) in ended.stderr, (name, ended.stderr)
 
 
 def test_ledger__one_writer_connection_that_alone_checkpoints(server):

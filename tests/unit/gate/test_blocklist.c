@@ -77,6 +77,31 @@ static void test_blocklist__names_that_begin_alike(void **state)
     }
 }
 
+/* A page begins behind a name, also one that was taken off the list meanwhile. */
+static void test_blocklist__lists_page_by_page(void **state)
+{
+    static const char *const names[] = {"ab", "a", "abc", "b", "A"};
+    static const char *const sorted[] = {"A", "a", "ab", "abc", "b"};
+    struct blocklist *list = *state;
+    struct user_id users[2];
+    struct user_id last;
+    size_t told = 0;
+
+    assert_int_equal(blocklist_list(list, NULL, users, 2), 0);
+    for (size_t i = 0; i < 5; i++) {
+        struct user_id user = user_id_of(span_of(names[i]));
+        assert_true(blocklist_set(list, &user, true));
+    }
+    for (size_t count; (count = blocklist_list(list, told == 0 ? NULL : &last, users, 2)) > 0;) {
+        for (size_t i = 0; i < count; i++)
+            assert_true(span_equal(user_id_span(&users[i]), span_of(sorted[told + i])));
+        told += count;
+        last = users[count - 1];
+        assert_true(blocklist_set(list, &last, false));
+    }
+    assert_int_equal(told, 5);
+}
+
 static void *flip(void *context)
 {
     struct blocklist *list = context;
@@ -108,6 +133,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         BLOCKLIST_TEST(is_a_set),
         BLOCKLIST_TEST(names_that_begin_alike),
+        BLOCKLIST_TEST(lists_page_by_page),
         BLOCKLIST_TEST(readers_while_it_changes),
     };
     return cmocka_run_group_tests_name("blocklist", tests, NULL, NULL);

@@ -1,57 +1,28 @@
 /* test_issue.c: batches of claims in which not everything is plain, on a real database. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-/* cmocka.h needs some of those above it. */
-#include <cmocka.h>
-
-#include "base/log.h"
-#include "ledger/driver.h"
 #include "ledger/issue.h"
-#include "ledger/migrate.h"
+
+#include "database.h"
 #include "ledger/rows.h"
-#include "ledger/transactions.h"
 
 #define NOW       INT64_C(1763200000000)
-#define BATCH_MAX 400
+#define BATCH_MAX 500
 
 struct fixture {
-    char folder[64];
-    char url[96];
-    struct ledger_store *store;
-    struct sql sql;
+    struct database database;
     struct issue_room room;
-    struct error error;
     struct policy policy;
     struct lease lease;
 };
 
-static void check(struct fixture *fixture, enum status status)
+static struct sql *sql_of(struct fixture *fixture)
 {
-    if (status != STATUS_OK)
-        fail_msg("%s", fixture->error.text);
+    return &fixture->database.sql;
 }
 
 static int set_up(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
-    const struct ledger_driver *driver = &ledger_sqlite_driver;
-
-    log_configure(LOG_ERROR + 1, LOG_LOGFMT, STDERR_FILENO);
-    snprintf(fixture->folder, sizeof(fixture->folder), "%s/dibs-issue-XXXXXX",
-             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    assert_non_null(mkdtemp(fixture->folder));
-    snprintf(fixture->url, sizeof(fixture->url), "sqlite:%s/dibs.db", fixture->folder);
-    struct store_options options = {.url = fixture->url, .integrity = LEDGER_CHECK_OFF};
-    check(fixture, driver->store_open(&fixture->store, &options, &fixture->error));
-    fixture->sql.driver = driver;
-    check(fixture, driver->session_open(fixture->store, SESSION_WRITER, &fixture->sql.session,
-                                        &fixture->error));
-    check(fixture, migrate_run(&fixture->sql, LEDGER_MIGRATION_APPLY, NULL, NULL, &fixture->error));
+    database_open(&fixture->database);
     *state = fixture;
     return 0;
 }
@@ -60,25 +31,12 @@ static int tear_down(void **state)
 {
     struct fixture *fixture = *state;
     issue_room_release(&fixture->room);
-    fixture->sql.driver->session_close(fixture->sql.session);
-    fixture->sql.driver->store_close(fixture->store);
-    unlink(fixture->url + strlen("sqlite:"));
-    rmdir(fixture->folder);
+    database_close(&fixture->database);
     free(fixture);
     return 0;
 }
 
 /* --- transactions --- */
-
-static void begin(struct fixture *fixture)
-{
-    check(fixture, fixture->sql.driver->begin(fixture->sql.session, &fixture->error));
-}
-
-static void commit(struct fixture *fixture)
-{
-    check(fixture, fixture->sql.driver->commit(fixture->sql.session, &fixture->error));
-}
 
 static void create(struct fixture *fixture, int64_t total, int64_t reserve)
 {
@@ -88,26 +46,20 @@ static void create(struct fixture *fixture, int64_t total, int64_t reserve)
                                       .total = total,
                                       .reserve = reserve,
                                       .per_user_limit = 3};
-    begin(fixture);
-    check(fixture, transaction_create_policy(&fixture->sql, &create, &fixture->error));
-    commit(fixture);
+    database_write(&fixture->database, transaction_create_policy, &create);
 }
 
 static void close_lease(struct fixture *fixture)
 {
     struct close_lease close = {.lease_id = fixture->lease.id};
-    begin(fixture);
-    check(fixture, transaction_close_lease(&fixture->sql, &close, &fixture->error));
-    commit(fixture);
+    database_write(&fixture->database, transaction_close_lease, &close);
 }
 
 static void block(struct fixture *fixture, const char *name)
 {
     struct user_id user = user_id_of(span_of(name));
     struct block_user block = {.user = &user, .blocked = true, .now_ms = NOW};
-    begin(fixture);
-    check(fixture, transaction_block_user(&fixture->sql, &block, &fixture->error));
-    commit(fixture);
+    database_write(&fixture->database, transaction_block_user, &block);
 }
 
 static struct claim claim_of(struct fixture *fixture, int64_t seq, const char *user, int nth)
@@ -123,30 +75,58 @@ static struct claim claim_of(struct fixture *fixture, int64_t seq, const char *u
     return claim;
 }
 
-static void issue(struct fixture *fixture, const struct claim *claims, size_t count,
-                  enum coupon_state *states)
+static enum status try_issue(struct fixture *fixture, const struct claim *claims, size_t count,
+                             enum issue_care care, enum coupon_state *states)
 {
     for (size_t i = 0; i < count; i++)
         states[i] = COUPON_EXPIRED; /* never written by issue_claims() */
-    begin(fixture);
-    check(fixture, issue_claims(&fixture->sql, &fixture->room, claims, count, ISSUE_WHOLE, NOW,
-                                states, &fixture->error));
-    commit(fixture);
+    database_begin(&fixture->database);
+    enum status status = issue_claims(sql_of(fixture), &fixture->room, claims, count, care, NOW,
+                                      states, &fixture->database.error);
+    if (status == STATUS_OK)
+        database_commit(&fixture->database);
+    else
+        sql_of(fixture)->driver->rollback(sql_of(fixture)->session);
+    return status;
+}
+
+static void issue(struct fixture *fixture, const struct claim *claims, size_t count,
+                  enum coupon_state *states)
+{
+    database_check(&fixture->database, try_issue(fixture, claims, count, ISSUE_WHOLE, states));
+}
+
+/* As the writer does it when the database does not take a row. */
+static void issue_with_care(struct fixture *fixture, const struct claim *claims, size_t count,
+                            enum coupon_state *states)
+{
+    enum status status = try_issue(fixture, claims, count, ISSUE_WHOLE, states);
+    assert_true(status == STATUS_INVALID || status == STATUS_CONFLICT);
+    database_check(&fixture->database, try_issue(fixture, claims, count, ISSUE_SPLIT, states));
+}
+
+static bool has_coupon(struct fixture *fixture, int64_t seq)
+{
+    struct coupon coupon;
+    return rows_coupon_by_seq(sql_of(fixture), fixture->policy.id, seq, ROWS_LOOK, &coupon,
+                              &fixture->database.error) == STATUS_OK;
 }
 
 static struct coupon coupon_at(struct fixture *fixture, int64_t seq)
 {
     struct coupon coupon;
-    check(fixture, rows_coupon_by_seq(&fixture->sql, fixture->policy.id, seq, ROWS_LOOK, &coupon,
-                                      &fixture->error));
+    database_check(&fixture->database,
+                   rows_coupon_by_seq(sql_of(fixture), fixture->policy.id, seq, ROWS_LOOK, &coupon,
+                                      &fixture->database.error));
     return coupon;
 }
 
 static int64_t unleased(struct fixture *fixture)
 {
     struct policy policy;
-    check(fixture, rows_policy_by_id(&fixture->sql, fixture->policy.id, ROWS_LOOK, &policy,
-                                     &fixture->error));
+    database_check(&fixture->database,
+                   rows_policy_by_id(sql_of(fixture), fixture->policy.id, ROWS_LOOK, &policy,
+                                     &fixture->database.error));
     return policy.unleased;
 }
 
@@ -230,18 +210,16 @@ static void test_issue__rolled_back_leaves_nothing(void **state)
 {
     struct fixture *fixture = *state;
     enum coupon_state states[2];
-    struct coupon coupon;
 
     create(fixture, 10, 0);
     struct claim claims[] = {claim_of(fixture, 1, "a", 1), claim_of(fixture, 2, "a", 1)};
-    begin(fixture);
-    check(fixture, issue_claims(&fixture->sql, &fixture->room, claims, 2, ISSUE_WHOLE, NOW, states,
-                                &fixture->error));
-    fixture->sql.driver->rollback(fixture->sql.session);
+    database_begin(&fixture->database);
+    database_check(&fixture->database,
+                   issue_claims(sql_of(fixture), &fixture->room, claims, 2, ISSUE_WHOLE, NOW,
+                                states, &fixture->database.error));
+    sql_of(fixture)->driver->rollback(sql_of(fixture)->session);
     assert_int_equal(unleased(fixture), 0);
-    assert_int_equal(rows_coupon_by_seq(&fixture->sql, fixture->policy.id, 1, ROWS_LOOK, &coupon,
-                                        &fixture->error),
-                     STATUS_NOT_FOUND);
+    assert_false(has_coupon(fixture, 1));
     issue(fixture, claims, 2, states);
     assert_int_equal(states[0], COUPON_ISSUED);
     assert_int_equal(states[1], COUPON_MERGED);
@@ -310,6 +288,196 @@ static void test_issue__outside_its_lease(void **state)
     assert_int_equal(states[0], COUPON_VOID);
 }
 
+/* --- rows the database does not take --- */
+
+/* Users named bad… are refused, as by a shop's own trigger. */
+static void refuse_bad(struct fixture *fixture, const char *when)
+{
+    char text[256];
+    snprintf(text, sizeof(text),
+             "CREATE TRIGGER refuse_bad BEFORE INSERT ON coupon WHEN NEW.user_id LIKE 'bad%%'%s"
+             " BEGIN SELECT RAISE(ABORT, 'no bad users here'); END",
+             when);
+    database_execute(&fixture->database, text);
+}
+
+/* Trap 22: all but the bad ones are issued, and what happened to them can be read. */
+static void test_issue__bad_rows_are_refused_alone(void **state)
+{
+    struct fixture *fixture = *state;
+    static const int64_t bad[][3] = {{1}, {250}, {BATCH_MAX}, {1, BATCH_MAX}, {3, 4, 499}};
+    static struct claim claims[BATCH_MAX];
+    static enum coupon_state states[BATCH_MAX];
+
+    refuse_bad(fixture, "");
+    for (size_t round = 0; round < sizeof(bad) / sizeof(bad[0]); round++) {
+        int64_t bad_count = 0;
+        create(fixture, BATCH_MAX, 0);
+        for (int64_t seq = 1; seq <= BATCH_MAX; seq++) {
+            char user[16];
+            bool is_bad = seq == bad[round][0] || seq == bad[round][1] || seq == bad[round][2];
+            bad_count += is_bad;
+            snprintf(user, sizeof(user), "%s%d", is_bad ? "bad" : "u", (int)seq);
+            claims[seq - 1] = claim_of(fixture, seq, user, 1);
+        }
+        issue_with_care(fixture, claims, BATCH_MAX, states);
+        for (int64_t seq = 1; seq <= BATCH_MAX; seq++) {
+            bool is_bad = claims[seq - 1].user.bytes[0] == 'b';
+            assert_int_equal(states[seq - 1], is_bad ? COUPON_VOID : COUPON_ISSUED);
+            assert_int_equal(has_coupon(fixture, seq), !is_bad);
+        }
+        assert_int_equal(unleased(fixture), 0); /* the bad ones' units are still the lease's */
+        close_lease(fixture);
+        assert_int_equal(unleased(fixture), bad_count);
+        assert_int_equal(database_imbalance(&fixture->database), 0);
+    }
+}
+
+/* Late claims take their unit before they are written; a refused one gives it back. */
+static void test_issue__bad_rows_among_late_claims(void **state)
+{
+    struct fixture *fixture = *state;
+    enum coupon_state states[6];
+
+    refuse_bad(fixture, "");
+    create(fixture, 6, 0);
+    struct claim claims[] = {claim_of(fixture, 1, "a", 1),    claim_of(fixture, 2, "bad1", 1),
+                             claim_of(fixture, 3, "c", 1),    claim_of(fixture, 4, "d", 1),
+                             claim_of(fixture, 5, "bad2", 1), claim_of(fixture, 6, "a", 1)};
+    close_lease(fixture);
+    issue_with_care(fixture, claims, 6, states);
+    static const enum coupon_state expected[] = {COUPON_ISSUED, COUPON_VOID, COUPON_ISSUED,
+                                                 COUPON_ISSUED, COUPON_VOID, COUPON_MERGED};
+    assert_memory_equal(states, expected, sizeof(expected));
+    assert_int_equal(unleased(fixture), 3);
+    assert_int_equal(database_imbalance(&fixture->database), 0);
+}
+
+/* The last late claim finds the unit that a refused one in front of it did not need. */
+static void test_issue__bad_row_leaves_its_unit_to_the_next(void **state)
+{
+    struct fixture *fixture = *state;
+    enum coupon_state states[2];
+
+    refuse_bad(fixture, "");
+    create(fixture, 1, 0);
+    struct claim claims[] = {claim_of(fixture, 1, "bad", 1), claim_of(fixture, 2, "b", 1)};
+    close_lease(fixture);
+    issue_with_care(fixture, claims, 2, states);
+    assert_int_equal(states[0], COUPON_VOID);
+    assert_int_equal(states[1], COUPON_ISSUED);
+    assert_int_equal(unleased(fixture), 0);
+}
+
+/* A row that is refused only once it is known that it has to be merged, or void. */
+static void test_issue__bad_rows_that_are_no_plain_wins(void **state)
+{
+    struct fixture *fixture = *state;
+    enum coupon_state states[3];
+
+    refuse_bad(fixture, " AND NEW.state <> 'ISSUED'");
+    block(fixture, "bad2");
+    for (int is_late = 0; is_late < 2; is_late++) {
+        create(fixture, 5, 0);
+        struct claim claims[] = {claim_of(fixture, 1, "bad1", 1), claim_of(fixture, 2, "bad1", 1),
+                                 claim_of(fixture, 3, "bad2", 1)};
+        issue(fixture, claims, 1, states);
+        if (is_late)
+            close_lease(fixture);
+        issue_with_care(fixture, claims, 3, states);
+        assert_int_equal(states[0], COUPON_ISSUED);
+        assert_int_equal(states[1], COUPON_VOID);
+        assert_int_equal(states[2], COUPON_VOID);
+        assert_false(has_coupon(fixture, 2));
+        assert_false(has_coupon(fixture, 3));
+        assert_int_equal(unleased(fixture), is_late ? 4 : 0);
+        assert_int_equal(database_imbalance(&fixture->database), 0);
+    }
+}
+
+/* A trigger that refuses nothing changes nothing either, though SQLite then reads rows ahead. */
+static void test_issue__conflicts_beside_a_trigger(void **state)
+{
+    struct fixture *fixture = *state;
+    enum coupon_state states[5];
+
+    refuse_bad(fixture, "");
+    create(fixture, 10, 0);
+    struct claim claims[] = {claim_of(fixture, 1, "a", 1), claim_of(fixture, 2, "b", 1),
+                             claim_of(fixture, 3, "a", 1), claim_of(fixture, 4, "d", 1)};
+    issue(fixture, claims, 2, states);
+    for (int i = 0; i < 2; i++) {
+        issue_with_care(fixture, claims, 4, states);
+        assert_int_equal(states[0], COUPON_ISSUED);
+        assert_int_equal(states[2], COUPON_MERGED);
+        assert_int_equal(states[3], COUPON_ISSUED);
+        assert_int_equal(coupon_at(fixture, 3).merged_into_seq, 1);
+        assert_int_equal(coupon_at(fixture, 4).state, COUPON_ISSUED);
+        assert_int_equal(unleased(fixture), 1);
+        assert_int_equal(database_imbalance(&fixture->database), 0);
+    }
+}
+
+/* --- the cost of a batch --- */
+
+static int runs[STATEMENT_COUNT];
+static int inserts;
+
+static enum status count_run(struct ledger_session *session, enum statement statement,
+                             const struct sql_value *values, size_t value_count, sql_row_fn row,
+                             void *context, int64_t *changed, struct error *error)
+{
+    runs[statement]++;
+    return ledger_sqlite_driver.run(session, statement, values, value_count, row, context, changed,
+                                    error);
+}
+
+static enum status count_insert(struct ledger_session *session, struct coupon_row *rows,
+                                size_t count, struct error *error)
+{
+    inserts++;
+    return ledger_sqlite_driver.insert_coupons(session, rows, count, error);
+}
+
+/* Whatever its size, a batch of one lease is a handful of statements. */
+static void test_issue__blocked_users_are_found_by_one_statement(void **state)
+{
+    struct fixture *fixture = *state;
+    struct ledger_driver counting = ledger_sqlite_driver;
+    static struct claim claims[BATCH_MAX];
+    static enum coupon_state states[BATCH_MAX];
+
+    create(fixture, BATCH_MAX, 0);
+    counting.run = count_run;
+    counting.insert_coupons = count_insert;
+    for (int64_t seq = 1; seq <= BATCH_MAX; seq++) {
+        char user[16];
+        snprintf(user, sizeof(user), "u%d", (int)seq);
+        claims[seq - 1] = claim_of(fixture, seq, user, 1);
+    }
+    sql_of(fixture)->driver = &counting;
+    issue(fixture, claims, 100, states);
+    assert_int_equal(runs[STATEMENT_blocked_any], 1);
+    assert_int_equal(runs[STATEMENT_blocked_among], 0); /* nobody is blocked at all */
+    assert_int_equal(runs[STATEMENT_lease_for_issue], 1);
+    assert_int_equal(inserts, 1);
+    sql_of(fixture)->driver = &ledger_sqlite_driver;
+    block(fixture, "u101");
+    block(fixture, "u300");
+    block(fixture, "u500");
+    block(fixture, "someone-else");
+    sql_of(fixture)->driver = &counting;
+    issue(fixture, claims + 100, 400, states + 100);
+    sql_of(fixture)->driver = &ledger_sqlite_driver;
+    assert_int_equal(runs[STATEMENT_blocked_among], 1);
+    assert_int_equal(runs[STATEMENT_blocked_has], 0);
+    for (int64_t seq = 101; seq <= BATCH_MAX; seq++)
+        assert_int_equal(states[seq - 1],
+                         seq == 101 || seq == 300 || seq == 500 ? COUPON_VOID : COUPON_ISSUED);
+    assert_int_equal(inserts, 1 + 2 + 3); /* the runs between them, and each of them */
+    assert_int_equal(unleased(fixture), 3);
+}
+
 int main(void)
 {
 #define ISSUE_TEST(name) cmocka_unit_test_setup_teardown(test_issue__##name, set_up, tear_down)
@@ -320,6 +488,12 @@ int main(void)
         ISSUE_TEST(late_claims_take_what_is_left),
         ISSUE_TEST(late_and_merged),
         ISSUE_TEST(outside_its_lease),
+        ISSUE_TEST(bad_rows_are_refused_alone),
+        ISSUE_TEST(bad_rows_among_late_claims),
+        ISSUE_TEST(bad_row_leaves_its_unit_to_the_next),
+        ISSUE_TEST(bad_rows_that_are_no_plain_wins),
+        ISSUE_TEST(conflicts_beside_a_trigger),
+        ISSUE_TEST(blocked_users_are_found_by_one_statement),
     };
     return cmocka_run_group_tests_name("issue", tests, NULL, NULL);
 }

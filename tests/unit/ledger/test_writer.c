@@ -19,13 +19,19 @@
 struct script {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool hold_commits;           /* commits wait until this is false */
-    bool committing;             /* one is waiting */
-    enum status commit_status;   /* what the next commits return */
+    bool hold_commits;         /* commits wait until this is false */
+    bool committing;           /* one is waiting */
+    enum status commit_status; /* what the next commits return */
+    enum status insert_status; /* what the next insert_failures inserts return */
+    int insert_failures;
+    int64_t bad_seq;        /* a batch with this seq comes to bad_status */
+    enum status bad_status; /* CONFLICT: the user's slot is taken; INVALID */
+    size_t savepoints[64];  /* how much was written at each */
+    size_t savepoint_count;
     int64_t written[ROWS_MAX];   /* in the open transaction */
     int64_t committed[ROWS_MAX]; /* for good */
     size_t written_count, committed_count;
-    int writes, writes_undone, bindings;
+    int writes, savepoints_undone, bindings, returned_units;
     int begins, commits;
     struct writer writer;
     struct ledger_options options;
@@ -47,6 +53,7 @@ static enum status script_begin(struct ledger_session *session, struct error *er
     (void)error;
     script->begins++;
     script->written_count = 0;
+    script->savepoint_count = 0;
     return STATUS_OK;
 }
 
@@ -78,20 +85,27 @@ static void script_rollback(struct ledger_session *session)
 
 static enum status script_savepoint(struct ledger_session *session, struct error *error)
 {
-    (void)session;
+    struct script *script = script_of(session);
     (void)error;
+    ensure(script->savepoint_count < 64);
+    script->savepoints[script->savepoint_count++] = script->written_count;
     return STATUS_OK;
 }
 
 static enum status script_savepoint_end(struct ledger_session *session, bool keep,
                                         struct error *error)
 {
+    struct script *script = script_of(session);
     (void)error;
-    script_of(session)->writes_undone += !keep;
+    ensure(script->savepoint_count > 0);
+    script->savepoint_count--;
+    if (!keep)
+        script->written_count = script->savepoints[script->savepoint_count];
+    script->savepoints_undone += !keep;
     return STATUS_OK;
 }
 
-/* One lease covers everything; nobody is blocked. */
+/* One lease covers everything; nobody is blocked; whoever holds a slot holds it with seq 1. */
 static enum status script_run(struct ledger_session *session, enum statement statement,
                               const struct sql_value *values, size_t value_count, sql_row_fn row,
                               void *context, int64_t *changed, struct error *error)
@@ -102,20 +116,29 @@ static enum status script_run(struct ledger_session *session, enum statement sta
         *changed = 1;
     if (statement == STATEMENT_key_insert)
         script_of(session)->bindings++;
-    if (statement != STATEMENT_lease_for_issue)
+    if (statement == STATEMENT_policy_return_unit)
+        script_of(session)->returned_units++;
+    if (statement != STATEMENT_lease_for_issue && statement != STATEMENT_coupon_by_slot)
         return STATUS_OK;
     const struct sql_value columns[SQL_COLUMNS_MAX] = {sql_i64(1), sql_i64(1), sql_i64(1000000),
                                                        sql_i64(1)};
     return row(context, columns, error);
 }
 
+/* The rows in front of a bad one are written: whoever keeps them after the refusal is found out. */
 static enum status script_insert(struct ledger_session *session, struct coupon_row *rows,
                                  size_t count, struct error *error)
 {
     struct script *script = script_of(session);
-    (void)error;
+
+    if (script->insert_failures > 0) {
+        script->insert_failures--;
+        return error_set(error, script->insert_status, "told so");
+    }
     for (size_t i = 0; i < count; i++) {
         rows[i].conflicts = false;
+        if (rows[i].claim->seq == script->bad_seq && rows[i].state == COUPON_ISSUED)
+            return error_set(error, script->bad_status, "a bad row");
         script->written[script->written_count++] = rows[i].claim->seq;
     }
     return STATUS_OK;
@@ -148,11 +171,15 @@ static void on_issued(void *context, const struct claim *claims, const enum coup
                       size_t count)
 {
     struct script *script = context;
-    for (size_t i = 0; i < count; i++)
-        ensure(claims[i].seq == (int64_t)(script->issued_count + i) + 1 &&
-               states[i] == COUPON_ISSUED);
+    for (size_t i = 0; i < count; i++) {
+        enum coupon_state expected = COUPON_ISSUED;
+        if (claims[i].seq == script->bad_seq)
+            expected = script->bad_status == STATUS_CONFLICT ? COUPON_MERGED : COUPON_VOID;
+        ensure(claims[i].seq == (int64_t)(script->issued_count + i) + 1 && states[i] == expected);
+    }
     pthread_mutex_lock(&script->lock);
-    ensure(script->committed_count >= script->issued_count + count);
+    /* All but the bad one, at most, have a row. */
+    ensure(script->committed_count + (script->bad_seq != 0) >= script->issued_count + count);
     script->issued_count += count;
     script->durable_when_issued = durable(script);
     pthread_mutex_unlock(&script->lock);
@@ -308,9 +335,9 @@ static void test_writer__refused_write_is_undone_alone(void **state)
 
     assert_int_equal(writer_run(&script->writer, apply, &refused, &error), STATUS_CONFLICT);
     assert_string_equal(error.text, "its own words");
-    assert_int_equal(script->writes_undone, 1);
+    assert_int_equal(script->savepoints_undone, 1);
     assert_int_equal(writer_run(&script->writer, apply, &fine, &error), STATUS_OK);
-    assert_int_equal(script->writes_undone, 1);
+    assert_int_equal(script->savepoints_undone, 1);
     assert_int_equal(script->commits, 2);
 }
 
@@ -401,6 +428,110 @@ static void test_writer__refused_claims_are_tried_until_they_are_in(void **state
     assert_int_equal(atomic_load(&script->stats.claims_issued), 10);
 }
 
+/* --- others in the way, and bad rows --- */
+
+static void set_inserts(struct script *script, enum status status, int failures)
+{
+    pthread_mutex_lock(&script->lock);
+    script->insert_status = status;
+    script->insert_failures = failures;
+    pthread_mutex_unlock(&script->lock);
+}
+
+/* A caller whose write meets someone else's in the database does not notice. */
+static enum status apply_with_insert(struct sql *sql, void *argument, struct error *error)
+{
+    struct claim claim = {.seq = 1};
+    struct coupon_row row = {.claim = &claim};
+    script_of(sql->session)->writes++;
+    (void)argument;
+    return sql->driver->insert_coupons(sql->session, &row, 1, error);
+}
+
+static void test_writer__busy_is_done_again_with_all_its_writes(void **state)
+{
+    struct script *script = *state;
+    struct error error = {""};
+
+    set_inserts(script, STATUS_BUSY, 4);
+    assert_int_equal(writer_run(&script->writer, apply_with_insert, NULL, &error), STATUS_OK);
+    assert_int_equal(script->writes, 5);
+    assert_int_equal(script->commits, 1);
+    assert_int_equal(script->committed_count, 1);
+    set_inserts(script, STATUS_BUSY, 4);
+    await_durable(script, issue(script, 1, 3));
+    assert_int_equal(script->commits, 2);
+    assert_int_equal(script->committed_count, 4);
+    assert_true(atomic_load(&script->writer.healthy));
+    assert_int_equal(atomic_load(&script->stats.commit_failures), 0);
+}
+
+static void test_writer__busy_for_long_is_unavailable(void **state)
+{
+    struct script *script = *state;
+    struct error error = {""};
+
+    set_inserts(script, STATUS_BUSY, 1000000);
+    assert_int_equal(writer_run(&script->writer, apply_with_insert, NULL, &error),
+                     STATUS_UNAVAILABLE);
+    assert_string_equal(error.text, "told so");
+    assert_true(script->writes > 1);
+    uint64_t ticket = issue(script, 1, 3);
+    await_health(script, false);
+    assert_int_equal(durable(script), 0);
+    set_inserts(script, STATUS_OK, 0);
+    await_durable(script, ticket);
+    assert_int_equal(script->committed_count, 3);
+}
+
+/* Trap 22, wherever in the batch the row is. A merged one has a row, a refused one has none. */
+static void one_bad_row(struct script *script, enum status bad_status)
+{
+    static const int64_t places[] = {1, 32, 33, 64};
+
+    for (size_t i = 0; i < 4; i++) {
+        int64_t sum = 0;
+        int begins = script->begins;
+        script->committed_count = 0;
+        script->issued_count = 0;
+        script->bad_seq = places[i];
+        script->bad_status = bad_status;
+        await_durable(script, issue(script, 1, 64));
+        assert_int_equal(script->begins, begins + 2); /* as a whole, then with care */
+        assert_int_equal(script->issued_count, 64);
+        assert_true(atomic_load(&script->writer.healthy));
+        for (size_t at = 0; at < script->committed_count; at++)
+            sum += script->committed[at];
+        assert_int_equal(script->committed_count, bad_status == STATUS_CONFLICT ? 64 : 63);
+        assert_int_equal(sum, 64 * 65 / 2 - (bad_status == STATUS_CONFLICT ? 0 : places[i]));
+    }
+    assert_int_equal(script->returned_units, bad_status == STATUS_CONFLICT ? 4 : 0);
+    assert_int_equal(atomic_load(&script->stats.claims_void), 4);
+}
+
+static void test_writer__a_refused_row_is_refused_alone(void **state)
+{
+    one_bad_row(*state, STATUS_INVALID);
+}
+
+static void test_writer__a_row_in_conflict_is_merged_alone(void **state)
+{
+    one_bad_row(*state, STATUS_CONFLICT);
+}
+
+/* What refuses a whole transaction is no rule that its callers broke. */
+static void test_writer__a_refused_transaction_is_unavailable(void **state)
+{
+    struct script *script = *state;
+    enum status fine = STATUS_OK;
+    struct error error = {""};
+
+    set_commits(script, false, STATUS_CONFLICT);
+    assert_int_equal(writer_run(&script->writer, apply, &fine, &error), STATUS_UNAVAILABLE);
+    set_commits(script, false, STATUS_INVALID);
+    assert_int_equal(writer_run(&script->writer, apply, &fine, &error), STATUS_UNAVAILABLE);
+}
+
 /* --- the stop --- */
 
 static void test_writer__stop_commits_what_is_queued(void **state)
@@ -465,6 +596,11 @@ int main(void)
         WRITER_TEST(failed_commit_is_told_to_the_caller),
         WRITER_TEST(nobody_waits_behind_refused_claims),
         WRITER_TEST(refused_claims_are_tried_until_they_are_in),
+        WRITER_TEST(busy_is_done_again_with_all_its_writes),
+        WRITER_TEST(busy_for_long_is_unavailable),
+        WRITER_TEST(a_refused_row_is_refused_alone),
+        WRITER_TEST(a_row_in_conflict_is_merged_alone),
+        WRITER_TEST(a_refused_transaction_is_unavailable),
         cmocka_unit_test_setup(test_writer__stop_commits_what_is_queued, set_up),
         cmocka_unit_test_setup(test_writer__stop_gives_up_all_or_nothing, set_up),
     };
