@@ -123,6 +123,9 @@ struct key_binding {
     int64_t policy_id;
     int64_t seq;
     struct request_id request_id;
+    /* Whose claim it is: filled where the ledger tells of it. */
+    int32_t nth;
+    struct user_id user;
 };
 
 /* The fate of a claim in the ledger. EXPIRED is never stored: it is ISSUED past its time. */

@@ -29,10 +29,12 @@ enum status gate_alone_acknowledge_keys(struct gate *gate, const struct key_bind
     return STATUS_OK;
 }
 
-enum status gate_alone_reset(struct gate *gate, int64_t policy_id, struct error *error)
+enum status gate_alone_reset(struct gate *gate, int64_t policy_id, int64_t last_seq,
+                             struct error *error)
 {
     (void)gate;
     (void)policy_id;
+    (void)last_seq;
     (void)error;
     return STATUS_OK;
 }

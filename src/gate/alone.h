@@ -13,7 +13,8 @@ enum status gate_alone_pending(struct gate *gate, int64_t policy_id, int64_t aft
                                struct gate_pending *pending, struct error *error);
 enum status gate_alone_acknowledge_keys(struct gate *gate, const struct key_binding *bindings,
                                         size_t count, struct error *error);
-enum status gate_alone_reset(struct gate *gate, int64_t policy_id, struct error *error);
+enum status gate_alone_reset(struct gate *gate, int64_t policy_id, int64_t last_seq,
+                             struct error *error);
 enum status gate_alone_arm(struct gate *gate, int64_t policy_id, int64_t active_count,
                            struct error *error);
 enum status gate_alone_retire(struct gate *gate, int64_t policy_id, int64_t seconds,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "gate/local.h"
+#include "gate/redis.h"
 
 static void gate_check_ops(const struct gate_ops *ops)
 {
@@ -16,9 +17,8 @@ static void gate_check_ops(const struct gate_ops *ops)
 
 enum status gate_open(struct gate **gate, const struct gate_options *options, struct error *error)
 {
-    if (strcmp(options->url, "local") != 0)
-        return error_set(error, STATUS_INVALID, "gate: unknown kind of URL; known: local");
-    enum status status = gate_local_open(gate, options, error);
+    enum status status = strcmp(options->url, "local") == 0 ? gate_local_open(gate, options, error)
+                                                            : gate_redis_open(gate, options, error);
     if (status == STATUS_OK)
         gate_check_ops((*gate)->ops);
     return status;
@@ -133,9 +133,9 @@ enum status gate_acknowledge_keys(struct gate *gate, const struct key_binding *b
     return count == 0 ? STATUS_OK : gate->ops->acknowledge_keys(gate, bindings, count, error);
 }
 
-enum status gate_reset(struct gate *gate, int64_t policy_id, struct error *error)
+enum status gate_reset(struct gate *gate, int64_t policy_id, int64_t last_seq, struct error *error)
 {
-    return gate->ops->reset(gate, policy_id, error);
+    return gate->ops->reset(gate, policy_id, last_seq, error);
 }
 
 enum status gate_arm(struct gate *gate, int64_t policy_id, int64_t active_count,

@@ -127,6 +127,9 @@ struct gate_options {
     int64_t timeout_ms;     /* for an answer of another process; then UNAVAILABLE */
     int64_t pending_max;    /* over so many pending claims nobody is asked */
     int replicas;           /* of a shared gate: that must have a win before it is told */
+    /* Of a shared gate, from a thread of its own: stock or terms of a policy have changed. */
+    void (*stock_changed)(void *context);
+    void *context;
 };
 
 struct uv_loop_s;
@@ -180,7 +183,8 @@ struct gate_ops {
                            struct gate_pending *pending, struct error *error);
     enum status (*acknowledge_keys)(struct gate *gate, const struct key_binding *bindings,
                                     size_t count, struct error *error);
-    enum status (*reset)(struct gate *gate, int64_t policy_id, struct error *error);
+    enum status (*reset)(struct gate *gate, int64_t policy_id, int64_t last_seq,
+                         struct error *error);
     enum status (*arm)(struct gate *gate, int64_t policy_id, int64_t active_count,
                        struct error *error);
     enum status (*retire)(struct gate *gate, int64_t policy_id, int64_t seconds,
@@ -281,8 +285,10 @@ enum status gate_pending(struct gate *gate, int64_t policy_id, int64_t after_seq
 enum status gate_acknowledge_keys(struct gate *gate, const struct key_binding *bindings,
                                   size_t count, struct error *error) MUST_CHECK;
 
-/* Disarms the policy and forgets its stock and users. CONFLICT: something is pending in it. */
-enum status gate_reset(struct gate *gate, int64_t policy_id, struct error *error) MUST_CHECK;
+/* Disarms the policy and forgets its stock and users; leases up to `last_seq`, the last that was
+ * ever lent, stay refused. CONFLICT: something is pending in it. */
+enum status gate_reset(struct gate *gate, int64_t policy_id, int64_t last_seq,
+                       struct error *error) MUST_CHECK;
 
 /* From now on the gate answers for the policy; `active_count` is how many active coupons the ledger
  * has, all of them restored before. */

@@ -14,14 +14,15 @@
 --   7 BOUND      zset    seq -> "request_id:seq": keys bound later, for the ledger; the outbox
 -- The state of a claim is P (pending), I (issued), R (redeemed) or C (cancelled).
 --
--- A policy is armed in a variable of this library, not in a key: after a restart, a promotion, a
--- slot move or a reload it is unarmed, though its keys may have survived, and nobody is answered
--- until the steward has reconciled it with the ledger.
+-- A policy is armed by a token in a variable of this library: after a restart, a promotion, a slot
+-- move or a reload it is unarmed, though its keys may have survived, and nobody is answered until
+-- the steward has reconciled it with the ledger.
 
-local VERSION = 'DIBS_LIBRARY_VERSION'
+local VERSION = 1
 local BOUND_MAX = 31
 local KEYED = 56   -- '8': the first hex digit of a request id made from a key is this or above
 local BLOCKED = 98 -- 'b'
+local HOLD_BACK_MS = 500
 local BATCH_MAX = 2000 -- what one call may carry: Lua's stack is limited
 
 local armed = {}
@@ -36,7 +37,12 @@ local function now_ms()
 end
 
 local META = {'limit', 'opens', 'closes', 'paused', 'closed', 'unleased', 'total', 'version',
-  'lease_top', 'seq_top', 'issued', 'changes', 'sold_at'}
+  'lease_top', 'seq_top', 'issued', 'changes', 'changed_at', 'sold_at'}
+
+-- Armed is what has its token both here and in its keys: a restart loses the one, FLUSHALL the other.
+local function is_armed(key)
+  return armed[key] and redis.call('HGET', key, 'armed') == armed[key]
+end
 
 local function read_meta(key)
   local values = redis.call('HMGET', key, unpack(META))
@@ -262,7 +268,7 @@ end
 --   W seq:nth  won         H seq:nth:state  held       K another's key   B blocked   C closed
 --   P paused   N opens_at  L limit reached  S sold out G more in the ledger
 local function claim(keys, args)
-  if not armed[keys[5]] then
+  if not is_armed(keys[5]) then
     return redis.error_reply('UNARMED')
   end
   local requests, flags, count = args[2], args[3], #args - 3
@@ -416,7 +422,8 @@ end
 -- --- policies and stock ---
 
 -- ARGS: version, limit, opens, closes, paused, closed, unleased, total. An older version than the
--- one held is passed over. Never touches the stock in the gate.
+-- one held is passed over. Never touches the stock in the gate. A policy that was not there is known
+-- from now on, and unarmed.
 local function set_policy(keys, args)
   local meta = read_meta(keys[5])
   if meta and meta.version > tonumber(args[1]) then
@@ -427,6 +434,10 @@ local function set_policy(keys, args)
   redis.call('HSET', keys[5], 'version', args[1], 'limit', args[2], 'opens', args[3], 'closes',
     args[4], 'paused', args[5], 'closed', args[6], 'unleased', args[7], 'total', args[8],
     'changes', whole(changes))
+  -- New stock is announced once: what follows does not put its lending off again.
+  if not meta or (meta.unleased == 0 and tonumber(args[7]) > 0) then
+    redis.call('HSET', keys[5], 'changed_at', whole(now_ms()))
+  end
   if not meta then
     redis.call('HSET', keys[5], 'lease_top', '0', 'seq_top', '0', 'issued', '0', 'sold_at', '0')
   end
@@ -445,6 +456,10 @@ local function lend(keys, args)
   local remaining = tonumber(redis.call('GET', keys[1]) or '0')
   if id <= meta.lease_top or first <= meta.seq_top then
     return redis.error_reply('STALELEASE')
+  end
+  -- Servers answer SOLD_OUT from memory for a moment: they hear of new stock before it can be won.
+  if meta.sold_at > 0 and now_ms() - meta.changed_at < HOLD_BACK_MS then
+    return redis.error_reply('TOOSOON')
   end
   redis.call('RPUSH', keys[4],
     lease_text({id = id, first = first, next = first, stop = first + count}))
@@ -486,10 +501,6 @@ local function recall(keys, args)
     end
   end
   local answer = table.concat(shrunk, ' ')
-  local top = 0
-  for _, lease in ipairs(leases) do
-    top = math.max(top, lease.stop - 1)
-  end
   redis.call('SET', keys[1], whole(remaining - wanted))
   redis.call('HSET', keys[5], 'recall', args[2], 'recalled', answer, 'changes',
     whole(meta.changes + 1))
@@ -515,19 +526,26 @@ end
 
 -- --- arming ---
 
--- Disarms and empties everything but what is pending, before the users are restored.
-local function reset(keys)
+-- ARGS: the last seq that was ever lent. Disarms and empties a policy that has nothing pending, before
+-- its users are restored; a lease from before stays refused.
+local function reset(keys, args)
   armed[keys[5]] = nil
-  redis.call('DEL', keys[1], keys[3], keys[4], keys[6])
-  if redis.call('EXISTS', keys[5]) == 1 then
-    redis.call('HSET', keys[5], 'issued', '0', 'version', '0')
+  if redis.call('ZCARD', keys[2]) + redis.call('ZCARD', keys[7]) > 0 then
+    return redis.error_reply('PENDING')
   end
-  return redis.call('ZCARD', keys[2]) + redis.call('ZCARD', keys[7])
+  local fields = {}
+  for _, name in ipairs(META) do
+    fields[#fields + 1] = name
+    fields[#fields + 1] = name == 'seq_top' and args[1] or '0'
+  end
+  redis.call('DEL', unpack(keys))
+  redis.call('HSET', keys[5], unpack(fields))
+  return 1
 end
 
 -- ARGS: user, seq, nth, state (I or R) and request id of active coupons, as the ledger has them.
 local function restore(keys, args)
-  if armed[keys[5]] then
+  if is_armed(keys[5]) then
     return redis.error_reply('ARMED')
   end
   local users, held_of, fields, named = {}, {}, {}, {}
@@ -567,7 +585,7 @@ end
 -- ARGS: request id and "seq:nth:user" of keys that are bound besides a claim's own, or whose
 -- claim is not active any more.
 local function restore_keys(keys, args)
-  if armed[keys[5]] then
+  if is_armed(keys[5]) then
     return redis.error_reply('ARMED')
   end
   call_many('HSET', keys[6], args)
@@ -580,13 +598,9 @@ local function arm(keys, args)
   if not meta then
     return redis.error_reply('NOPOLICY')
   end
-  redis.call('HSET', keys[5], 'issued', args[2], 'changes', whole(meta.changes + 1))
+  redis.call('HSET', keys[5], 'issued', args[2], 'changes', whole(meta.changes + 1), 'armed',
+    args[1])
   armed[keys[5]] = args[1]
-  return 1
-end
-
-local function disarm(keys)
-  armed[keys[5]] = nil
   return 1
 end
 
@@ -605,22 +619,21 @@ end
 
 -- --- looking ---
 
+-- Answers whether it is armed, and all the numbers of a policy.
 local function count(keys)
   local meta = read_meta(keys[5])
   if not meta then
     return redis.error_reply('NOPOLICY')
   end
-  local oldest = redis.call('ZRANGE', keys[2], 0, 0)
-  return {armed[keys[5]] or '', redis.call('GET', keys[1]) or '0', redis.call('ZCARD', keys[2]),
-    whole(meta.issued), whole(meta.unleased), whole(meta.total), whole(meta.version),
-    whole(meta.changes), whole(meta.sold_at), whole(meta.opens), whole(meta.closes),
-    whole(meta.paused), whole(meta.closed), oldest[1] or '', whole(meta.lease_top),
-    whole(meta.seq_top), whole(now_ms())}
+  return {is_armed(keys[5]) and 1 or 0, redis.call('GET', keys[1]) or '0',
+    redis.call('ZCARD', keys[2]), whole(meta.issued), whole(meta.unleased), whole(meta.total),
+    whole(meta.version), whole(meta.changes), whole(meta.sold_at), whole(meta.opens),
+    whole(meta.closes), whole(meta.paused), whole(meta.closed)}
 end
 
 -- ARGS: the user. Answers what they hold, and how many pending claims are before each.
 local function find(keys, args)
-  if not armed[keys[5]] then
+  if not is_armed(keys[5]) then
     return redis.error_reply('UNARMED')
   end
   local held = read_held(redis.call('HGET', keys[3], args[1]))
@@ -638,14 +651,32 @@ local function find(keys, args)
   return found
 end
 
--- ARGS: after which seq, and how many. Answers pending claims as seq and member, in seq order; then
--- bound keys the same way.
+-- ARGS: seq and user of each claim. Answers one letter for each: P while it is pending, I or R once
+-- the user holds it for good, V when it came to nothing.
+local function settled(keys, args)
+  local users, letters = {}, {}
+  for i = 2, #args, 2 do
+    users[#users + 1] = args[i]
+  end
+  for i, text in ipairs(redis.call('HMGET', keys[3], unpack(users))) do
+    letters[i] = 'V'
+    for _, own in ipairs(read_held(text)) do
+      if own.seq == tonumber(args[2 * i - 1]) then
+        letters[i] = own.state
+      end
+    end
+  end
+  return table.concat(letters)
+end
+
+-- ARGS: after which seq, and how many. Answers count(), then pending claims as member and seq, in seq
+-- order, then bound keys the same way.
 local function pending(keys, args)
   return {
+    count(keys),
     redis.call('ZRANGE', keys[2], '(' .. args[1], '+inf', 'BYSCORE', 'LIMIT', 0, args[2],
       'WITHSCORES'),
-    redis.call('ZRANGE', keys[7], '-inf', '+inf', 'BYSCORE', 'LIMIT', 0, args[2], 'WITHSCORES'),
-    armed[keys[5]] or ''}
+    redis.call('ZRANGE', keys[7], '-inf', '+inf', 'BYSCORE', 'LIMIT', 0, args[2])}
 end
 
 local function version()
@@ -664,9 +695,9 @@ redis.register_function('dibs_reset', reset)
 redis.register_function('dibs_restore', restore)
 redis.register_function('dibs_restore_keys', restore_keys)
 redis.register_function('dibs_arm', arm)
-redis.register_function('dibs_disarm', disarm)
 redis.register_function('dibs_retire', retire)
 redis.register_function{function_name = 'dibs_count', callback = count, flags = {'no-writes'}}
 redis.register_function{function_name = 'dibs_find', callback = find, flags = {'no-writes'}}
 redis.register_function{function_name = 'dibs_pending', callback = pending, flags = {'no-writes'}}
 redis.register_function{function_name = 'dibs_version', callback = version, flags = {'no-writes'}}
+redis.register_function{function_name = 'dibs_settled', callback = settled, flags = {'no-writes'}}

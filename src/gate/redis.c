@@ -1,0 +1,411 @@
+/* redis.c: the gate in Redis: opening with its checks, and the calls that change one policy. */
+#include "gate/redis.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/random.h"
+#include "gate/redis_gate.h"
+
+#define TIMEOUT_DEFAULT_MS 1000
+#define VERSION_MAJOR_MIN  7
+
+/* --- texts --- */
+
+void redis_write_request_id(const struct request_id *id, char text[33])
+{
+    static const char digits[] = "0123456789abcdef";
+
+    for (size_t i = 0; i < sizeof(id->bytes); i++) {
+        text[2 * i] = digits[id->bytes[i] >> 4];
+        text[2 * i + 1] = digits[id->bytes[i] & 15];
+    }
+    text[32] = '\0';
+}
+
+static int redis_hex(char digit)
+{
+    return digit >= '0' && digit <= '9'   ? digit - '0'
+           : digit >= 'a' && digit <= 'f' ? digit - 'a' + 10
+                                          : -1;
+}
+
+bool redis_read_request_id(const char *text, size_t length, struct request_id *id)
+{
+    if (length != 2 * sizeof(id->bytes))
+        return false;
+    for (size_t i = 0; i < sizeof(id->bytes); i++) {
+        int high = redis_hex(text[2 * i]);
+        int low = redis_hex(text[2 * i + 1]);
+        if (high < 0 || low < 0)
+            return false;
+        id->bytes[i] = (uint8_t)(high << 4 | low);
+    }
+    return true;
+}
+
+enum coupon_state redis_state_of(char letter)
+{
+    return letter == 'R'   ? COUPON_REDEEMED
+           : letter == 'C' ? COUPON_CANCELLED
+           : letter == 'V' ? COUPON_VOID
+                           : COUPON_ISSUED;
+}
+
+static struct redis_argument redis_number_text(char text[24], int64_t number)
+{
+    int length = snprintf(text, 24, "%lld", (long long)number);
+    return (struct redis_argument){.bytes = text, .length = (size_t)length};
+}
+
+/* --- calls --- */
+
+/* Calls a function that is safe to be called again: a call whose outcome is not known is. */
+static enum status redis_call_surely(struct gate_redis *redis, int64_t policy_id,
+                                     const char *function, const struct redis_argument *arguments,
+                                     size_t count, redisReply **reply, struct error *error)
+{
+    enum status status =
+        redis_pool_call(&redis->pool, policy_id, function, arguments, count, reply, error);
+
+    if (status == STATUS_UNKNOWN)
+        status = redis_pool_call(&redis->pool, policy_id, function, arguments, count, reply, error);
+    return status == STATUS_UNKNOWN ? STATUS_UNAVAILABLE : status;
+}
+
+static enum status redis_change(struct gate_redis *redis, int64_t policy_id, const char *function,
+                                const struct redis_argument *arguments, size_t count,
+                                struct error *error)
+{
+    redisReply *reply = NULL;
+    enum status status =
+        redis_call_surely(redis, policy_id, function, arguments, count, &reply, error);
+
+    freeReplyObject(reply);
+    /* Whoever changed it sees the change at once. */
+    return status == STATUS_OK ? redis_watch_look(&redis->watch, policy_id, error) : status;
+}
+
+static enum status gate_redis_policy_set(struct gate *gate, const struct policy *policy,
+                                         struct error *error)
+{
+    int64_t numbers[] = {policy->version,      policy->per_user_limit, policy->opens_at_ms,
+                         policy->closes_at_ms, policy->paused,         policy->closed_at_ms,
+                         policy->unleased,     policy->total};
+    char texts[8][24];
+    struct redis_argument arguments[8];
+
+    for (size_t i = 0; i < 8; i++)
+        arguments[i] = redis_number_text(texts[i], numbers[i]);
+    return redis_change(gate_redis_of(gate), policy->id, "dibs_set_policy", arguments, 8, error);
+}
+
+static enum status gate_redis_lend(struct gate *gate, const struct lease *lease,
+                                   int64_t given_count, struct error *error)
+{
+    char texts[3][24];
+    const struct redis_argument arguments[] = {redis_number_text(texts[0], lease->id),
+                                               redis_number_text(texts[1], lease->first_seq),
+                                               redis_number_text(texts[2], lease->count)};
+
+    ensure(given_count == 0);
+    return redis_change(gate_redis_of(gate), lease->policy_id, "dibs_lend", arguments, 3, error);
+}
+
+/* "id:count id:count" */
+static size_t redis_read_shrunk(const char *text, struct lease_shrunk *shrunk)
+{
+    size_t count = 0;
+
+    while (*text != '\0' && count < GATE_RECALL_LEASES_MAX) {
+        char *end;
+        shrunk[count].lease_id = strtoll(text, &end, 10);
+        shrunk[count].count = *end == ':' ? strtoll(end + 1, &end, 10) : 0;
+        text = *end == ' ' ? end + 1 : end;
+        count++;
+    }
+    return count;
+}
+
+/* A recall has a name, so that asking again after a lost answer takes nothing more. */
+static enum status gate_redis_recall(struct gate *gate, int64_t policy_id, int64_t count,
+                                     struct lease_shrunk *shrunk, size_t *shrunk_count,
+                                     struct error *error)
+{
+    struct gate_redis *redis = gate_redis_of(gate);
+    struct request_id name;
+    char name_text[33];
+    char count_text[24];
+    redisReply *reply = NULL;
+
+    *shrunk_count = 0;
+    random_bytes(&name, sizeof(name));
+    redis_write_request_id(&name, name_text);
+    struct redis_argument wanted = redis_number_text(count_text, count);
+    if (count == GATE_RECALL_ALL)
+        wanted = (struct redis_argument){.bytes = "all", .length = 3};
+    const struct redis_argument arguments[] = {wanted, {.bytes = name_text, .length = 32}};
+    enum status status =
+        redis_call_surely(redis, policy_id, "dibs_recall", arguments, 2, &reply, error);
+    if (status == STATUS_OK && reply->str != NULL)
+        *shrunk_count = redis_read_shrunk(reply->str, shrunk);
+    freeReplyObject(reply);
+    return status == STATUS_OK ? redis_watch_look(&redis->watch, policy_id, error) : status;
+}
+
+static enum status gate_redis_settle(struct gate *gate, int64_t policy_id,
+                                     const struct user_id *user, int64_t seq,
+                                     enum coupon_state state, struct error *error)
+{
+    char seq_text[24];
+    const struct redis_argument arguments[] = {
+        {.bytes = user->bytes, .length = user->length},
+        redis_number_text(seq_text, seq),
+        {.bytes = state == COUPON_REDEEMED ? "R" : "C", .length = 1}};
+
+    return redis_change(gate_redis_of(gate), policy_id, "dibs_settle", arguments, 3, error);
+}
+
+static enum status gate_redis_block(struct gate *gate, const struct user_id *user, bool blocked,
+                                    struct error *error)
+{
+    return blocklist_set(&gate_redis_of(gate)->blocklist, user, blocked)
+               ? STATUS_OK
+               : error_set(error, STATUS_UNAVAILABLE, "no memory for the blocked users");
+}
+
+/* "seq:nth:state:ahead:requested_at" */
+static void redis_read_found(const char *text, struct gate_claim *claim)
+{
+    char *end;
+
+    claim->seq = strtoll(text, &end, 10);
+    claim->nth = *end == ':' ? (int32_t)strtol(end + 1, &end, 10) : 0;
+    char state = *end == ':' ? end[1] : 'I';
+    end += *end == ':' ? 2 : 0;
+    claim->pending = state == 'P';
+    claim->coupon_state = redis_state_of(state);
+    claim->ahead = *end == ':' ? strtoll(end + 1, &end, 10) : 0;
+    claim->requested_at_ms = *end == ':' ? strtoll(end + 1, &end, 10) : 0;
+}
+
+static enum status gate_redis_find(struct gate *gate, int64_t policy_id, const struct user_id *user,
+                                   struct gate_claim *claims, size_t claims_max, size_t *count,
+                                   struct error *error)
+{
+    const struct redis_argument argument = {.bytes = user->bytes, .length = user->length};
+    redisReply *reply = NULL;
+    enum status status =
+        redis_call_surely(gate_redis_of(gate), policy_id, "dibs_find", &argument, 1, &reply, error);
+
+    *count = 0;
+    if (status != STATUS_OK)
+        return status;
+    /* Redis tells the latest last. */
+    for (size_t i = reply->elements; i > 0; i--) {
+        if (*count < claims_max)
+            redis_read_found(reply->element[i - 1]->str, &claims[*count]);
+        ++*count;
+    }
+    freeReplyObject(reply);
+    return STATUS_OK;
+}
+
+static enum status gate_redis_count(struct gate *gate, int64_t policy_id, int64_t now_ms,
+                                    struct gate_numbers *numbers)
+{
+    return redis_watch_count(&gate_redis_of(gate)->watch, policy_id, now_ms, numbers);
+}
+
+static size_t gate_redis_list(struct gate *gate, int64_t after_id, int64_t *ids, size_t ids_max)
+{
+    return redis_watch_list(&gate_redis_of(gate)->watch, after_id, ids, ids_max);
+}
+
+/* What was told was told by Redis; nothing is decided again. */
+static bool gate_redis_stands(struct gate *gate, const struct wish *wish)
+{
+    (void)gate;
+    (void)wish;
+    return true;
+}
+
+static bool gate_redis_is_ready(struct gate *gate, struct error *words)
+{
+    return redis_watch_is_well(&gate_redis_of(gate)->watch, words);
+}
+
+/* --- opening --- */
+
+/* The value behind "name:" in the reply of INFO, up to the end of the line. */
+static bool redis_info(const char *info, const char *name, char *value, size_t size)
+{
+    const char *line = strstr(info, name);
+
+    if (line == NULL)
+        return false;
+    line += strlen(name);
+    size_t length = strcspn(line, "\r\n");
+    snprintf(value, size, "%.*s", (int)length, line);
+    return true;
+}
+
+static const char *redis_guarantee(const char *aof, const char *fsync, enum gate_ack ack)
+{
+    if (ack == GATE_ACK_LEDGER)
+        return "nothing that was answered 201 is lost";
+    if (strcmp(aof, "1") != 0)
+        return "no AOF: a crash of Redis loses every 202 that is still pending; set appendonly yes";
+    if (strcmp(fsync, "always") == 0)
+        return "a crash of Redis loses nothing; a failover may lose the last 202s";
+    return "a crash of Redis may lose up to 2 s of 202s; set appendfsync always";
+}
+
+/* Refuses a Redis that would break the guarantees, and says which ones hold with this one. */
+static enum status redis_check_server(const struct gate_redis *redis,
+                                      const struct redis_address *address, redisContext *link,
+                                      struct error *error)
+{
+    char version[32] = "0";
+    char policy[32] = "?";
+    char aof[8] = "0";
+    char fsync[16] = "?";
+    redisReply *info = redisCommand(link, "INFO everything");
+
+    if (info == NULL || info->type == REDIS_REPLY_ERROR || info->str == NULL) {
+        enum status status = error_set(error, STATUS_UNAVAILABLE, "INFO: %.200s",
+                                       info == NULL ? link->errstr : info->str);
+        freeReplyObject(info);
+        return status;
+    }
+    (void)redis_info(info->str, "redis_version:", version, sizeof(version));
+    (void)redis_info(info->str, "maxmemory_policy:", policy, sizeof(policy));
+    (void)redis_info(info->str, "aof_enabled:", aof, sizeof(aof));
+    freeReplyObject(info);
+    if (strtol(version, NULL, 10) < VERSION_MAJOR_MIN)
+        return error_set(error, STATUS_FAILED, "is version %s; dibs needs 7.0 or newer", version);
+    if (strcmp(policy, "noeviction") != 0)
+        return error_set(error, STATUS_FAILED,
+                         "evicts keys when it is full (maxmemory-policy is %s), and would sell "
+                         "coupons twice; set maxmemory-policy noeviction",
+                         policy);
+    redisReply *setting = redisCommand(link, "CONFIG GET appendfsync");
+    if (setting != NULL && setting->type == REDIS_REPLY_ARRAY && setting->elements == 2)
+        snprintf(fsync, sizeof(fsync), "%s", setting->element[1]->str);
+    freeReplyObject(setting);
+    log_event(LOG_INFO, "gate_opened",
+              LOG_FIELD("server", LOG_TEXT(redis_address_words(address).text)),
+              LOG_FIELD("redis", LOG_TEXT(version)),
+              LOG_FIELD("appendfsync", LOG_TEXT(strcmp(aof, "1") == 0 ? fsync : "off")),
+              LOG_FIELD("guarantee", LOG_TEXT(redis_guarantee(aof, fsync, redis->options.ack))));
+    return STATUS_OK;
+}
+
+static enum status redis_check_servers(struct gate_redis *redis, struct error *error)
+{
+    struct redis_address *addresses = calloc(REDIS_NODES_MAX, sizeof(*addresses));
+    enum status status = addresses == NULL
+                             ? error_set(error, STATUS_UNAVAILABLE, "no memory for the gate")
+                             : redis_map_refresh(&redis->map, error);
+    size_t count =
+        status == STATUS_OK ? redis_map_list(&redis->map, addresses, REDIS_NODES_MAX) : 0;
+
+    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+        redisContext *link = NULL;
+        status = redis_pool_take(&redis->pool, &addresses[i], &link, error);
+        if (status != STATUS_OK)
+            break;
+        status = redis_check_server(redis, &addresses[i], link, error);
+        if (status == STATUS_OK) {
+            redis_pool_give(&redis->pool, &addresses[i], link);
+        } else {
+            error_prefix(error, "Redis at %s", redis_address_words(&addresses[i]).text);
+            redisFree(link);
+        }
+    }
+    free(addresses);
+    return status;
+}
+
+static void gate_redis_free(struct gate_redis *redis)
+{
+    redis_pool_release(&redis->pool);
+    redis_map_release(&redis->map);
+    blocklist_release(&redis->blocklist);
+    pthread_mutex_destroy(&redis->restore.lock);
+    redis_target_release(&redis->target);
+    free(redis);
+}
+
+static void gate_redis_close(struct gate *gate)
+{
+    struct gate_redis *redis = gate_redis_of(gate);
+
+    redis_watch_stop(&redis->watch);
+    gate_redis_free(redis);
+}
+
+static const struct gate_ops gate_redis_ops = {
+    .name = "redis",
+    .decides_at_once = false,
+    .is_shared = true,
+    .close = gate_redis_close,
+    .policy_set = gate_redis_policy_set,
+    .lend = gate_redis_lend,
+    .recall = gate_redis_recall,
+    .restore = gate_redis_restore,
+    .restore_key = gate_redis_restore_key,
+    .line_open = gate_redis_line_open,
+    .line_close = gate_redis_line_close,
+    .claim = gate_redis_claim,
+    .acknowledge = gate_redis_acknowledge,
+    .settle = gate_redis_settle,
+    .block = gate_redis_block,
+    .find = gate_redis_find,
+    .count = gate_redis_count,
+    .list = gate_redis_list,
+    .stands = gate_redis_stands,
+    .pending = gate_redis_pending,
+    .acknowledge_keys = gate_redis_acknowledge_keys,
+    .reset = gate_redis_reset,
+    .arm = gate_redis_arm,
+    .retire = gate_redis_retire,
+    .is_ready = gate_redis_is_ready,
+    .visit = gate_redis_visit,
+};
+
+enum status gate_redis_open(struct gate **gate, const struct gate_options *options,
+                            struct error *error)
+{
+    struct gate_redis *redis = calloc(1, sizeof(*redis));
+
+    if (redis == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for the gate");
+    redis->gate.ops = &gate_redis_ops;
+    redis->options = *options;
+    if (redis->options.timeout_ms == 0)
+        redis->options.timeout_ms = TIMEOUT_DEFAULT_MS;
+    enum status status = redis_target_init(&redis->target, options->url, options->password,
+                                           redis->options.timeout_ms, error);
+    if (status != STATUS_OK) {
+        free(redis);
+        return status;
+    }
+    redis->options.url = redis->options.password = NULL;
+    redis_map_init(&redis->map, &redis->target);
+    redis_pool_init(&redis->pool, &redis->target, &redis->map);
+    blocklist_init(&redis->blocklist);
+    pthread_mutex_init(&redis->restore.lock, NULL);
+    status = redis_check_servers(redis, error);
+    if (status == STATUS_OK)
+        status = redis_watch_start(&redis->watch, &redis->pool, options->stock_changed,
+                                   options->context, error);
+    if (status != STATUS_OK) {
+        gate_redis_free(redis);
+        return status;
+    }
+    *gate = &redis->gate;
+    return STATUS_OK;
+}

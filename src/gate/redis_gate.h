@@ -1,0 +1,82 @@
+/* redis_gate.h: the parts of the Redis gate; for its own files only.
+ *
+ * Threads: the parts have their own rules; the rest is set while opening and constant after.
+ */
+#ifndef GATE_REDIS_GATE_H
+#define GATE_REDIS_GATE_H
+
+#include "gate/blocklist.h"
+#include "gate/redis_watch.h"
+
+/* Coupons on their way back into Redis, sent together. */
+#define RESTORE_MAX 400
+
+struct redis_restore {
+    pthread_mutex_t lock;
+    int64_t policy_id;
+    size_t claim_count;
+    size_t key_count;
+    struct redis_restored {
+        char seq[24];
+        char nth[12];
+        char request_id[33];
+        char state[2];
+        struct user_id user;
+    } claims[RESTORE_MAX];
+    struct redis_restored_key {
+        char request_id[33];
+        char claim[112]; /* "seq:nth:user" */
+        size_t claim_length;
+    } keys[RESTORE_MAX];
+};
+
+struct gate_redis {
+    struct gate gate;
+    struct gate_options options;
+    struct redis_target target;
+    struct redis_map map;
+    struct redis_pool pool;
+    struct redis_watch watch;
+    struct blocklist blocklist;
+    struct redis_restore restore;
+};
+
+static inline struct gate_redis *gate_redis_of(struct gate *gate)
+{
+    return (struct gate_redis *)gate;
+}
+
+/* 32 hex digits and a NUL. */
+void redis_write_request_id(const struct request_id *id, char text[33]);
+bool redis_read_request_id(const char *text, size_t length, struct request_id *id);
+
+/* The state that a letter of the library stands for. */
+enum coupon_state redis_state_of(char letter);
+
+/* Slots of struct gate_ops, in redis_line.c. */
+enum status gate_redis_line_open(struct gate *gate, const struct gate_line_options *options,
+                                 struct gate_line **line, struct error *error);
+void gate_redis_line_close(struct gate_line *line);
+bool gate_redis_claim(struct gate_line *line, struct gate_batch *batch, int64_t now_ms);
+
+/* Slots of struct gate_ops, in redis_steward.c. */
+enum status gate_redis_restore(struct gate *gate, const struct claim *claim,
+                               enum coupon_state state, struct error *error);
+enum status gate_redis_restore_key(struct gate *gate, const struct key_binding *binding,
+                                   struct error *error);
+enum status gate_redis_reset(struct gate *gate, int64_t policy_id, int64_t last_seq,
+                             struct error *error);
+enum status gate_redis_arm(struct gate *gate, int64_t policy_id, int64_t active_count,
+                           struct error *error);
+enum status gate_redis_retire(struct gate *gate, int64_t policy_id, int64_t seconds,
+                              struct error *error);
+enum status gate_redis_pending(struct gate *gate, int64_t policy_id, int64_t after_seq,
+                               struct gate_pending *pending, struct error *error);
+enum status gate_redis_acknowledge_keys(struct gate *gate, const struct key_binding *bindings,
+                                        size_t count, struct error *error);
+void gate_redis_acknowledge(struct gate *gate, const struct claim *claims,
+                            const enum coupon_state *states, size_t count);
+enum status gate_redis_visit(struct gate *gate, int64_t policy_id,
+                             const struct gate_visitor *visitor, struct error *error);
+
+#endif

@@ -1,0 +1,615 @@
+/* redis_line.c: a loop's pipelined connections to Redis, and the batches on their way.
+ *
+ * One call per policy per tick. A reply names its batch and is checked for it; on any error the
+ * connection is dropped, so that a late reply never answers someone else. What became of a batch
+ * whose connection broke is not known: its wishes are UNAVAILABLE, and a retry finds its claim. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "gate/redis_gate.h"
+#include "gate/redis_uv.h"
+
+#define CALL_WISHES_MAX  1000
+#define REDIRECTS_MAX    4
+#define TIMER_MS         10
+#define RETRY_MIN_MS     20
+#define RETRY_MAX_MS     1000
+#define WAIT_REPLICAS_MS "500"
+#define CALL_HEAD        (3 + REDIS_KEYS + 3)
+
+struct redis_line;
+
+/* A connection to one server, or the pause before the next one. */
+struct redis_channel {
+    struct redis_line *line;
+    struct redis_address address;
+    redisAsyncContext *link; /* NULL: not connected */
+    bool is_connected;       /* its handshake is over */
+    int64_t retry_at_ms;
+    int64_t retry_pause_ms;
+    struct redis_channel *next;
+};
+
+/* A batch on its way; it lands when all of its calls have. */
+struct redis_flight {
+    struct redis_line *line;
+    struct gate_batch *batch;
+    size_t calls_left;
+    struct redis_flight *next; /* landed, to be told */
+};
+
+/* Up to CALL_WISHES_MAX wishes of a batch, in one FCALL. */
+struct redis_call_out {
+    struct redis_flight *flight;
+    struct redis_channel *channel;
+    struct redis_call_out *next; /* all calls of the line */
+    struct redis_call_out **link;
+    int64_t deadline_ms;
+    int redirects;
+    enum { CALL_DECIDING, CALL_SETTLING } stage;
+    int64_t settle_until_ms;
+    bool is_asked; /* a question is on its way */
+    bool waits;    /* the reply of WAIT follows, and only that one lands it */
+    char name[24];
+    size_t count;
+    struct wish *wishes[];
+};
+
+struct redis_line {
+    struct gate_line line; /* first */
+    struct gate_redis *gate;
+    struct gate_line_options options;
+    uv_timer_t *timer;
+    bool is_closing;
+    uint64_t last_name;
+    struct redis_channel *channels;
+    struct redis_call_out *calls;
+    /* Room for the arguments of a call, used again and again. */
+    const char *argv[CALL_HEAD + CALL_WISHES_MAX];
+    size_t lengths[CALL_HEAD + CALL_WISHES_MAX];
+    char requests[CALL_WISHES_MAX * 32 + 1];
+    char flags[CALL_WISHES_MAX + 1];
+};
+
+static void redis_line_send(struct redis_call_out *call, struct redis_channel *channel);
+
+/* --- landing --- */
+
+static void redis_call_fail(struct redis_call_out *call, enum verdict verdict)
+{
+    for (size_t i = 0; i < call->count; i++) {
+        call->wishes[i]->verdict = verdict;
+        call->wishes[i]->ticket = 0;
+    }
+}
+
+static void redis_call_land(struct redis_call_out *call)
+{
+    struct redis_flight *flight = call->flight;
+    struct redis_line *line = flight->line;
+
+    *call->link = call->next;
+    if (call->next != NULL)
+        call->next->link = call->link;
+    free(call);
+    if (--flight->calls_left > 0)
+        return;
+    struct gate_batch *batch = flight->batch;
+    free(flight);
+    if (!line->is_closing)
+        line->options.decided(line->options.context, batch);
+}
+
+/* --- channels --- */
+
+static void redis_channel_lost(struct redis_channel *channel)
+{
+    channel->link = NULL;
+    channel->is_connected = false;
+    channel->retry_at_ms = clock_monotonic_ms() + channel->retry_pause_ms / 2 +
+                           (int64_t)random_below((uint64_t)channel->retry_pause_ms);
+    channel->retry_pause_ms =
+        channel->retry_pause_ms * 2 > RETRY_MAX_MS ? RETRY_MAX_MS : channel->retry_pause_ms * 2;
+}
+
+static void redis_channel_on_connect(const redisAsyncContext *link, int status)
+{
+    struct redis_channel *channel = link->data;
+
+    if (status != REDIS_OK) {
+        /* hiredis frees the connection after this, and calls back what was queued on it. */
+        redis_channel_lost(channel);
+        return;
+    }
+    channel->is_connected = true;
+    channel->retry_pause_ms = RETRY_MIN_MS;
+}
+
+static void redis_channel_on_disconnect(const redisAsyncContext *link, int status)
+{
+    struct redis_channel *channel = link->data;
+
+    if (status != REDIS_OK && !channel->line->is_closing)
+        log_event(LOG_WARN, "gate_connection_lost",
+                  LOG_FIELD("server", LOG_TEXT(redis_address_words(&channel->address).text)),
+                  LOG_FIELD("error", LOG_TEXT(link->errstr)));
+    redis_channel_lost(channel);
+}
+
+static void redis_channel_connect(struct redis_channel *channel)
+{
+    struct redis_line *line = channel->line;
+    struct error error;
+    redisAsyncContext *link = redis_link_begin(&line->gate->target, &channel->address, &error);
+
+    if (link == NULL || !redis_uv_attach(link, line->options.loop)) {
+        if (link != NULL)
+            redisAsyncFree(link);
+        redis_channel_lost(channel);
+        return;
+    }
+    channel->link = link;
+    link->data = channel;
+    redisAsyncSetConnectCallback(link, redis_channel_on_connect);
+    redisAsyncSetDisconnectCallback(link, redis_channel_on_disconnect);
+}
+
+/* Ends the connection at once; what is on it comes back with no reply. */
+static void redis_channel_drop(struct redis_channel *channel)
+{
+    redisAsyncContext *link = channel->link;
+
+    if (link == NULL)
+        return;
+    redis_channel_lost(channel);
+    redisAsyncSetDisconnectCallback(link, NULL);
+    redisAsyncFree(link);
+}
+
+static struct redis_channel *redis_line_channel(struct redis_line *line,
+                                                const struct redis_address *address)
+{
+    for (struct redis_channel *channel = line->channels; channel != NULL; channel = channel->next) {
+        if (redis_address_equal(&channel->address, address))
+            return channel;
+    }
+    struct redis_channel *channel = calloc(1, sizeof(*channel));
+    ensure(channel != NULL);
+    *channel = (struct redis_channel){
+        .line = line, .address = *address, .retry_pause_ms = RETRY_MIN_MS, .next = line->channels};
+    line->channels = channel;
+    return channel;
+}
+
+/* The connection, made when there is none and it is time. NULL: not now. */
+static redisAsyncContext *redis_channel_open(struct redis_channel *channel)
+{
+    if (channel->link == NULL && clock_monotonic_ms() >= channel->retry_at_ms)
+        redis_channel_connect(channel);
+    return channel->link;
+}
+
+/* --- replies --- */
+
+/* "17:1" and what follows. */
+static const char *redis_read_place(const char *text, struct wish *wish)
+{
+    char *end;
+
+    wish->seq = strtoll(text, &end, 10);
+    if (*end == ':')
+        wish->nth = (int32_t)strtol(end + 1, &end, 10);
+    return end;
+}
+
+/* Reads one verdict; the rest of the text, or NULL when it is not readable. */
+static const char *redis_read_verdict(const char *text, struct wish *wish)
+{
+    static const enum verdict verdicts[128] = {
+        ['K'] = VERDICT_KEY_MISMATCH, ['B'] = VERDICT_BLOCKED,      ['C'] = VERDICT_CLOSED,
+        ['P'] = VERDICT_PAUSED,       ['N'] = VERDICT_NOT_OPEN,     ['L'] = VERDICT_LIMIT_REACHED,
+        ['S'] = VERDICT_SOLD_OUT,     ['G'] = VERDICT_LEASE_WANTED, ['W'] = VERDICT_WON,
+        ['H'] = VERDICT_HELD,
+    };
+    unsigned char letter = (unsigned char)*text++;
+
+    wish->verdict = letter < 128 ? verdicts[letter] : VERDICT_UNDECIDED;
+    wish->ticket = 0;
+    wish->is_accepted = false;
+    wish->coupon_state = COUPON_ISSUED;
+    if (wish->verdict == VERDICT_UNDECIDED)
+        return NULL;
+    if (wish->verdict == VERDICT_NOT_OPEN) {
+        char *end;
+        wish->opens_at_ms = strtoll(text, &end, 10);
+        text = end;
+    } else if (wish->verdict == VERDICT_WON || wish->verdict == VERDICT_HELD) {
+        text = redis_read_place(text, wish);
+        wish->is_accepted = wish->verdict == VERDICT_WON || strncmp(text, ":P", 2) == 0;
+        if (wish->verdict == VERDICT_HELD && *text == ':') {
+            wish->coupon_state = redis_state_of(text[1]);
+            text += 2;
+        }
+    }
+    return *text == ' ' ? text + 1 : *text == '\0' ? text : NULL;
+}
+
+static bool redis_read_verdicts(const redisReply *reply, struct redis_call_out *call)
+{
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
+        reply->element[0]->str == NULL || strcmp(reply->element[0]->str, call->name) != 0 ||
+        reply->element[2]->str == NULL)
+        return false;
+    const char *text = reply->element[2]->str;
+    for (size_t i = 0; i < call->count && text != NULL; i++)
+        text = *text == '\0' ? NULL : redis_read_verdict(text, call->wishes[i]);
+    return text != NULL && *text == '\0';
+}
+
+/* An error reply: to another server, or to the wishes. */
+static void redis_call_refused(struct redis_call_out *call, enum redis_trouble trouble,
+                               const redisReply *reply)
+{
+    struct redis_line *line = call->flight->line;
+    struct redis_channel *channel = call->channel;
+    struct redis_address to;
+
+    if (!call->waits && (trouble == REDIS_TROUBLE_MOVED || trouble == REDIS_TROUBLE_ASK) &&
+        call->redirects++ < REDIRECTS_MAX &&
+        redis_map_read_redirect(reply->str, &channel->address, &to)) {
+        struct redis_channel *other = redis_line_channel(line, &to);
+        if (trouble == REDIS_TROUBLE_ASK && redis_channel_open(other) != NULL)
+            (void)redisAsyncCommand(other->link, NULL, NULL, "ASKING");
+        redis_line_send(call, other);
+        return;
+    }
+    if (trouble == REDIS_TROUBLE_DROP)
+        redis_channel_drop(channel);
+    redis_call_fail(call,
+                    trouble == REDIS_TROUBLE_NO_POLICY &&
+                            !redis_watch_has(&line->gate->watch, call->flight->batch->policy_id)
+                        ? VERDICT_NO_POLICY
+                        : VERDICT_UNAVAILABLE);
+    redis_call_land(call);
+}
+
+/* With GATE_ACK_LEDGER wins and claims that are pending wait for the ledger. */
+static bool redis_call_must_settle(const struct redis_call_out *call)
+{
+    if (call->flight->line->gate->options.ack != GATE_ACK_LEDGER)
+        return false;
+    for (size_t i = 0; i < call->count; i++) {
+        if (call->wishes[i]->is_accepted)
+            return true;
+    }
+    return false;
+}
+
+static void redis_call_decided(struct redis_call_out *call)
+{
+    FAULT_POINT("gate.after_decision");
+    if (!redis_call_must_settle(call)) {
+        redis_call_land(call);
+        return;
+    }
+    call->stage = CALL_SETTLING;
+    call->is_asked = false;
+    call->settle_until_ms = clock_monotonic_ms() + call->flight->line->gate->options.ack_timeout_ms;
+}
+
+static void redis_line_on_verdicts(redisAsyncContext *link, void *answer, void *context)
+{
+    struct redis_call_out *call = context;
+    redisReply *reply = answer;
+
+    if (reply == NULL) {
+        redis_call_fail(call, VERDICT_UNAVAILABLE);
+        if (!call->waits)
+            redis_call_land(call);
+        return;
+    }
+    enum redis_trouble trouble = redis_trouble_of(reply);
+    if (trouble != REDIS_TROUBLE_NONE) {
+        redis_call_refused(call, trouble, reply);
+    } else if (redis_read_verdicts(reply, call)) {
+        if (!call->waits)
+            redis_call_decided(call);
+    } else {
+        log_event(LOG_ERROR, "gate_answers_wrongly", LOG_FIELD("batch", LOG_TEXT(call->name)));
+        redis_call_fail(call, VERDICT_UNAVAILABLE);
+        if (!call->waits)
+            redis_call_land(call);
+        redisAsyncDisconnect(link);
+    }
+    freeReplyObject(reply);
+}
+
+/* Too few replicas have it in time: the claim may be lost with the primary, so it is not told. */
+static void redis_line_on_replicas(redisAsyncContext *link, void *answer, void *context)
+{
+    struct redis_call_out *call = context;
+    redisReply *reply = answer;
+    bool is_safe = reply != NULL && reply->type == REDIS_REPLY_INTEGER &&
+                   reply->integer >= call->flight->line->gate->options.replicas;
+
+    (void)link;
+    for (size_t i = 0; i < call->count && !is_safe; i++) {
+        struct wish *wish = call->wishes[i];
+        if (wish->verdict == VERDICT_WON || wish->verdict == VERDICT_HELD)
+            wish->verdict = VERDICT_UNAVAILABLE;
+    }
+    freeReplyObject(reply);
+    redis_call_decided(call);
+}
+
+/* --- sending --- */
+
+static void redis_line_write_call(struct redis_line *line, struct redis_call_out *call,
+                                  const struct redis_keys *keys)
+{
+    struct blocklist *blocklist = &line->gate->blocklist;
+
+    line->argv[0] = "FCALL";
+    line->argv[1] = "dibs_claim";
+    line->argv[2] = "7";
+    for (size_t i = 0; i < REDIS_KEYS; i++)
+        line->argv[3 + i] = keys->names[i];
+    for (size_t i = 0; i < call->count; i++) {
+        struct wish *wish = call->wishes[i];
+        redis_write_request_id(&wish->request_id, line->requests + 32 * i);
+        line->flags[i] = blocklist_has(blocklist, &wish->user) ? 'b' : '-';
+        line->argv[CALL_HEAD + i] = wish->user.bytes;
+        line->lengths[CALL_HEAD + i] = wish->user.length;
+    }
+    line->flags[call->count] = '\0';
+    line->argv[CALL_HEAD - 3] = call->name;
+    line->argv[CALL_HEAD - 2] = line->requests;
+    line->argv[CALL_HEAD - 1] = line->flags;
+    for (size_t i = 0; i < CALL_HEAD; i++)
+        line->lengths[i] = strlen(line->argv[i]);
+}
+
+/* Sends a call on that channel. It lands with UNAVAILABLE when the channel is not there. */
+static void redis_line_send(struct redis_call_out *call, struct redis_channel *channel)
+{
+    struct redis_line *line = call->flight->line;
+    redisAsyncContext *link = redis_channel_open(channel);
+    struct redis_keys keys;
+    int replicas = line->gate->options.replicas;
+
+    call->channel = channel;
+    call->waits = false;
+    call->deadline_ms = clock_monotonic_ms() + line->gate->options.timeout_ms;
+    redis_keys_of(&keys, call->flight->batch->policy_id);
+    if (link != NULL)
+        redis_line_write_call(line, call, &keys);
+    /* A command that was taken comes back, with or without a reply. */
+    if (link == NULL ||
+        redisAsyncCommandArgv(link, redis_line_on_verdicts, call, (int)(CALL_HEAD + call->count),
+                              line->argv, line->lengths) != REDIS_OK) {
+        redis_call_fail(call, VERDICT_UNAVAILABLE);
+        redis_call_land(call);
+        return;
+    }
+    if (replicas > 0)
+        call->waits = redisAsyncCommand(link, redis_line_on_replicas, call,
+                                        "WAIT %d " WAIT_REPLICAS_MS, replicas) == REDIS_OK;
+}
+
+static struct redis_call_out *redis_call_new(struct redis_flight *flight, size_t count)
+{
+    struct redis_line *line = flight->line;
+    struct redis_call_out *call = calloc(1, sizeof(*call) + count * sizeof(call->wishes[0]));
+
+    ensure(call != NULL);
+    call->flight = flight;
+    snprintf(call->name, sizeof(call->name), "%llx", (unsigned long long)++line->last_name);
+    call->next = line->calls;
+    call->link = &line->calls;
+    if (call->next != NULL)
+        call->next->link = &call->next;
+    line->calls = call;
+    flight->calls_left++;
+    return call;
+}
+
+static void redis_line_keep_time(struct redis_line *line);
+
+bool gate_redis_claim(struct gate_line *gate_line, struct gate_batch *batch, int64_t now_ms)
+{
+    struct redis_line *line = (struct redis_line *)gate_line;
+    struct redis_address address;
+    size_t left = redis_watch_decide(&line->gate->watch, batch, &line->gate->blocklist,
+                                     line->gate->options.pending_max);
+
+    (void)now_ms; /* The window is judged by Redis's clock. */
+    if (left == 0)
+        return true;
+    struct redis_channel *channel = NULL;
+    if (redis_map_find(&line->gate->map, batch->policy_id, &address)) {
+        channel = redis_line_channel(line, &address);
+        redis_line_keep_time(line);
+    }
+    if (channel == NULL || redis_channel_open(channel) == NULL) {
+        for (size_t i = 0; i < batch->count; i++) {
+            if (batch->wishes[i]->verdict == VERDICT_UNDECIDED) {
+                batch->wishes[i]->verdict = VERDICT_UNAVAILABLE;
+                batch->wishes[i]->ticket = 0;
+            }
+        }
+        return true;
+    }
+    struct redis_flight *flight = calloc(1, sizeof(*flight));
+    ensure(flight != NULL);
+    *flight = (struct redis_flight){.line = line, .batch = batch, .calls_left = 1};
+    for (size_t i = 0; i < batch->count && left > 0;) {
+        size_t count = left < CALL_WISHES_MAX ? left : CALL_WISHES_MAX;
+        struct redis_call_out *call = redis_call_new(flight, count);
+        for (; call->count < count; i++) {
+            if (batch->wishes[i]->verdict == VERDICT_UNDECIDED)
+                call->wishes[call->count++] = batch->wishes[i];
+        }
+        left -= count;
+        redis_line_send(call, channel);
+    }
+    /* A call that could not be sent has landed already: the batch's own hold is let go last. */
+    if (--flight->calls_left > 0)
+        return false;
+    free(flight);
+    return true;
+}
+
+/* --- waiting for the ledger --- */
+
+static void redis_line_on_settled(redisAsyncContext *link, void *answer, void *context)
+{
+    struct redis_call_out *call = context;
+    redisReply *reply = answer;
+    bool is_over = true;
+
+    (void)link;
+    call->is_asked = false;
+    if (reply == NULL || reply->type != REDIS_REPLY_STRING || reply->len != call->count) {
+        freeReplyObject(reply);
+        return; /* Asked again by the timer until its time is over. */
+    }
+    for (size_t i = 0; i < call->count; i++) {
+        struct wish *wish = call->wishes[i];
+        if (!wish->is_accepted)
+            continue;
+        if (reply->str[i] == 'P') {
+            is_over = false;
+        } else if (reply->str[i] == 'V') {
+            /* It came to nothing: whoever asks again is decided again. */
+            wish->verdict = VERDICT_UNAVAILABLE;
+            wish->is_accepted = false;
+        } else {
+            wish->coupon_state = redis_state_of(reply->str[i]);
+            wish->is_accepted = false;
+        }
+    }
+    freeReplyObject(reply);
+    if (is_over)
+        redis_call_land(call);
+}
+
+static void redis_call_ask(struct redis_call_out *call)
+{
+    struct redis_line *line = call->flight->line;
+    redisAsyncContext *link = redis_channel_open(call->channel);
+    struct redis_keys keys;
+    char(*seqs)[24] = malloc(call->count * sizeof(*seqs));
+    size_t head = 3 + REDIS_KEYS;
+    size_t count = head + 2 * call->count;
+    const char **argv = malloc(count * sizeof(*argv));
+    size_t *lengths = malloc(count * sizeof(*lengths));
+
+    if (link != NULL && seqs != NULL && argv != NULL && lengths != NULL) {
+        redis_keys_of(&keys, call->flight->batch->policy_id);
+        argv[0] = "FCALL_RO";
+        argv[1] = "dibs_settled";
+        argv[2] = "7";
+        for (size_t i = 0; i < REDIS_KEYS; i++)
+            argv[3 + i] = keys.names[i];
+        for (size_t i = 0; i < head; i++)
+            lengths[i] = strlen(argv[i]);
+        for (size_t i = 0; i < call->count; i++) {
+            struct wish *wish = call->wishes[i];
+            lengths[head + 2 * i] =
+                (size_t)snprintf(seqs[i], sizeof(seqs[i]), "%lld", (long long)wish->seq);
+            argv[head + 2 * i] = seqs[i];
+            argv[head + 2 * i + 1] = wish->user.bytes;
+            lengths[head + 2 * i + 1] = wish->user.length;
+        }
+        call->is_asked = redisAsyncCommandArgv(link, redis_line_on_settled, call, (int)count, argv,
+                                               lengths) == REDIS_OK;
+        call->deadline_ms = clock_monotonic_ms() + line->gate->options.timeout_ms;
+    }
+    free(seqs);
+    free(argv);
+    free(lengths);
+}
+
+/* --- time --- */
+
+/* Drops a connection whose oldest call is over its time: everything behind it would be, too. */
+static void redis_line_on_timer(uv_timer_t *timer)
+{
+    struct redis_line *line = timer->data;
+    int64_t now_ms = clock_monotonic_ms();
+    struct redis_call_out *next;
+
+    for (struct redis_call_out *call = line->calls; call != NULL; call = next) {
+        next = call->next;
+        bool is_waiting = call->stage == CALL_DECIDING || call->is_asked;
+        if (is_waiting && now_ms >= call->deadline_ms) {
+            redis_channel_drop(call->channel);
+            next = line->calls; /* Others went with it. */
+        } else if (call->stage == CALL_SETTLING && !call->is_asked) {
+            if (now_ms >= call->settle_until_ms)
+                redis_call_land(call); /* told as accepted */
+            else
+                redis_call_ask(call);
+        }
+    }
+    if (line->calls == NULL)
+        uv_timer_stop(timer);
+}
+
+static void redis_line_keep_time(struct redis_line *line)
+{
+    if (!uv_is_active((uv_handle_t *)line->timer))
+        uv_timer_start(line->timer, redis_line_on_timer, TIMER_MS, TIMER_MS);
+}
+
+/* --- life --- */
+
+enum status gate_redis_line_open(struct gate *gate, const struct gate_line_options *options,
+                                 struct gate_line **line, struct error *error)
+{
+    struct redis_line *opened = calloc(1, sizeof(*opened));
+    struct redis_address addresses[REDIS_NODES_MAX];
+
+    *line = NULL;
+    if (opened == NULL || (opened->timer = calloc(1, sizeof(*opened->timer))) == NULL) {
+        free(opened);
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for a line to Redis");
+    }
+    opened->line.gate = gate;
+    opened->gate = gate_redis_of(gate);
+    opened->options = *options;
+    uv_timer_init(options->loop, opened->timer);
+    opened->timer->data = opened;
+    size_t count = redis_map_list(&opened->gate->map, addresses, REDIS_NODES_MAX);
+    for (size_t i = 0; i < count; i++)
+        (void)redis_channel_open(redis_line_channel(opened, &addresses[i]));
+    *line = &opened->line;
+    return STATUS_OK;
+}
+
+static void redis_line_on_timer_closed(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+void gate_redis_line_close(struct gate_line *gate_line)
+{
+    struct redis_line *line = (struct redis_line *)gate_line;
+    struct redis_channel *next;
+
+    line->is_closing = true;
+    uv_close((uv_handle_t *)line->timer, redis_line_on_timer_closed);
+    for (struct redis_channel *channel = line->channels; channel != NULL; channel = next) {
+        next = channel->next;
+        redis_channel_drop(channel);
+        free(channel);
+    }
+    while (line->calls != NULL)
+        redis_call_land(line->calls);
+    free(line);
+}

@@ -1,0 +1,233 @@
+/* redis_map.c: finds the primaries: given, asked from sentinels, or read from CLUSTER SLOTS. */
+#include "gate/redis_map.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#define REFRESH_PAUSE_MS 100
+
+void redis_map_init(struct redis_map *map, const struct redis_target *target)
+{
+    *map = (struct redis_map){.target = target};
+    pthread_mutex_init(&map->lock, NULL);
+    if (target->mode == REDIS_MODE_SINGLE) {
+        map->nodes[0] = target->seeds[0];
+        map->node_count = 1;
+    }
+}
+
+void redis_map_release(struct redis_map *map)
+{
+    pthread_mutex_destroy(&map->lock);
+}
+
+/* --- slots --- */
+
+/* CRC-16/XMODEM, which is how a cluster spreads keys. */
+static unsigned redis_map_crc16(const char *bytes, size_t length)
+{
+    unsigned crc = 0;
+
+    for (size_t i = 0; i < length; i++) {
+        crc ^= (unsigned)(unsigned char)bytes[i] << 8;
+        for (int bit = 0; bit < 8; bit++)
+            crc = (crc & 0x8000) != 0 ? (crc << 1 ^ 0x1021) & 0xffff : crc << 1 & 0xffff;
+    }
+    return crc;
+}
+
+unsigned redis_map_slot(int64_t policy_id)
+{
+    char tag[24];
+    int length = snprintf(tag, sizeof(tag), "%lld", (long long)policy_id);
+
+    return redis_map_crc16(tag, (size_t)length) % REDIS_SLOTS;
+}
+
+/* --- asking --- */
+
+/* Copies the reply's "host" and "port" at that place of an array. */
+static bool redis_map_read_address(const redisReply *host, const redisReply *port,
+                                   const struct redis_address *from, struct redis_address *address)
+{
+    if (host->str == NULL || strlen(host->str) >= sizeof(address->host))
+        return false;
+    /* A node that does not know its own name means the one we asked. */
+    snprintf(address->host, sizeof(address->host), "%s",
+             host->str[0] != '\0' ? host->str : from->host);
+    address->port = port->type == REDIS_REPLY_INTEGER ? (int)port->integer
+                    : port->str != NULL               ? atoi(port->str)
+                                                      : 0;
+    return address->port > 0;
+}
+
+static bool redis_map_read_master(const redisReply *reply, const struct redis_address *from,
+                                  struct redis_map *fresh)
+{
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2)
+        return false;
+    fresh->node_count = 1;
+    return redis_map_read_address(reply->element[0], reply->element[1], from, &fresh->nodes[0]);
+}
+
+static bool redis_map_add_node(struct redis_map *fresh, const struct redis_address *address,
+                               uint16_t *index)
+{
+    for (size_t i = 0; i < fresh->node_count; i++) {
+        if (redis_address_equal(&fresh->nodes[i], address)) {
+            *index = (uint16_t)i;
+            return true;
+        }
+    }
+    if (fresh->node_count == REDIS_NODES_MAX)
+        return false;
+    *index = (uint16_t)fresh->node_count;
+    fresh->nodes[fresh->node_count++] = *address;
+    return true;
+}
+
+/* Ranges as [first, last, [host, port, …] of the primary, replicas …]. */
+static bool redis_map_read_slots(const redisReply *reply, const struct redis_address *from,
+                                 struct redis_map *fresh)
+{
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements == 0)
+        return false;
+    for (size_t i = 0; i < reply->elements; i++) {
+        const redisReply *range = reply->element[i];
+        struct redis_address address;
+        uint16_t index;
+        if (range->type != REDIS_REPLY_ARRAY || range->elements < 3 ||
+            range->element[2]->type != REDIS_REPLY_ARRAY || range->element[2]->elements < 2 ||
+            !redis_map_read_address(range->element[2]->element[0], range->element[2]->element[1],
+                                    from, &address) ||
+            !redis_map_add_node(fresh, &address, &index))
+            return false;
+        for (long long slot = range->element[0]->integer;
+             slot >= 0 && slot <= range->element[1]->integer && slot < REDIS_SLOTS; slot++)
+            fresh->slots[slot] = index;
+    }
+    return true;
+}
+
+static enum status redis_map_ask(const struct redis_map *map, const struct redis_address *address,
+                                 struct redis_map *fresh, struct error *error)
+{
+    redisContext *link = NULL;
+    struct redis_target plain = *map->target;
+
+    if (plain.mode == REDIS_MODE_SENTINEL) {
+        /* Sentinels have neither databases nor, usually, the data's password. */
+        plain.database = 0;
+        plain.password = NULL;
+    }
+    enum status status = redis_link_open(&link, &plain, address, error);
+    if (status != STATUS_OK)
+        return status;
+    redisReply *reply =
+        map->target->mode == REDIS_MODE_SENTINEL
+            ? redisCommand(link, "SENTINEL get-master-addr-by-name %s", map->target->master)
+            : redisCommand(link, "CLUSTER SLOTS");
+    fresh->node_count = 0;
+    bool is_read = reply != NULL && (map->target->mode == REDIS_MODE_SENTINEL
+                                         ? redis_map_read_master(reply, address, fresh)
+                                         : redis_map_read_slots(reply, address, fresh));
+    if (!is_read)
+        status = error_set(error, STATUS_UNAVAILABLE, "%s does not say where the %s is",
+                           redis_address_words(address).text,
+                           map->target->mode == REDIS_MODE_SENTINEL ? "master" : "data");
+    freeReplyObject(reply);
+    redisFree(link);
+    return status;
+}
+
+/* Under the lock: takes over what was learnt. */
+static void redis_map_take(struct redis_map *map, const struct redis_map *fresh)
+{
+    bool same = map->node_count == fresh->node_count &&
+                memcmp(map->slots, fresh->slots, sizeof(map->slots)) == 0;
+
+    for (size_t i = 0; i < fresh->node_count && same; i++)
+        same = redis_address_equal(&map->nodes[i], &fresh->nodes[i]);
+    if (same)
+        return;
+    memcpy(map->nodes, fresh->nodes, fresh->node_count * sizeof(map->nodes[0]));
+    memcpy(map->slots, fresh->slots, sizeof(map->slots));
+    map->node_count = fresh->node_count;
+    atomic_fetch_add(&map->version, 1);
+    log_event(LOG_INFO, "redis_map_changed", LOG_FIELD("primaries", LOG_I64(map->node_count)),
+              LOG_FIELD("first", LOG_TEXT(redis_address_words(&map->nodes[0]).text)));
+}
+
+enum status redis_map_refresh(struct redis_map *map, struct error *error)
+{
+    enum status status = STATUS_UNAVAILABLE;
+
+    if (map->target->mode == REDIS_MODE_SINGLE)
+        return STATUS_OK;
+    pthread_mutex_lock(&map->lock);
+    int64_t now_ms = clock_monotonic_ms();
+    if (map->node_count > 0 && now_ms - map->refreshed_ms < REFRESH_PAUSE_MS) {
+        pthread_mutex_unlock(&map->lock);
+        return STATUS_OK;
+    }
+    map->refreshed_ms = now_ms;
+    struct redis_map *fresh = calloc(1, sizeof(*fresh));
+    if (fresh == NULL) {
+        pthread_mutex_unlock(&map->lock);
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for the map of Redis");
+    }
+    /* The nodes known last, then those of the URL. */
+    for (size_t i = 0; i < map->target->seed_count && status != STATUS_OK; i++)
+        status = redis_map_ask(map, &map->target->seeds[i], fresh, error);
+    for (size_t i = 0;
+         map->target->mode == REDIS_MODE_CLUSTER && i < map->node_count && status != STATUS_OK; i++)
+        status = redis_map_ask(map, &map->nodes[i], fresh, error);
+    if (status == STATUS_OK)
+        redis_map_take(map, fresh);
+    pthread_mutex_unlock(&map->lock);
+    free(fresh);
+    return status;
+}
+
+/* --- looking --- */
+
+bool redis_map_find(struct redis_map *map, int64_t policy_id, struct redis_address *address)
+{
+    pthread_mutex_lock(&map->lock);
+    bool known = map->node_count > 0;
+    if (known)
+        *address = map->nodes[map->target->mode == REDIS_MODE_CLUSTER
+                                  ? map->slots[redis_map_slot(policy_id)]
+                                  : 0];
+    pthread_mutex_unlock(&map->lock);
+    return known;
+}
+
+size_t redis_map_list(struct redis_map *map, struct redis_address *addresses, size_t max)
+{
+    pthread_mutex_lock(&map->lock);
+    size_t count = map->node_count < max ? map->node_count : max;
+    memcpy(addresses, map->nodes, count * sizeof(addresses[0]));
+    pthread_mutex_unlock(&map->lock);
+    return count;
+}
+
+bool redis_map_read_redirect(const char *words, const struct redis_address *from,
+                             struct redis_address *to)
+{
+    const char *slot = strchr(words, ' ');
+    const char *host = slot == NULL ? NULL : strchr(slot + 1, ' ');
+    const char *port = host == NULL ? NULL : strrchr(host, ':');
+
+    if (port == NULL || (size_t)(port - host) > sizeof(to->host))
+        return false;
+    snprintf(to->host, sizeof(to->host), "%.*s", (int)(port - host - 1), host + 1);
+    if (to->host[0] == '\0')
+        snprintf(to->host, sizeof(to->host), "%s", from->host);
+    to->port = atoi(port + 1);
+    return to->port > 0;
+}

@@ -1,0 +1,47 @@
+/* redis_map.h: which server has a policy: the only one, the sentinels' master, or the primary of
+ * its hash slot; and whether our functions are loaded there.
+ *
+ * Threads: every function may be called from any thread.
+ */
+#ifndef GATE_REDIS_MAP_H
+#define GATE_REDIS_MAP_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "gate/redis_link.h"
+
+#define REDIS_SLOTS     16384
+#define REDIS_NODES_MAX 256
+
+struct redis_map {
+    const struct redis_target *target;
+    pthread_mutex_t lock;
+    struct redis_address nodes[REDIS_NODES_MAX];
+    size_t node_count;
+    uint16_t slots[REDIS_SLOTS]; /* the index of the node; of a cluster only */
+    int64_t refreshed_ms;
+    _Atomic uint32_t version; /* rises when an address or a slot changed */
+};
+
+void redis_map_init(struct redis_map *map, const struct redis_target *target);
+void redis_map_release(struct redis_map *map);
+
+/* Asks the servers where things are, unless that was done a moment ago. UNAVAILABLE: none answers.
+ */
+enum status redis_map_refresh(struct redis_map *map, struct error *error) MUST_CHECK;
+
+/* Who has this policy, as far as known. False: nobody is known yet. */
+bool redis_map_find(struct redis_map *map, int64_t policy_id, struct redis_address *address);
+
+/* Every server that holds policies. Returns how many were written. */
+size_t redis_map_list(struct redis_map *map, struct redis_address *addresses, size_t max);
+
+/* The hash slot of a policy's keys: that of its tag, the id in decimal digits. */
+unsigned redis_map_slot(int64_t policy_id);
+
+/* Reads "MOVED 3999 127.0.0.1:6381" or "ASK …". False: it is not readable. */
+bool redis_map_read_redirect(const char *words, const struct redis_address *from,
+                             struct redis_address *to);
+
+#endif

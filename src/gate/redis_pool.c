@@ -1,0 +1,294 @@
+/* redis_pool.c: takes an idle connection or a new one, calls, and decides what an error asks for.
+ */
+#include "gate/redis_pool.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "embedded_functions.h"
+
+#define RETRY_PAUSE_MS      20
+#define CALL_ARGUMENTS_MAX  12000
+#define CALL_ARGUMENTS_FEW  32
+#define CALL_ARGUMENTS_HEAD (3 + REDIS_KEYS)
+
+void redis_pool_init(struct redis_pool *pool, const struct redis_target *target,
+                     struct redis_map *map)
+{
+    *pool = (struct redis_pool){.target = target, .map = map};
+    pthread_mutex_init(&pool->lock, NULL);
+}
+
+void redis_pool_release(struct redis_pool *pool)
+{
+    for (size_t i = 0; i < pool->idle_count; i++)
+        redisFree(pool->idle[i].link);
+    pthread_mutex_destroy(&pool->lock);
+}
+
+void redis_keys_of(struct redis_keys *keys, int64_t policy_id)
+{
+    static const char *const names[REDIS_KEYS] = {"REMAINING", "PENDING", "ISSUED", "LEASE",
+                                                  "META",      "KEYS",    "BOUND"};
+
+    for (size_t i = 0; i < REDIS_KEYS; i++)
+        snprintf(keys->names[i], sizeof(keys->names[i]), "COUPON:POLICY:{%lld}:%s",
+                 (long long)policy_id, names[i]);
+}
+
+/* --- the library --- */
+
+static const struct embedded_file *redis_pool_library(void)
+{
+    ensure(embedded_functions_count == 1);
+    return &embedded_functions[0];
+}
+
+/* Loads ours unless the same or a newer one is there. Reloading disarms every policy. */
+static enum status redis_pool_load(redisContext *link, struct error *error)
+{
+    redisReply *reply = redisCommand(link, "FCALL_RO dibs_version 0");
+
+    if (reply == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "%s", link->errstr);
+    long long version = reply->type == REDIS_REPLY_INTEGER ? reply->integer : 0;
+    enum redis_trouble trouble = redis_trouble_of(reply);
+    freeReplyObject(reply);
+    if (version == REDIS_LIBRARY_VERSION)
+        return STATUS_OK;
+    if (version > REDIS_LIBRARY_VERSION)
+        return error_set(error, STATUS_FAILED,
+                         "the function library in Redis is of a newer dibs (%lld, this one has "
+                         "%d); use that version",
+                         version, REDIS_LIBRARY_VERSION);
+    if (trouble != REDIS_TROUBLE_NONE && trouble != REDIS_TROUBLE_NO_LIBRARY)
+        return error_set(error, STATUS_UNAVAILABLE, "the function library cannot be asked for");
+    const struct embedded_file *library = redis_pool_library();
+    reply = redisCommand(link, "FUNCTION LOAD REPLACE %b", library->bytes, library->length);
+    if (reply == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "%s", link->errstr);
+    enum status status = STATUS_OK;
+    if (redis_trouble_of(reply) != REDIS_TROUBLE_NONE)
+        status = error_set(error, STATUS_UNAVAILABLE, "loading the function library: %.300s",
+                           reply->str);
+    else
+        log_event(LOG_INFO, "library_loaded", LOG_FIELD("version", LOG_I64(REDIS_LIBRARY_VERSION)));
+    freeReplyObject(reply);
+    return status;
+}
+
+/* --- connections --- */
+
+enum status redis_pool_take(struct redis_pool *pool, const struct redis_address *address,
+                            redisContext **link, struct error *error)
+{
+    *link = NULL;
+    pthread_mutex_lock(&pool->lock);
+    for (size_t i = 0; i < pool->idle_count && *link == NULL; i++) {
+        if (redis_address_equal(&pool->idle[i].address, address)) {
+            *link = pool->idle[i].link;
+            pool->idle[i] = pool->idle[--pool->idle_count];
+        }
+    }
+    pthread_mutex_unlock(&pool->lock);
+    if (*link != NULL)
+        return STATUS_OK;
+    enum status status = redis_link_open(link, pool->target, address, error);
+    if (status != STATUS_OK)
+        return status;
+    status = redis_pool_load(*link, error);
+    if (status != STATUS_OK) {
+        error_prefix(error, "Redis at %s", redis_address_words(address).text);
+        redisFree(*link);
+        *link = NULL;
+    }
+    return status;
+}
+
+void redis_pool_give(struct redis_pool *pool, const struct redis_address *address,
+                     redisContext *link)
+{
+    pthread_mutex_lock(&pool->lock);
+    bool has_room = pool->idle_count < REDIS_POOL_IDLE_MAX;
+    if (has_room)
+        pool->idle[pool->idle_count++] = (struct redis_idle){.link = link, .address = *address};
+    pthread_mutex_unlock(&pool->lock);
+    if (!has_room)
+        redisFree(link);
+}
+
+/* --- calling --- */
+
+/* One call on its way through retries and redirections. */
+struct redis_call {
+    struct redis_pool *pool;
+    int64_t policy_id;
+    int argc;
+    const char **argv;
+    size_t *lengths;
+    int64_t deadline_ms;
+    bool asks; /* ASKING comes before it */
+    struct redis_address address;
+};
+
+static void redis_call_pause(void)
+{
+    struct timespec pause = {.tv_nsec = (RETRY_PAUSE_MS / 2 + (long)random_below(RETRY_PAUSE_MS)) *
+                                        1000000};
+    nanosleep(&pause, NULL);
+}
+
+/* Sends it once. NULL: the connection broke, and what became of the call is not known. */
+static redisReply *redis_call_once(const struct redis_call *call, redisContext *link)
+{
+    if (call->asks) {
+        redisReply *asking = redisCommand(link, "ASKING");
+        if (asking == NULL)
+            return NULL;
+        freeReplyObject(asking);
+    }
+    return redisCommandArgv(link, call->argc, call->argv, call->lengths);
+}
+
+/* What the library itself refuses. */
+static enum status redis_call_refusal(const struct redis_call *call, enum redis_trouble trouble,
+                                      const redisReply *reply, struct error *error)
+{
+    long long id = call->policy_id;
+
+    switch (trouble) {
+    case REDIS_TROUBLE_UNARMED:
+        return error_set(error, STATUS_UNAVAILABLE, "policy %lld awaits its steward", id);
+    case REDIS_TROUBLE_NO_POLICY:
+        return error_set(error, STATUS_NOT_FOUND, "the gate has no policy %lld", id);
+    case REDIS_TROUBLE_STALE_LEASE:
+        return error_set(error, STATUS_CONFLICT, "policy %lld has seen a later lease", id);
+    case REDIS_TROUBLE_TOO_SOON:
+        return error_set(error, STATUS_BUSY, "policy %lld has just been announced more stock", id);
+    case REDIS_TROUBLE_TOO_FEW:
+        return error_set(error, STATUS_CONFLICT, "policy %lld has fewer units left", id);
+    case REDIS_TROUBLE_PENDING:
+        return error_set(error, STATUS_CONFLICT, "policy %lld has claims pending", id);
+    default:
+        return error_set(error, STATUS_FAILED, "Redis at %s: %s: %.300s",
+                         redis_address_words(&call->address).text, call->argv[1], reply->str);
+    }
+}
+
+/* After an error reply: where to go on, or OK to stop with `status`. */
+static bool redis_call_goes_on(struct redis_call *call, enum redis_trouble trouble,
+                               const redisReply *reply, struct error *error)
+{
+    call->asks = false;
+    switch (trouble) {
+    case REDIS_TROUBLE_ASK:
+        call->asks = true;
+        return redis_map_read_redirect(reply->str, &call->address, &call->address);
+    case REDIS_TROUBLE_MOVED:
+    case REDIS_TROUBLE_DROP:
+    case REDIS_TROUBLE_LATER:
+        if (trouble != REDIS_TROUBLE_MOVED)
+            redis_call_pause();
+        error_set(error, STATUS_UNAVAILABLE, "Redis at %s: %.300s",
+                  redis_address_words(&call->address).text, reply->str);
+        (void)!redis_map_refresh(call->pool->map, NULL);
+        return redis_map_find(call->pool->map, call->policy_id, &call->address);
+    case REDIS_TROUBLE_NO_LIBRARY:
+        /* The connection is given up, and the next one loads it. */
+        return true;
+    default:
+        return false;
+    }
+}
+
+static enum status redis_call_run(struct redis_call *call, redisReply **reply, struct error *error)
+{
+    if (!redis_map_find(call->pool->map, call->policy_id, &call->address)) {
+        enum status status = redis_map_refresh(call->pool->map, error);
+        if (status != STATUS_OK ||
+            !redis_map_find(call->pool->map, call->policy_id, &call->address))
+            return status == STATUS_OK ? STATUS_UNAVAILABLE : status;
+    }
+    do {
+        redisContext *link = NULL;
+        enum status status = redis_pool_take(call->pool, &call->address, &link, error);
+        if (status != STATUS_OK) {
+            (void)!redis_map_refresh(call->pool->map, NULL);
+            return status;
+        }
+        *reply = redis_call_once(call, link);
+        if (*reply == NULL) {
+            error_set(error, STATUS_UNKNOWN, "Redis at %s: %s",
+                      redis_address_words(&call->address).text, link->errstr);
+            redisFree(link);
+            return STATUS_UNKNOWN;
+        }
+        enum redis_trouble trouble = redis_trouble_of(*reply);
+        struct redis_address from = call->address;
+        bool goes_on =
+            trouble != REDIS_TROUBLE_NONE && redis_call_goes_on(call, trouble, *reply, error);
+        if (trouble == REDIS_TROUBLE_NO_LIBRARY || trouble == REDIS_TROUBLE_DROP)
+            redisFree(link);
+        else
+            redis_pool_give(call->pool, &from, link);
+        if (trouble == REDIS_TROUBLE_NONE)
+            return STATUS_OK;
+        if (!goes_on)
+            status = redis_call_refusal(call, trouble, *reply, error);
+        freeReplyObject(*reply);
+        *reply = NULL;
+        if (!goes_on)
+            return status;
+    } while (clock_monotonic_ms() < call->deadline_ms);
+    return STATUS_UNAVAILABLE;
+}
+
+enum status redis_pool_call(struct redis_pool *pool, int64_t policy_id, const char *function,
+                            const struct redis_argument *arguments, size_t argument_count,
+                            redisReply **reply, struct error *error)
+{
+    const char *few_argv[CALL_ARGUMENTS_HEAD + CALL_ARGUMENTS_FEW];
+    size_t few_lengths[CALL_ARGUMENTS_HEAD + CALL_ARGUMENTS_FEW];
+    struct redis_keys keys;
+    struct redis_call call = {.pool = pool,
+                              .policy_id = policy_id,
+                              .argc = (int)(CALL_ARGUMENTS_HEAD + argument_count),
+                              .argv = few_argv,
+                              .lengths = few_lengths,
+                              .deadline_ms = clock_monotonic_ms() + pool->target->timeout_ms};
+
+    *reply = NULL;
+    ensure(argument_count <= CALL_ARGUMENTS_MAX);
+    if (argument_count > CALL_ARGUMENTS_FEW) {
+        call.argv = malloc((size_t)call.argc * sizeof(*call.argv));
+        call.lengths = malloc((size_t)call.argc * sizeof(*call.lengths));
+    }
+    enum status status = STATUS_UNAVAILABLE;
+    if (call.argv == NULL || call.lengths == NULL) {
+        error_set(error, status, "no memory to call Redis");
+    } else {
+        redis_keys_of(&keys, policy_id);
+        call.argv[0] = "FCALL";
+        call.argv[1] = function;
+        call.argv[2] = "7";
+        for (size_t i = 0; i < REDIS_KEYS; i++)
+            call.argv[3 + i] = keys.names[i];
+        for (size_t i = 0; i < CALL_ARGUMENTS_HEAD; i++)
+            call.lengths[i] = strlen(call.argv[i]);
+        for (size_t i = 0; i < argument_count; i++) {
+            call.argv[CALL_ARGUMENTS_HEAD + i] = arguments[i].bytes;
+            call.lengths[CALL_ARGUMENTS_HEAD + i] = arguments[i].length;
+        }
+        status = redis_call_run(&call, reply, error);
+    }
+    if (call.argv != few_argv) {
+        free(call.argv);
+        free(call.lengths);
+    }
+    return status;
+}

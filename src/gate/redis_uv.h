@@ -1,0 +1,16 @@
+/* redis_uv.h: lets a libuv loop drive an asynchronous connection of hiredis.
+ *
+ * Threads: the loop's own.
+ */
+#ifndef GATE_REDIS_UV_H
+#define GATE_REDIS_UV_H
+
+#include <hiredis/async.h>
+#include <stdbool.h>
+#include <uv.h>
+
+/* From now on the loop reads and writes for this connection, until that is freed. False: no memory,
+ * or the loop refuses it. */
+bool redis_uv_attach(redisAsyncContext *link, uv_loop_t *loop);
+
+#endif

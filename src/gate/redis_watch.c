@@ -1,0 +1,425 @@
+/* redis_watch.c: looks, remembers, and answers those who came too late. */
+#include "gate/redis_watch.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#define LOOK_MS      250
+#define FRESH_MS     400 /* below the half second for which the library holds stock back */
+#define SCAN_COUNT   "1000"
+#define NUMBERS_READ 13
+
+/* --- the table --- */
+
+/* Under the lock: where the policy is, or would be. */
+static size_t redis_watch_place(const struct redis_watch *watch, int64_t policy_id)
+{
+    size_t low = 0;
+    size_t high = watch->policy_count;
+
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (watch->policies[middle].numbers.policy_id < policy_id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static struct redis_watched *redis_watch_find(struct redis_watch *watch, int64_t policy_id)
+{
+    size_t place = redis_watch_place(watch, policy_id);
+
+    if (place == watch->policy_count || watch->policies[place].numbers.policy_id != policy_id)
+        return NULL;
+    return &watch->policies[place];
+}
+
+static struct redis_watched *redis_watch_add(struct redis_watch *watch, int64_t policy_id)
+{
+    struct redis_watched *found = redis_watch_find(watch, policy_id);
+
+    if (found != NULL)
+        return found;
+    if (watch->policy_count == watch->policy_capacity) {
+        size_t capacity = watch->policy_capacity == 0 ? 64 : watch->policy_capacity * 2;
+        struct redis_watched *grown = realloc(watch->policies, capacity * sizeof(*grown));
+        if (grown == NULL)
+            return NULL;
+        watch->policies = grown;
+        watch->policy_capacity = capacity;
+    }
+    size_t place = redis_watch_place(watch, policy_id);
+    memmove(watch->policies + place + 1, watch->policies + place,
+            (watch->policy_count - place) * sizeof(*watch->policies));
+    watch->policy_count++;
+    watch->policies[place] =
+        (struct redis_watched){.numbers.policy_id = policy_id, .winners_changes = -1};
+    return &watch->policies[place];
+}
+
+/* --- winners --- */
+
+static void redis_winners_add(struct redis_winners *winners, uint64_t hash)
+{
+    size_t at = hash & winners->mask;
+
+    while (winners->hashes[at] != 0 && winners->hashes[at] != hash)
+        at = (at + 1) & winners->mask;
+    winners->hashes[at] = hash;
+}
+
+static bool redis_winners_have(const struct redis_winners *winners, uint64_t hash)
+{
+    size_t at = hash & winners->mask;
+
+    while (winners->hashes[at] != 0 && winners->hashes[at] != hash)
+        at = (at + 1) & winners->mask;
+    return winners->hashes[at] == hash;
+}
+
+static uint64_t redis_watch_hash(const struct redis_watch *watch, const char *user, size_t length)
+{
+    return hash_table(watch->key, user, length) | 1;
+}
+
+/* Grows by twos, and stays at most half full. */
+static bool redis_winners_fit(struct redis_winners *winners, size_t count)
+{
+    size_t size = winners->hashes == NULL ? 0 : winners->mask + 1;
+    if (count * 2 < size)
+        return true;
+    struct redis_winners grown = {.mask = (size == 0 ? 1024 : size * 2) - 1};
+    while (count * 2 >= grown.mask + 1)
+        grown.mask = grown.mask * 2 + 1;
+    grown.hashes = calloc(grown.mask + 1, sizeof(*grown.hashes));
+    if (grown.hashes == NULL)
+        return false;
+    for (size_t i = 0; i < size; i++) {
+        if (winners->hashes[i] != 0)
+            redis_winners_add(&grown, winners->hashes[i]);
+    }
+    free(winners->hashes);
+    *winners = grown;
+    return true;
+}
+
+/* Takes the users of one page of HSCAN: field, value, field, value. */
+static bool redis_watch_take_page(const struct redis_watch *watch, const redisReply *page,
+                                  struct redis_winners *winners, size_t *count)
+{
+    for (size_t i = 0; i + 1 < page->elements; i += 2) {
+        if (!redis_winners_fit(winners, ++*count))
+            return false;
+        redis_winners_add(winners,
+                          redis_watch_hash(watch, page->element[i]->str, page->element[i]->len));
+    }
+    return true;
+}
+
+/* Reads all users of a policy that is sold out. */
+static bool redis_watch_read_winners(struct redis_watch *watch, int64_t policy_id,
+                                     struct redis_winners *winners)
+{
+    struct redis_address address;
+    struct redis_keys keys;
+    redisContext *link = NULL;
+    char cursor[32] = "0";
+    size_t count = 0;
+    bool is_read = redis_winners_fit(winners, 0);
+
+    redis_keys_of(&keys, policy_id);
+    if (!redis_map_find(watch->pool->map, policy_id, &address) ||
+        redis_pool_take(watch->pool, &address, &link, NULL) != STATUS_OK)
+        return false;
+    do {
+        redisReply *reply =
+            redisCommand(link, "HSCAN %s %s COUNT " SCAN_COUNT, keys.names[2], cursor);
+        is_read = is_read && reply != NULL && reply->type == REDIS_REPLY_ARRAY &&
+                  reply->elements == 2 && reply->element[0]->len < sizeof(cursor) &&
+                  redis_watch_take_page(watch, reply->element[1], winners, &count);
+        if (is_read)
+            memcpy(cursor, reply->element[0]->str, reply->element[0]->len + 1);
+        freeReplyObject(reply);
+    } while (is_read && strcmp(cursor, "0") != 0);
+    if (is_read)
+        redis_pool_give(watch->pool, &address, link);
+    else
+        redisFree(link);
+    return is_read;
+}
+
+/* --- looking --- */
+
+static int64_t redis_watch_number(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_INTEGER ? reply->integer
+           : reply->str != NULL               ? strtoll(reply->str, NULL, 10)
+                                              : 0;
+}
+
+/* Under the lock: takes over what dibs_count answered. True: there may be stock that was not there
+ * before. */
+static bool redis_watch_take(struct redis_watched *seen, const redisReply *reply)
+{
+    int64_t read[NUMBERS_READ];
+
+    for (size_t i = 0; i < NUMBERS_READ; i++)
+        read[i] = redis_watch_number(reply->element[i]);
+    bool has_changed = seen->changes != read[7] || seen->is_armed != (read[0] != 0);
+    seen->is_known = true;
+    seen->is_armed = read[0] != 0;
+    seen->numbers.remaining = read[1] + read[4];
+    seen->numbers.pending = read[2];
+    seen->numbers.issued = read[3];
+    seen->numbers.total = read[5];
+    seen->numbers.version = read[6];
+    seen->changes = read[7];
+    seen->numbers.sold_out_at_ms = seen->numbers.remaining == 0 ? read[8] : 0;
+    seen->opens_at_ms = read[9];
+    seen->closes_at_ms = read[10];
+    seen->is_paused = read[11] != 0;
+    seen->numbers.closed_by_hand = read[12] != 0;
+    seen->looked_at_ms = clock_monotonic_ms();
+    return has_changed;
+}
+
+/* Reads who has won, once per sell-out. */
+static void redis_watch_note_winners(struct redis_watch *watch, int64_t policy_id)
+{
+    struct redis_winners winners = {0};
+
+    pthread_mutex_lock(&watch->lock);
+    struct redis_watched *seen = redis_watch_find(watch, policy_id);
+    int64_t changes = seen == NULL ? 0 : seen->changes;
+    bool is_wanted = seen != NULL && seen->is_armed && seen->numbers.remaining == 0 &&
+                     seen->winners_changes != changes;
+    pthread_mutex_unlock(&watch->lock);
+    if (!is_wanted || !redis_watch_read_winners(watch, policy_id, &winners)) {
+        free(winners.hashes);
+        return;
+    }
+    pthread_mutex_lock(&watch->lock);
+    seen = redis_watch_find(watch, policy_id);
+    if (seen != NULL) {
+        struct redis_winners old = seen->winners;
+        seen->winners = winners;
+        winners = old;
+        seen->winners_changes = changes;
+    }
+    pthread_mutex_unlock(&watch->lock);
+    free(winners.hashes);
+}
+
+enum status redis_watch_look(struct redis_watch *watch, int64_t policy_id, struct error *error)
+{
+    redisReply *reply = NULL;
+    bool has_changed = false;
+    enum status status =
+        redis_pool_call(watch->pool, policy_id, "dibs_count", NULL, 0, &reply, error);
+
+    if (status == STATUS_OK &&
+        (reply->type != REDIS_REPLY_ARRAY || reply->elements != NUMBERS_READ))
+        status = error_set(error, STATUS_FAILED, "dibs_count answers something else");
+    pthread_mutex_lock(&watch->lock);
+    struct redis_watched *seen = redis_watch_add(watch, policy_id);
+    if (seen != NULL && status == STATUS_OK)
+        has_changed = redis_watch_take(seen, reply);
+    else if (seen != NULL && status == STATUS_NOT_FOUND)
+        seen->is_known = seen->is_armed = false;
+    bool was_well = watch->trouble.text[0] == '\0';
+    if (status == STATUS_OK || status == STATUS_NOT_FOUND)
+        watch->trouble.text[0] = '\0';
+    else if (error != NULL)
+        watch->trouble = *error;
+    bool is_well = watch->trouble.text[0] == '\0';
+    pthread_mutex_unlock(&watch->lock);
+    freeReplyObject(reply);
+    if (was_well && !is_well)
+        log_event(LOG_ERROR, "gate_refuses", LOG_FIELD("error", LOG_TEXT(watch->trouble.text)));
+    if (!was_well && is_well)
+        log_event(LOG_INFO, "gate_recovered");
+    if (has_changed)
+        watch->stock_changed(watch->context);
+    return status;
+}
+
+static void redis_watch_look_at_all(struct redis_watch *watch)
+{
+    int64_t after_id = 0;
+    int64_t ids[64];
+    size_t count;
+    struct error error;
+
+    while ((count = redis_watch_list(watch, after_id, ids, 64)) > 0) {
+        for (size_t i = 0; i < count; i++) {
+            enum status status = redis_watch_look(watch, ids[i], &error);
+            if (status == STATUS_OK)
+                redis_watch_note_winners(watch, ids[i]);
+            else if (status == STATUS_UNAVAILABLE || status == STATUS_UNKNOWN)
+                return; /* Redis is away: each of the others would wait as long. */
+        }
+        after_id = ids[count - 1];
+    }
+}
+
+static void *redis_watch_main(void *context)
+{
+    struct redis_watch *watch = context;
+
+    pthread_mutex_lock(&watch->lock);
+    while (!watch->is_stopping) {
+        struct timespec until;
+        pthread_mutex_unlock(&watch->lock);
+        redis_watch_look_at_all(watch);
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += LOOK_MS * 1000000L;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        pthread_mutex_lock(&watch->lock);
+        while (!watch->is_stopping &&
+               pthread_cond_timedwait(&watch->stop, &watch->lock, &until) == 0)
+            continue;
+    }
+    pthread_mutex_unlock(&watch->lock);
+    return NULL;
+}
+
+/* --- life --- */
+
+enum status redis_watch_start(struct redis_watch *watch, struct redis_pool *pool,
+                              void (*stock_changed)(void *context), void *context,
+                              struct error *error)
+{
+    pthread_condattr_t monotonic;
+
+    *watch = (struct redis_watch){
+        .pool = pool, .stock_changed = stock_changed, .context = context, .key = hash_key_random()};
+    pthread_mutex_init(&watch->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&watch->stop, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    watch->is_running = pthread_create(&watch->thread, NULL, redis_watch_main, watch) == 0;
+    return watch->is_running
+               ? STATUS_OK
+               : error_set(error, STATUS_UNAVAILABLE, "cannot start the gate's thread");
+}
+
+void redis_watch_stop(struct redis_watch *watch)
+{
+    pthread_mutex_lock(&watch->lock);
+    watch->is_stopping = true;
+    pthread_cond_broadcast(&watch->stop);
+    pthread_mutex_unlock(&watch->lock);
+    if (watch->is_running)
+        pthread_join(watch->thread, NULL);
+    for (size_t i = 0; i < watch->policy_count; i++)
+        free(watch->policies[i].winners.hashes);
+    free(watch->policies);
+    pthread_cond_destroy(&watch->stop);
+    pthread_mutex_destroy(&watch->lock);
+}
+
+/* --- asking --- */
+
+static enum policy_state redis_watch_state(const struct redis_watched *seen, int64_t now_ms)
+{
+    if (seen->numbers.closed_by_hand || (seen->closes_at_ms != 0 && now_ms >= seen->closes_at_ms))
+        return POLICY_CLOSED;
+    if (seen->is_paused)
+        return POLICY_PAUSED;
+    if (now_ms < seen->opens_at_ms)
+        return POLICY_SCHEDULED;
+    return seen->numbers.remaining == 0 ? POLICY_SOLD_OUT : POLICY_OPEN;
+}
+
+enum status redis_watch_count(struct redis_watch *watch, int64_t policy_id, int64_t now_ms,
+                              struct gate_numbers *numbers)
+{
+    enum status status = STATUS_NOT_FOUND;
+
+    pthread_mutex_lock(&watch->lock);
+    const struct redis_watched *seen = redis_watch_find(watch, policy_id);
+    if (seen != NULL && seen->looked_at_ms != 0) {
+        *numbers = seen->numbers;
+        numbers->state = redis_watch_state(seen, now_ms);
+        status = STATUS_OK;
+    }
+    pthread_mutex_unlock(&watch->lock);
+    return status;
+}
+
+size_t redis_watch_list(struct redis_watch *watch, int64_t after_id, int64_t *ids, size_t ids_max)
+{
+    size_t count = 0;
+
+    pthread_mutex_lock(&watch->lock);
+    for (size_t at = redis_watch_place(watch, after_id + 1);
+         at < watch->policy_count && count < ids_max; at++)
+        ids[count++] = watch->policies[at].numbers.policy_id;
+    pthread_mutex_unlock(&watch->lock);
+    return count;
+}
+
+bool redis_watch_has(struct redis_watch *watch, int64_t policy_id)
+{
+    pthread_mutex_lock(&watch->lock);
+    bool is_there = redis_watch_find(watch, policy_id) != NULL;
+    pthread_mutex_unlock(&watch->lock);
+    return is_there;
+}
+
+/* Under the lock: what all of a policy's batch may be told from memory. */
+static bool redis_watch_is_sold_out(const struct redis_watched *seen, int64_t now_ms)
+{
+    return seen->winners_changes == seen->changes && seen->winners.hashes != NULL &&
+           seen->is_armed && seen->numbers.remaining == 0 &&
+           clock_monotonic_ms() - seen->looked_at_ms < FRESH_MS &&
+           redis_watch_state(seen, now_ms) == POLICY_SOLD_OUT;
+}
+
+size_t redis_watch_decide(struct redis_watch *watch, const struct gate_batch *batch,
+                          struct blocklist *blocklist, int64_t pending_max)
+{
+    size_t left = batch->count;
+
+    pthread_mutex_lock(&watch->lock);
+    const struct redis_watched *seen = redis_watch_find(watch, batch->policy_id);
+    bool is_full = seen != NULL && seen->numbers.pending >= pending_max;
+    bool is_sold_out = seen != NULL && redis_watch_is_sold_out(seen, clock_wall_ms());
+    for (size_t i = 0; i < batch->count && (is_full || is_sold_out); i++) {
+        struct wish *wish = batch->wishes[i];
+        /* A key may belong to someone else's claim, which only Redis knows. */
+        if (is_sold_out && !request_id_is_keyed(&wish->request_id) &&
+            !redis_winners_have(&seen->winners,
+                                redis_watch_hash(watch, wish->user.bytes, wish->user.length)))
+            wish->verdict =
+                blocklist_has(blocklist, &wish->user) ? VERDICT_BLOCKED : VERDICT_SOLD_OUT;
+        else if (is_full)
+            wish->verdict = VERDICT_UNAVAILABLE;
+        else
+            continue;
+        wish->ticket = 0;
+        left--;
+    }
+    pthread_mutex_unlock(&watch->lock);
+    return left;
+}
+
+bool redis_watch_is_well(struct redis_watch *watch, struct error *words)
+{
+    pthread_mutex_lock(&watch->lock);
+    bool is_well = watch->trouble.text[0] == '\0';
+    if (is_well)
+        error_set(words, STATUS_OK, "ok");
+    else
+        *words = watch->trouble;
+    pthread_mutex_unlock(&watch->lock);
+    return is_well;
+}

@@ -1,0 +1,81 @@
+/* redis_watch.h: what this process remembers of the policies in Redis, looked at four times a
+ * second: their numbers, for those who only watch, and who has won in those that are sold out.
+ *
+ * A policy that is sold out answers from here whoever is certainly not among its winners. That is
+ * safe because stock comes back to a sold-out policy in two steps: first it is announced, which
+ * every server sees at its next look; and only half a second later may it be lent. What was looked
+ * at longer ago than that is not used.
+ *
+ * Threads: every function may be called from any thread; the looking is done on one of its own.
+ */
+#ifndef GATE_REDIS_WATCH_H
+#define GATE_REDIS_WATCH_H
+
+#include <pthread.h>
+
+#include "base/hash.h"
+#include "gate/blocklist.h"
+#include "gate/gate.h"
+#include "gate/redis_pool.h"
+
+/* Hashes of users; one more entry than it needs to be open for search. */
+struct redis_winners {
+    uint64_t *hashes; /* 0: free */
+    size_t mask;
+};
+
+struct redis_watched {
+    struct gate_numbers numbers; /* `state` is made when it is asked for */
+    int64_t opens_at_ms;
+    int64_t closes_at_ms;
+    bool is_known; /* Redis has it */
+    bool is_armed;
+    bool is_paused;
+    int64_t changes;      /* Redis's count of changes of its stock and terms */
+    int64_t looked_at_ms; /* monotonic; 0: never */
+    struct redis_winners winners;
+    int64_t winners_changes; /* `changes` when they were read; -1: not read */
+};
+
+struct redis_watch {
+    struct redis_pool *pool;
+    void (*stock_changed)(void *context);
+    void *context;
+    struct hash_key key;
+    pthread_t thread;
+    bool is_running;
+    pthread_mutex_t lock;
+    pthread_cond_t stop;
+    bool is_stopping;
+    struct redis_watched *policies; /* in rising order of ids */
+    size_t policy_count;
+    size_t policy_capacity;
+    struct error trouble; /* why Redis cannot be asked; "" */
+};
+
+enum status redis_watch_start(struct redis_watch *watch, struct redis_pool *pool,
+                              void (*stock_changed)(void *context), void *context,
+                              struct error *error) MUST_CHECK;
+void redis_watch_stop(struct redis_watch *watch);
+
+/* Looks at a policy now, and from now on. */
+enum status redis_watch_look(struct redis_watch *watch, int64_t policy_id,
+                             struct error *error) MUST_CHECK;
+
+/* What was seen last. NOT_FOUND: the policy is not watched, or Redis does not have it. */
+enum status redis_watch_count(struct redis_watch *watch, int64_t policy_id, int64_t now_ms,
+                              struct gate_numbers *numbers) MUST_CHECK;
+size_t redis_watch_list(struct redis_watch *watch, int64_t after_id, int64_t *ids, size_t ids_max);
+
+/* Decides what can be decided without Redis: SOLD_OUT or BLOCKED for those certainly not among the
+ * winners, and UNAVAILABLE for the others while more than `pending_max` claims are pending. Returns
+ * how many are left undecided. */
+size_t redis_watch_decide(struct redis_watch *watch, const struct gate_batch *batch,
+                          struct blocklist *blocklist, int64_t pending_max);
+
+/* Whether the ledger is known to have such a policy though Redis may not. */
+bool redis_watch_has(struct redis_watch *watch, int64_t policy_id);
+
+bool redis_watch_is_well(struct redis_watch *watch, struct error *words);
+
+#endif
