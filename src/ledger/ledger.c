@@ -15,8 +15,8 @@
 
 #define TIMEOUT_DEFAULT_MS 10000
 
-static const struct ledger_driver *const ledger_drivers[] = {&ledger_sqlite_driver,
-                                                             &ledger_postgres_driver};
+static const struct ledger_driver *const ledger_drivers[] = {
+    &ledger_sqlite_driver, &ledger_postgres_driver, &ledger_mysql_driver};
 
 struct ledger {
     struct ledger_options options;
