@@ -413,6 +413,27 @@ enum status ledger_coupons_of_claimant(struct ledger *ledger, int64_t policy_id,
     return status;
 }
 
+static enum status ledger_note_row(void *context, const struct sql_value *columns,
+                                   struct error *error)
+{
+    (void)columns;
+    (void)error;
+    *(bool *)context = true;
+    return STATUS_OK;
+}
+
+enum status ledger_user_blocked(struct ledger *ledger, const struct user_id *user, bool *blocked,
+                                struct error *error)
+{
+    struct sql sql = ledger_reader_take(ledger);
+
+    *blocked = false;
+    enum status status = SQL_RUN(&sql, STATEMENT_blocked_has, ledger_note_row, blocked, error,
+                                 sql_text(user_id_span(user)));
+    ledger_reader_return(ledger, sql);
+    return status;
+}
+
 /* --- restoring --- */
 
 static enum status ledger_visit_policy(void *context, const struct sql_value *columns,

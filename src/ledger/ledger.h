@@ -3,7 +3,8 @@
  * Two ways in. Issuing claims never waits: ledger_issue() appends to the queue and returns a
  * ticket; a writer thread commits everything that has gathered in one transaction, in order, and
  * then says which ticket is durable. Everything else is an ordinary blocking call: writes ride in
- * the same group commits, reads use read-only sessions of their own.
+ * the same group commits, reads use read-only sessions of their own. A write that answers UNKNOWN
+ * may have been done; the ledger is not healthy again before that is known, and then a read tells.
  *
  * In one snapshot: total = unleased + Σ open leases (count − rows in their range) + active.
  *
@@ -159,6 +160,8 @@ enum status ledger_coupon_cancel(struct ledger *ledger, int64_t policy_id, int64
 
 enum status ledger_user_block(struct ledger *ledger, const struct user_id *user, bool blocked,
                               int64_t now_ms, struct error *error) MUST_CHECK;
+enum status ledger_user_blocked(struct ledger *ledger, const struct user_id *user, bool *blocked,
+                                struct error *error) MUST_CHECK;
 
 /* --- secrets the ledger keeps for its servers --- */
 

@@ -344,12 +344,16 @@ static void writer_commit_batch(struct writer *writer, struct write_batch *batch
             return;
         }
         atomic_fetch_add_explicit(&writer->stats->commit_failures, 1, memory_order_relaxed);
+        /* Nothing left to try again means that nothing would notice a recovery either. */
+        bool goes_on = batch->claim_count + batch->binding_count > 0 || writer->is_in_doubt;
+        /* Before those who wait hear of a doubt: while it lasts the ledger is not healthy. */
+        if (goes_on)
+            writer_set_health(writer, status, &error);
         pthread_mutex_lock(&writer->lock);
-        writer_finish_writes(writer, batch, status, &error);
+        writer_finish_writes(writer, batch, writer->is_in_doubt ? STATUS_UNKNOWN : status, &error);
         pthread_mutex_unlock(&writer->lock);
-        if (batch->claim_count + batch->binding_count == 0 && !writer->is_in_doubt)
-            return; /* Nothing is left to try again, so nothing would notice a recovery either. */
-        writer_set_health(writer, status, &error);
+        if (!goes_on)
+            return;
         if (!writer_pause(writer, &pause_ms)) {
             writer->gave_up = true;
             log_event(LOG_ERROR, "claims_given_up", LOG_FIELD("claims", LOG_I64(writer->pending)),
