@@ -279,8 +279,8 @@ def migrate(database, *arguments, code=0):
 
 def test_migrate__dry_run_shows_the_sql_and_changes_nothing(database):
     first = migrate(database, "--dry-run")
-    assert "CREATE TABLE policy (" in first.stdout
-    assert "CREATE TABLE coupon (" in first.stdout and not first.stderr
+    assert re.search(r"CREATE TABLE (IF NOT EXISTS )?coupon \(", first.stdout)
+    assert not first.stderr
     assert migrate(database, "--dry-run").stdout == first.stdout
     shown = as_json(migrate(database, "--dry-run", "--json"))
     assert shown["dry_run"] is True
