@@ -138,7 +138,7 @@ static enum status session_check_version(struct ledger_session *session, struct 
 static void session_warn(const struct ledger_session *session, const char *setting,
                          const char *value)
 {
-    log_event(LOG_WARN, "ledger_may_lose",
+    log_event(LOG_WARN, "ledger_may_lose_commits",
               LOG_FIELD("ledger", LOG_TEXT(session->store->target.words)),
               LOG_FIELD("setting", LOG_TEXT(setting)), LOG_FIELD("value", LOG_TEXT(value)),
               LOG_FIELD("why", LOG_TEXT("commits are not on disk when they are answered: a crash "
