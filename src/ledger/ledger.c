@@ -6,9 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "ledger/balance.h"
 #include "ledger/driver.h"
 #include "ledger/fallback.h"
 #include "ledger/migrate.h"
+#include "ledger/repair.h"
 #include "ledger/rows.h"
 #include "ledger/transactions.h"
 #include "ledger/writer.h"
@@ -517,6 +520,53 @@ enum status ledger_visit(struct ledger *ledger, const struct ledger_visitor *vis
                          error);
     sql.driver->rollback(sql.session);
     ledger_reader_return(ledger, sql);
+    return status;
+}
+
+/* --- an older ledger --- */
+
+bool ledger_is_behind(const struct ledger *ledger)
+{
+    return atomic_load(&ledger->writer.behind);
+}
+
+enum status ledger_compare(struct ledger *ledger, const struct ledger_memory *memory,
+                           int64_t policy_id, struct ledger_gap *gap, struct error *error)
+{
+    struct repair repair;
+    struct sql sql = ledger_reader_take(ledger);
+
+    repair_init(&repair, memory, clock_wall_ms());
+    enum status status = repair_look(&repair, &sql, policy_id, gap, error);
+    repair_release(&repair);
+    ledger_reader_return(ledger, sql);
+    return status;
+}
+
+enum status ledger_balance(struct ledger *ledger, int64_t policy_id, struct ledger_balance *balance,
+                           struct error *error)
+{
+    struct sql sql = ledger_reader_take(ledger);
+    enum status status = balance_read(&sql, policy_id, balance, error);
+
+    ledger_reader_return(ledger, sql);
+    return status;
+}
+
+enum status ledger_repair(struct ledger *ledger, const struct ledger_memory *memory,
+                          struct ledger_repair *done, struct error *error)
+{
+    struct repair repair;
+    enum status status = STATUS_OK;
+
+    repair_init(&repair, memory, clock_wall_ms());
+    /* A file is never exchanged under the process that has it locked. */
+    if (ledger->driver->is_remote)
+        status = writer_repair(&ledger->writer, repair_write, &repair, error);
+    *done = status == STATUS_OK ? repair.done : (struct ledger_repair){0};
+    if (done->is_done)
+        repair_log(&repair);
+    repair_release(&repair);
     return status;
 }
 

@@ -77,8 +77,10 @@ RETURNING setval(pg_get_serial_sequence('lease', 'id'),
 UPDATE lease SET state = 'OPEN', count = $2 WHERE id = $1;
 
 -- name: lease_balance
-SELECT COALESCE(SUM(l.count - (SELECT COUNT(*) FROM coupon c
-    WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq AND c.seq < l.first_seq + l.count)), 0)::bigint
+SELECT COALESCE(SUM(l.count -
+    (SELECT COUNT(*) FROM coupon c
+     WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq AND c.seq < l.first_seq + l.count)
+    ), 0)::bigint
 FROM lease l WHERE l.policy_id = $1 AND l.state = 'OPEN';
 
 -- name: lease_rows
