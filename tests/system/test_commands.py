@@ -47,6 +47,8 @@ def test_help__exists_for_every_command():
     ["policy"], ["policy", "nonsense"], ["policy", "show"], ["status", "1"], ["serve", "extra"],
     ["claim", "x", "u1"], ["serve", "--threads", "many"], ["serve", "--listen", "nowhere"],
     ["serve", "--ledger", "oracle:x"], ["policy", "create"], ["serve", "--threads=-1"],
+    ["serve", "--ledger", "mysql://db/"], ["serve", "--ledger", "postgres://db/shop?nonsense=1"],
+    ["migrate", "--ledger", "mysql://db/shop?nonsense=1"], ["migrate", "now"],
 ])
 def test_usage__errors_exit_2_and_say_so_on_stderr(arguments, tmp_path):
     ended = run_dibs(*arguments, folder=tmp_path)
