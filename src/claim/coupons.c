@@ -98,12 +98,21 @@ enum status service_coupons_of_user(struct service *service, const struct user_i
     return status;
 }
 
+static void service_coupon_doubt(struct service *service, int64_t policy_id, int64_t seq)
+{
+    steward_doubt(
+        &service->steward,
+        &(struct steward_doubt){.about = DOUBT_COUPON, .policy_id = policy_id, .seq = seq});
+}
+
 enum status service_coupon_redeem(struct service *service, int64_t policy_id, int64_t seq,
                                   const struct user_id *order_id, struct coupon *coupon,
                                   struct error *error)
 {
     enum status status = ledger_coupon_redeem(service->ledger, policy_id, seq, order_id,
                                               clock_wall_ms(), coupon, error);
+    if (status == STATUS_UNKNOWN)
+        service_coupon_doubt(service, policy_id, seq);
     if (status == STATUS_OK)
         status =
             gate_settle(service->gate, policy_id, &coupon->claim.user, seq, COUPON_REDEEMED, error);
@@ -119,6 +128,8 @@ enum status service_coupon_cancel(struct service *service, int64_t policy_id, in
     enum status status = ledger_coupon_cancel(service->ledger, policy_id, seq, clock_wall_ms(),
                                               coupon, &policy, error);
 
+    if (status == STATUS_UNKNOWN)
+        service_coupon_doubt(service, policy_id, seq);
     if (status == STATUS_OK)
         status = gate_settle(service->gate, policy_id, &coupon->claim.user, seq, COUPON_CANCELLED,
                              error);
@@ -127,14 +138,45 @@ enum status service_coupon_cancel(struct service *service, int64_t policy_id, in
     return status;
 }
 
+/* Only what can no longer change is told: a call that comes meanwhile tells the rest itself. */
+enum status service_coupon_settle(struct service *service, int64_t policy_id, int64_t seq,
+                                  struct error *error)
+{
+    struct coupon coupon;
+    struct policy policy;
+    enum status status = ledger_coupon_get(service->ledger, policy_id, seq, &coupon, error);
+
+    if (status == STATUS_NOT_FOUND)
+        return STATUS_OK;
+    if (status == STATUS_OK &&
+        (coupon.state == COUPON_REDEEMED || coupon.state == COUPON_CANCELLED))
+        status = gate_settle(service->gate, policy_id, seq, coupon.state, error);
+    return status == STATUS_OK ? service_refresh(service, policy_id, &policy, error) : status;
+}
+
 enum status service_user_block(struct service *service, const struct user_id *user, bool blocked,
                                struct error *error)
 {
     /* One at a time, or two opposite calls could reach ledger and gate in different orders. */
     steward_lock(&service->steward);
-    enum status status = ledger_user_block(service->ledger, user, blocked, clock_wall_ms(), error);
+    enum status status =
+        steward_is_sure(&service->steward)
+            ? ledger_user_block(service->ledger, user, blocked, clock_wall_ms(), error)
+            : service_not_yet(error);
+    if (status == STATUS_UNKNOWN)
+        steward_doubt(&service->steward,
+                      &(struct steward_doubt){.about = DOUBT_USER, .user = *user});
     if (status == STATUS_OK)
         status = gate_block(service->gate, user, blocked, error);
     steward_unlock(&service->steward);
     return status;
+}
+
+enum status service_user_settle(struct service *service, const struct user_id *user,
+                                struct error *error)
+{
+    bool blocked;
+    enum status status = ledger_user_blocked(service->ledger, user, &blocked, error);
+
+    return status == STATUS_OK ? gate_block(service->gate, user, blocked, error) : status;
 }

@@ -46,6 +46,18 @@ void service_stock_changed(struct service *service);
 enum status service_refresh(struct service *service, int64_t policy_id, struct policy *policy,
                             struct error *error) MUST_CHECK;
 
+/* What is told to whoever wants a change while gate and ledger do not agree on an earlier one. */
+enum status service_not_yet(struct error *error) MUST_CHECK;
+
+/* After a write in doubt, when the ledger can be asked: tells the gate what is there now. `lease`
+ * may have been taken with it, unless its count is 0. Under steward_lock(). */
+enum status service_policy_settle(struct service *service, int64_t policy_id,
+                                  const struct lease *lease, struct error *error) MUST_CHECK;
+enum status service_coupon_settle(struct service *service, int64_t policy_id, int64_t seq,
+                                  struct error *error) MUST_CHECK;
+enum status service_user_settle(struct service *service, const struct user_id *user,
+                                struct error *error) MUST_CHECK;
+
 /* Builds the gate from the ledger; before anything else runs. */
 enum status service_restore(struct service *service, struct error *error) MUST_CHECK;
 

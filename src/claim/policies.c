@@ -23,15 +23,32 @@ static enum status service_policy_announce(struct service *service, const struct
     return gate_policy_set(service->gate, &between, error);
 }
 
+enum status service_not_yet(struct error *error)
+{
+    return error_set(error, STATUS_UNAVAILABLE, "an earlier change waits for the ledger");
+}
+
+static void service_policy_doubt(struct service *service, int64_t policy_id,
+                                 const struct lease *lease)
+{
+    steward_doubt(
+        &service->steward,
+        &(struct steward_doubt){.about = DOUBT_POLICY, .policy_id = policy_id, .lease = *lease});
+}
+
 enum status service_policy_create(struct service *service, const struct policy *policy,
                                   struct policy_view *view, struct error *error)
 {
-    struct lease lease;
+    struct lease lease = {0};
 
     view->policy = *policy;
     view->policy.created_at_ms = clock_wall_ms();
     steward_lock(&service->steward);
-    enum status status = ledger_policy_create(service->ledger, &view->policy, &lease, error);
+    enum status status = steward_is_sure(&service->steward)
+                             ? ledger_policy_create(service->ledger, &view->policy, &lease, error)
+                             : service_not_yet(error);
+    if (status == STATUS_UNKNOWN)
+        service_policy_doubt(service, view->policy.id, &lease);
     if (status == STATUS_OK)
         status = service_policy_announce(service, &view->policy, lease.count, error);
     if (status == STATUS_OK && lease.count > 0)
@@ -81,8 +98,6 @@ static enum status service_recall_for(struct service *service, const struct poli
     int64_t count = policy->total - change->total - policy->unleased;
     if (count <= 0)
         return STATUS_OK;
-    if (!steward_is_settled(&service->steward))
-        return error_set(error, STATUS_UNAVAILABLE, "an earlier change waits for the ledger");
     enum status status = service_policy_announce(service, policy, count, error);
     if (status == STATUS_OK)
         status = gate_recall(service->gate, policy->id, count, shrunk, shrunk_count, error);
@@ -124,14 +139,19 @@ enum status service_policy_change(struct service *service, int64_t id,
 
     dated.now_ms = clock_wall_ms();
     steward_lock(&service->steward);
-    enum status status = ledger_policy_get(service->ledger, id, &view->policy, error);
+    enum status status = steward_is_settled(&service->steward)
+                             ? ledger_policy_get(service->ledger, id, &view->policy, error)
+                             : service_not_yet(error);
     if (status == STATUS_OK)
         status = service_recall_for(service, &view->policy, &dated, shrunk, &shrunk_count, error);
     if (status == STATUS_OK) {
         status = ledger_policy_change(service->ledger, id, &dated, shrunk, shrunk_count,
                                       &view->policy, error);
+        /* Giving the units back tells what became of the change as well. */
         if (status != STATUS_OK)
             steward_give_back(&service->steward, id, shrunk, shrunk_count);
+        if (status == STATUS_UNKNOWN && shrunk_count == 0)
+            service_policy_doubt(service, id, &(struct lease){0});
     }
     if (status == STATUS_OK)
         status = gate_policy_set(service->gate, &view->policy, error);
@@ -140,4 +160,24 @@ enum status service_policy_change(struct service *service, int64_t id,
     steward_unlock(&service->steward);
     service_stock_changed(service);
     return status == STATUS_OK ? service_count(service, view, error) : status;
+}
+
+/* Nobody has changed the policy's line since the doubt began: if the lease's first seq is no longer
+ * the next one, the lease was taken. */
+enum status service_policy_settle(struct service *service, int64_t policy_id,
+                                  const struct lease *lease, struct error *error)
+{
+    struct policy policy;
+    enum status status = ledger_policy_get(service->ledger, policy_id, &policy, error);
+
+    if (status == STATUS_NOT_FOUND)
+        return STATUS_OK;
+    if (status == STATUS_OK && lease->count > 0 && policy.next_seq > lease->first_seq) {
+        status = service_policy_announce(service, &policy, lease->count, error);
+        if (status == STATUS_OK)
+            status = gate_lend(service->gate, lease, 0, error);
+        if (status == STATUS_CONFLICT) /* A look that was cut short has lent it. */
+            status = STATUS_OK;
+    }
+    return status == STATUS_OK ? gate_policy_set(service->gate, &policy, error) : status;
 }

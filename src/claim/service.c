@@ -185,8 +185,14 @@ bool service_parts(struct service *service, struct service_part parts[SERVICE_PA
     snprintf(parts[1].words, sizeof(parts[1].words), "%.255s", words.text);
     parts[2] = (struct service_part){
         .name = "relay", .kind = service->relay->ops->name, .ready = true, .words = "ok"};
+    bool has_doubts = steward_has_doubts(&service->steward);
     parts[3] = (struct service_part){
-        .name = "steward", .kind = "in process", .ready = true, .words = "ok"};
+        .name = "steward",
+        .kind = "in process",
+        .ready = !has_doubts,
+    };
+    snprintf(parts[3].words, sizeof(parts[3].words), "%s",
+             has_doubts ? "the gate waits to hear what the ledger made of a change" : "ok");
     for (size_t i = 0; i < SERVICE_PARTS; i++)
         all_ready = all_ready && parts[i].ready;
     return all_ready;

@@ -1,6 +1,8 @@
 /* steward.c: runs errands, one policy at a time. */
 #include "claim/steward.h"
 
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/log.h"
@@ -40,6 +42,84 @@ unlock:
     pthread_mutex_unlock(&steward->lock);
 }
 
+/* --- doubts --- */
+
+void steward_doubt(struct steward *steward, const struct steward_doubt *doubt)
+{
+    pthread_mutex_lock(&steward->lock);
+    if (steward->doubt_count == steward->doubt_capacity) {
+        size_t capacity = steward->doubt_capacity == 0 ? 16 : steward->doubt_capacity * 2;
+        steward->doubts = realloc(steward->doubts, capacity * sizeof(*steward->doubts));
+        ensure(steward->doubts != NULL);
+        steward->doubt_capacity = capacity;
+    }
+    steward->doubts[steward->doubt_count++] = *doubt;
+    pthread_cond_signal(&steward->work);
+    pthread_mutex_unlock(&steward->lock);
+}
+
+bool steward_has_doubts(struct steward *steward)
+{
+    pthread_mutex_lock(&steward->lock);
+    bool has_doubts = steward->doubt_count > 0;
+    pthread_mutex_unlock(&steward->lock);
+    return has_doubts;
+}
+
+static bool steward_first_doubt(struct steward *steward, struct steward_doubt *doubt)
+{
+    pthread_mutex_lock(&steward->lock);
+    bool found = steward->doubt_count > 0;
+    if (found)
+        *doubt = steward->doubts[0];
+    pthread_mutex_unlock(&steward->lock);
+    return found;
+}
+
+static void steward_drop_doubt(struct steward *steward)
+{
+    pthread_mutex_lock(&steward->lock);
+    steward->doubt_count--;
+    memmove(steward->doubts, steward->doubts + 1, steward->doubt_count * sizeof(*steward->doubts));
+    pthread_mutex_unlock(&steward->lock);
+}
+
+static enum status steward_look(struct service *service, const struct steward_doubt *doubt,
+                                struct error *error)
+{
+    switch (doubt->about) {
+    case DOUBT_POLICY:
+        return service_policy_settle(service, doubt->policy_id, &doubt->lease, error);
+    case DOUBT_COUPON:
+        return service_coupon_settle(service, doubt->policy_id, doubt->seq, error);
+    case DOUBT_USER:
+        return service_user_settle(service, &doubt->user, error);
+    }
+    return STATUS_OK;
+}
+
+bool steward_is_sure(struct steward *steward)
+{
+    struct steward_doubt doubt;
+
+    while (steward_first_doubt(steward, &doubt)) {
+        struct error error = {""};
+        /* Before the ledger knows what became of the transaction a look would be too early. */
+        if (!ledger_healthy(steward->service->ledger))
+            return false;
+        if (steward_look(steward->service, &doubt, &error) != STATUS_OK) {
+            log_event(LOG_WARN, "doubt_remains", LOG_FIELD("policy", LOG_I64(doubt.policy_id)),
+                      LOG_FIELD("error", LOG_TEXT(error.text)));
+            return false;
+        }
+        steward_drop_doubt(steward);
+        service_stock_changed(steward->service);
+    }
+    return true;
+}
+
+/* --- units on their way back --- */
+
 static enum status steward_return_one(struct service *service, const struct steward_return *back,
                                       struct error *error)
 {
@@ -73,6 +153,8 @@ bool steward_is_settled(struct steward *steward)
 {
     size_t left = 0;
 
+    if (!steward_is_sure(steward))
+        return false;
     for (size_t i = 0; i < steward->return_count; i++) {
         struct error error;
         if (steward_return_one(steward->service, &steward->returns[i], &error) != STATUS_OK)
@@ -81,6 +163,8 @@ bool steward_is_settled(struct steward *steward)
     steward->return_count = left;
     return left == 0;
 }
+
+/* --- errands --- */
 
 /* The gate gets the lease before it hears that the ledger has nothing left, so that nobody is told
  * SOLD_OUT in between. A lease that the gate does not take goes back. */
@@ -91,6 +175,9 @@ static enum status steward_lease(struct steward *steward, int64_t policy_id, str
     struct policy policy;
     enum status status = ledger_lease_take(service->ledger, policy_id, 0, &lease, &policy, error);
 
+    if (status == STATUS_UNKNOWN)
+        steward_doubt(steward, &(struct steward_doubt){
+                                   .about = DOUBT_POLICY, .policy_id = policy_id, .lease = lease});
     if (status != STATUS_OK)
         return status;
     if (lease.count > 0) {
@@ -115,7 +202,7 @@ static enum status steward_run(struct steward *steward, int64_t policy_id,
 
     steward_lock(steward);
     if (!steward_is_settled(steward))
-        status = error_set(&error, STATUS_UNAVAILABLE, "units that came back wait for the ledger");
+        status = error_set(&error, STATUS_UNAVAILABLE, "earlier changes wait for the ledger");
     else if (errand == STEWARD_LEASE)
         status = steward_lease(steward, policy_id, &error);
     else
@@ -157,12 +244,27 @@ static void steward_pause(struct steward *steward)
     pthread_mutex_unlock(&steward->lock);
 }
 
+static void steward_settle_doubts(struct steward *steward)
+{
+    steward_lock(steward);
+    bool is_sure = steward_is_sure(steward);
+    steward_unlock(steward);
+    if (!is_sure)
+        steward_pause(steward);
+}
+
 static void *steward_main(void *context)
 {
     struct steward *steward = context;
 
     pthread_mutex_lock(&steward->lock);
     while (!steward->stopping) {
+        if (steward->doubt_count > 0) {
+            pthread_mutex_unlock(&steward->lock);
+            steward_settle_doubts(steward);
+            pthread_mutex_lock(&steward->lock);
+            continue;
+        }
         if (steward->errand_count == 0 && !steward->all_policies) {
             pthread_cond_wait(&steward->work, &steward->lock);
             continue;
@@ -209,6 +311,7 @@ void steward_release(struct steward *steward)
     pthread_cond_destroy(&steward->work);
     pthread_mutex_destroy(&steward->lock);
     pthread_mutex_destroy(&steward->policy_lock);
+    free(steward->doubts);
 }
 
 enum status steward_start(struct steward *steward, struct error *error)

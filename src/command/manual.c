@@ -105,9 +105,11 @@ static const struct option *find_shared(const struct command *commands)
 static void append_settings(struct buffer *out)
 {
     buffer_append_text(out, ".SH SETTINGS\n");
-    append_roff(out, "Flags of serve, migrate and config. Each is also an environment variable and a key of "
-                     "the settings file: --ack-timeout 2s, DIBS_ACK_TIMEOUT=2s, ack_timeout = 2s. "
-                     "A flag beats the variable, which beats the file.");
+    append_roff(
+        out,
+        "Flags of serve, migrate and config. Each is also an environment variable and a key of "
+        "the settings file: --ack-timeout 2s, DIBS_ACK_TIMEOUT=2s, ack_timeout = 2s. "
+        "A flag beats the variable, which beats the file.");
     buffer_append_text(out, "\n");
     const char *group = "";
     for (size_t i = 0; i < config_key_count; i++) {

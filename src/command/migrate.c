@@ -81,8 +81,10 @@ static int migrate(const struct command_call *call, const struct config *config)
         command_option(call, "dry-run") != NULL ? LEDGER_MIGRATION_SHOW : LEDGER_MIGRATION_APPLY;
     struct missing missing = {.count = 0};
     struct error error;
-    if (ledger_migrate(&options, mode, note_missing, &missing, &error) != STATUS_OK) {
-        return command_fail(call, "%s", error.text);
+    enum status status = ledger_migrate(&options, mode, note_missing, &missing, &error);
+    if (status != STATUS_OK) {
+        return status == STATUS_INVALID ? command_usage(call, "%s", error.text)
+                                        : command_fail(call, "%s", error.text);
     }
     struct buffer out;
     buffer_init(&out, OUTPUT_MAX);

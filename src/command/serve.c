@@ -260,7 +260,8 @@ int command_serve(const struct command_call *call)
     }
     config_release(&config);
     if (status != STATUS_OK) {
-        return command_fail(call, "%s", error.text);
+        return status == STATUS_INVALID ? command_usage(call, "%s", error.text)
+                                        : command_fail(call, "%s", error.text);
     }
     log_event(LOG_INFO, "stopped", LOG_FIELD("pid", LOG_I64(getpid())));
     return COMMAND_FINE;

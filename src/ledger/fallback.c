@@ -46,7 +46,8 @@ static enum status fallback_read_i64(void *context, const struct sql_value *colu
     return STATUS_OK;
 }
 
-/* A key may be bound to a claim besides the one it was made with. Decides when it is. */
+/* A key may be bound to a claim besides the one it was made with. Decides when it is; a claim that
+ * came to nothing binds no key. */
 static enum status fallback_find_key(struct sql *sql, struct ledger_wish *wish, struct error *error)
 {
     int64_t seq = 0;
@@ -62,7 +63,18 @@ static enum status fallback_find_key(struct sql *sql, struct ledger_wish *wish, 
     if (status == STATUS_OK)
         wish->verdict = user_id_equal(&wish->coupon.claim.user, &wish->user) ? VERDICT_HELD
                                                                              : VERDICT_KEY_MISMATCH;
-    return status;
+    return status == STATUS_NOT_FOUND ? STATUS_OK : status;
+}
+
+/* The key answers with that claim from now on, whoever asks with it. */
+static enum status fallback_bind_key(struct sql *sql, const struct ledger_wish *wish,
+                                     struct error *error)
+{
+    if (!request_id_is_keyed(&wish->request_id))
+        return STATUS_OK;
+    return SQL_RUN(sql, STATEMENT_key_insert, NULL, NULL, error, sql_i64(wish->policy_id),
+                   sql_blob(wish->request_id.bytes, sizeof(wish->request_id.bytes)),
+                   sql_i64(wish->coupon.claim.seq));
 }
 
 static enum verdict fallback_judge(const struct policy *policy, const struct fallback_user *user,
@@ -148,6 +160,8 @@ enum status fallback_claim(struct sql *sql, void *argument, struct error *error)
     wish->opens_at_ms = policy.opens_at_ms;
     if (wish->verdict == VERDICT_HELD)
         wish->coupon = user.held;
-    return wish->verdict == VERDICT_WON ? fallback_win(sql, &policy, &user, wish, error)
-                                        : STATUS_OK;
+    if (wish->verdict == VERDICT_WON)
+        status = fallback_win(sql, &policy, &user, wish, error);
+    bool binds = wish->verdict == VERDICT_WON || wish->verdict == VERDICT_HELD;
+    return status == STATUS_OK && binds ? fallback_bind_key(sql, wish, error) : status;
 }

@@ -6,17 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "ledger/balance.h"
 #include "ledger/driver.h"
 #include "ledger/fallback.h"
 #include "ledger/migrate.h"
+#include "ledger/repair.h"
 #include "ledger/rows.h"
 #include "ledger/transactions.h"
 #include "ledger/writer.h"
 
 #define TIMEOUT_DEFAULT_MS 10000
 
-static const struct ledger_driver *const ledger_drivers[] = {&ledger_sqlite_driver,
-                                                             &ledger_postgres_driver};
+static const struct ledger_driver *const ledger_drivers[] = {
+    &ledger_sqlite_driver, &ledger_postgres_driver, &ledger_mysql_driver};
 
 struct ledger {
     struct ledger_options options;
@@ -413,6 +416,27 @@ enum status ledger_coupons_of_claimant(struct ledger *ledger, int64_t policy_id,
     return status;
 }
 
+static enum status ledger_note_row(void *context, const struct sql_value *columns,
+                                   struct error *error)
+{
+    (void)columns;
+    (void)error;
+    *(bool *)context = true;
+    return STATUS_OK;
+}
+
+enum status ledger_user_blocked(struct ledger *ledger, const struct user_id *user, bool *blocked,
+                                struct error *error)
+{
+    struct sql sql = ledger_reader_take(ledger);
+
+    *blocked = false;
+    enum status status = SQL_RUN(&sql, STATEMENT_blocked_has, ledger_note_row, blocked, error,
+                                 sql_text(user_id_span(user)));
+    ledger_reader_return(ledger, sql);
+    return status;
+}
+
 /* --- restoring --- */
 
 static enum status ledger_visit_policy(void *context, const struct sql_value *columns,
@@ -496,6 +520,53 @@ enum status ledger_visit(struct ledger *ledger, const struct ledger_visitor *vis
                          error);
     sql.driver->rollback(sql.session);
     ledger_reader_return(ledger, sql);
+    return status;
+}
+
+/* --- an older ledger --- */
+
+bool ledger_is_behind(const struct ledger *ledger)
+{
+    return atomic_load(&ledger->writer.behind);
+}
+
+enum status ledger_compare(struct ledger *ledger, const struct ledger_memory *memory,
+                           int64_t policy_id, struct ledger_gap *gap, struct error *error)
+{
+    struct repair repair;
+    struct sql sql = ledger_reader_take(ledger);
+
+    repair_init(&repair, memory, clock_wall_ms());
+    enum status status = repair_look(&repair, &sql, policy_id, gap, error);
+    repair_release(&repair);
+    ledger_reader_return(ledger, sql);
+    return status;
+}
+
+enum status ledger_balance(struct ledger *ledger, int64_t policy_id, struct ledger_balance *balance,
+                           struct error *error)
+{
+    struct sql sql = ledger_reader_take(ledger);
+    enum status status = balance_read(&sql, policy_id, balance, error);
+
+    ledger_reader_return(ledger, sql);
+    return status;
+}
+
+enum status ledger_repair(struct ledger *ledger, const struct ledger_memory *memory,
+                          struct ledger_repair *done, struct error *error)
+{
+    struct repair repair;
+    enum status status = STATUS_OK;
+
+    repair_init(&repair, memory, clock_wall_ms());
+    /* A file is never exchanged under the process that has it locked. */
+    if (ledger->driver->is_remote)
+        status = writer_repair(&ledger->writer, repair_write, &repair, error);
+    *done = status == STATUS_OK ? repair.done : (struct ledger_repair){0};
+    if (done->is_done)
+        repair_log(&repair);
+    repair_release(&repair);
     return status;
 }
 

@@ -3,7 +3,8 @@
  * Two ways in. Issuing claims never waits: ledger_issue() appends to the queue and returns a
  * ticket; a writer thread commits everything that has gathered in one transaction, in order, and
  * then says which ticket is durable. Everything else is an ordinary blocking call: writes ride in
- * the same group commits, reads use read-only sessions of their own.
+ * the same group commits, reads use read-only sessions of their own. A write that answers UNKNOWN
+ * may have been done; the ledger is not healthy again before that is known, and then a read tells.
  *
  * In one snapshot: total = unleased + Σ open leases (count − rows in their range) + active.
  *
@@ -159,6 +160,8 @@ enum status ledger_coupon_cancel(struct ledger *ledger, int64_t policy_id, int64
 
 enum status ledger_user_block(struct ledger *ledger, const struct user_id *user, bool blocked,
                               int64_t now_ms, struct error *error) MUST_CHECK;
+enum status ledger_user_blocked(struct ledger *ledger, const struct user_id *user, bool *blocked,
+                                struct error *error) MUST_CHECK;
 
 /* --- secrets the ledger keeps for its servers --- */
 
@@ -199,6 +202,85 @@ struct ledger_visitor {
 /* Walks everything a gate is rebuilt from, in the order of the callbacks above, in one snapshot. */
 enum status ledger_visit(struct ledger *ledger, const struct ledger_visitor *visitor,
                          struct error *error) MUST_CHECK;
+
+/* --- an older ledger --- */
+
+/* Whether the database was last seen to be older than what this process has committed: restored
+ * from a backup, or a replica that lagged. Nothing is written to it then but a repair. */
+bool ledger_is_behind(const struct ledger *ledger);
+
+/* What the ledger is told by a gate that may know more. */
+struct ledger_listener {
+    enum status (*policy)(void *context, const struct policy *policy, struct error *error);
+    enum status (*lease)(void *context, const struct lease *lease, struct error *error);
+    enum status (*claim)(void *context, const struct held_claim *held, struct error *error);
+    enum status (*key)(void *context, const struct key_binding *binding, struct error *error);
+    enum status (*blocked)(void *context, const struct user_id *user, struct error *error);
+    void *context;
+};
+
+/* What a gate and its service remember. */
+struct ledger_memory {
+    /* Tells of one policy its row, with the first seq that no lease has had; its leases with units
+     * left, by rising ids, and the highest one closed and empty when it has none left; its claims
+     * by rising seqs; its keys. With policy_id 0 of every policy, by rising ids, and then all
+     * blocked users. A status of the listener's that is not OK ends it. It may be called again. */
+    enum status (*tell)(void *context, int64_t policy_id, const struct ledger_listener *listener,
+                        struct error *error);
+    void *context;
+    const char *secret_name; /* of ledger_secret(); NULL: it is kept elsewhere */
+    const uint8_t *secret;
+    size_t secret_length;
+};
+
+/* What the ledger lacks of one policy, or lacked before a repair. */
+struct ledger_gap {
+    int64_t policy_id;
+    bool lacks_policy;
+    bool has_older_policy;
+    int64_t missing_count;   /* claims that it had once and has not */
+    int64_t pending_count;   /* claims that it has not yet: no gap */
+    int64_t redeemed_count;  /* coupons that are redeemed, and ISSUED here */
+    int64_t cancelled_count; /* coupons that are cancelled, and ISSUED here */
+    int64_t key_count;       /* bound keys that it lacked; only a repair counts them */
+    int64_t unknown_count;   /* coupons that the gate never gave, or gave otherwise */
+};
+
+/* Compares the ledger with what is remembered of one policy, while people may use both. */
+enum status ledger_compare(struct ledger *ledger, const struct ledger_memory *memory,
+                           int64_t policy_id, struct ledger_gap *gap,
+                           struct error *error) MUST_CHECK;
+
+/* Where a policy's units are: total = unleased + leased + active, or the ledger is broken. */
+struct ledger_balance {
+    int64_t total;
+    int64_t unleased;
+    int64_t leased; /* Σ open leases (count − coupons in their range) */
+    int64_t active;
+};
+
+/* Counted in one snapshot. NOT_FOUND: the ledger has no such policy. */
+enum status ledger_balance(struct ledger *ledger, int64_t policy_id, struct ledger_balance *balance,
+                           struct error *error) MUST_CHECK;
+
+/* What a repair did. */
+struct ledger_repair {
+    bool is_done; /* false: the ledger was not behind, and nothing was done */
+    int64_t policy_count;
+    int64_t written_count; /* coupons */
+    int64_t redeemed_count;
+    int64_t cancelled_count;
+    int64_t key_count;
+    int64_t blocked_count;
+    int64_t unblocked_count;
+};
+
+/* Writes into an older ledger, in one transaction, what is remembered and it lacks; logs what was
+ * done for each policy. Does nothing when the ledger is not older. The caller sees to it that no
+ * policy, lease or user is changed meanwhile. CONFLICT: it is not an older copy of this ledger, or
+ * a repair is under way. UNKNOWN: it may have been done; ledger_is_behind() will tell. */
+enum status ledger_repair(struct ledger *ledger, const struct ledger_memory *memory,
+                          struct ledger_repair *done, struct error *error) MUST_CHECK;
 
 /* --- seeing inside --- */
 

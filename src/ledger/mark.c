@@ -24,17 +24,23 @@ static enum status mark_read_row(void *context, const struct sql_value *columns,
     return STATUS_OK;
 }
 
-static enum status mark_read(const struct mark *mark, struct sql *sql, struct mark_row *row,
+static enum status mark_read(struct mark *mark, struct sql *sql, struct mark_row *row,
                              struct error *error)
 {
     *row = (struct mark_row){0};
-    return SQL_RUN(sql, STATEMENT_writer_read, mark_read_row, row, error,
-                   sql_text(span_of(mark->name)));
+    mark->is_behind = false;
+    enum status status = SQL_RUN(sql, STATEMENT_writer_read, mark_read_row, row, error,
+                                 sql_text(span_of(mark->name)));
+    if (status == STATUS_OK && mark->repaired != 0) {
+        if (row->found && row->value == mark->repaired)
+            mark->value = mark->repaired;
+        mark->repaired = 0;
+    }
+    return status;
 }
 
 /* The ledger's mark is not where we left it: what does that mean? */
-static enum status mark_explain(const struct mark *mark, const struct mark_row *row,
-                                struct error *error)
+static enum status mark_explain(struct mark *mark, const struct mark_row *row, struct error *error)
 {
     if (row->found && row->value == mark->value)
         return STATUS_OK;
@@ -43,6 +49,7 @@ static enum status mark_explain(const struct mark *mark, const struct mark_row *
                          "another process has taken this ledger over (mark %lld, we left it at "
                          "%lld)",
                          (long long)row->value, (long long)mark->value);
+    mark->is_behind = true;
     return error_set(error, STATUS_FAILED,
                      "the ledger is older than this server: restored from a backup, or failed over "
                      "to a replica that lagged (mark %lld, we left it at %lld); bring the newer "
@@ -116,7 +123,7 @@ enum status mark_move(struct mark *mark, struct sql *sql, struct error *error)
 }
 
 /* Reads the row in a transaction of its own. */
-static enum status mark_fetch(const struct mark *mark, struct sql *sql, struct mark_row *row,
+static enum status mark_fetch(struct mark *mark, struct sql *sql, struct mark_row *row,
                               struct error *error)
 {
     enum status status = sql_begin(sql, error);
@@ -149,4 +156,46 @@ enum status mark_look(struct mark *mark, struct sql *sql, struct error *error)
     if (row.found && row.value == mark->value)
         return error_set(error, STATUS_UNAVAILABLE, "the connection broke before the commit");
     return mark_explain(mark, &row, error);
+}
+
+enum status mark_compare(struct mark *mark, struct sql *sql, struct error *error)
+{
+    struct mark_row row;
+    enum status status = mark_read(mark, sql, &row, error);
+
+    return status == STATUS_OK ? mark_explain(mark, &row, error) : status;
+}
+
+/* A commit of ours that was not answered may have moved the mark by one, in the database that this
+ * one replaces: by two, a repair is not taken for it. */
+enum status mark_repair(struct mark *mark, struct sql *sql, struct error *error)
+{
+    struct mark_row row;
+    int64_t changed = 0;
+    int64_t value = mark->value + 2;
+    enum status status = mark_read(mark, sql, &row, error);
+
+    if (status == STATUS_OK && !row.found) {
+        status = SQL_RUN(sql, STATEMENT_writer_enter, NULL, NULL, error,
+                         sql_text(span_of(mark->name)), sql_text(span_of(mark->holder)));
+        if (status == STATUS_OK)
+            status = mark_read(mark, sql, &row, error);
+    }
+    if (status != STATUS_OK)
+        return status;
+    const struct sql_value values[] = {sql_text(span_of(mark->name)), sql_i64(row.value),
+                                       sql_i64(value)};
+    status = sql_run(sql, STATEMENT_writer_move, values, 3, NULL, NULL, &changed, error);
+    if (status == STATUS_OK && changed != 1)
+        return error_set(error, STATUS_BUSY, "the writer's mark moved");
+    mark->repaired = value;
+    return status;
+}
+
+void mark_repaired(struct mark *mark, enum status status)
+{
+    if (status == STATUS_OK)
+        mark->value = mark->repaired;
+    if (status != STATUS_UNKNOWN)
+        mark->repaired = 0;
 }

@@ -17,6 +17,8 @@ struct mark {
     char name[40];    /* the row: of the one owner, or of this process among those that share */
     char holder[160]; /* who we are, for people */
     int64_t value;    /* as of our last commit */
+    int64_t repaired; /* what a repair, whose commit was not answered, may have set it to; else 0 */
+    bool is_behind;   /* when last looked at, the ledger was older than what we have committed */
 };
 
 /* Finds or makes our row, in a transaction of its own. */
@@ -36,5 +38,16 @@ enum status mark_look(struct mark *mark, struct sql *sql, struct error *error) M
 
 /* When idle: whether the ledger is there and as we left it; as mark_move(), without moving. */
 enum status mark_check(struct mark *mark, struct sql *sql, struct error *error) MUST_CHECK;
+
+/* --- repairing an older ledger, in the transaction that brings it up to date --- */
+
+/* As mark_move(), without moving: a repair is only for FAILED with `is_behind`. */
+enum status mark_compare(struct mark *mark, struct sql *sql, struct error *error) MUST_CHECK;
+
+/* Puts the mark above where we left it, and above where any commit of ours may have left it. */
+enum status mark_repair(struct mark *mark, struct sql *sql, struct error *error) MUST_CHECK;
+
+/* What became of the repair's commit. After UNKNOWN, whoever looks at the mark next finds out. */
+void mark_repaired(struct mark *mark, enum status status);
 
 #endif

@@ -53,18 +53,26 @@ static enum status migrate_from(struct sql *sql, int version, enum ledger_migrat
     return status;
 }
 
+/* FAILED: a newer dibs wrote it. */
+static enum status migrate_version(struct sql *sql, int newest, int *version, struct error *error)
+{
+    enum status status = sql->driver->schema_version(sql->session, version, error);
+
+    if (status != STATUS_OK || *version <= newest)
+        return status;
+    return error_set(error, STATUS_FAILED,
+                     "the ledger was written by a newer dibs (schema %d, this one knows %d); use "
+                     "that version",
+                     *version, newest);
+}
+
 enum status migrate_run(struct sql *sql, enum ledger_migration mode, ledger_migration_fn note,
                         void *context, struct error *error)
 {
     int newest = migrate_newest(sql->driver->name);
     int version = 0;
-    enum status status = sql->driver->schema_version(sql->session, &version, error);
+    enum status status = migrate_version(sql, newest, &version, error);
 
-    if (status == STATUS_OK && version > newest)
-        return error_set(error, STATUS_FAILED,
-                         "the ledger was written by a newer dibs (schema %d, this one knows %d); "
-                         "use that version",
-                         version, newest);
     if (status != STATUS_OK || version == newest)
         return status;
     if (mode == LEDGER_MIGRATION_SHOW)
@@ -72,8 +80,8 @@ enum status migrate_run(struct sql *sql, enum ledger_migration mode, ledger_migr
     status = sql->driver->schema_lock(sql->session, error);
     if (status != STATUS_OK)
         return status;
-    /* Someone else may have done it while this one waited for the lock. */
-    status = sql->driver->schema_version(sql->session, &version, error);
+    /* Someone else may have done it, and more, while this one waited for the lock. */
+    status = migrate_version(sql, newest, &version, error);
     if (status == STATUS_OK)
         status = migrate_from(sql, version, mode, note, context, error);
     sql->driver->schema_unlock(sql->session);

@@ -34,6 +34,13 @@ UPDATE policy SET total = $2, opens_at = $3, closes_at = $4, reserve = $5, pause
     closed_at = $7, version = version + 1, unleased = $8, next_seq = $9
 WHERE id = $1;
 
+-- name: policy_overwrite
+UPDATE policy SET name = $2, discount_type = $3, discount_value = $4, total = $5,
+    per_user_limit = $6, opens_at = $7, closes_at = $8, coupon_valid_days = $9,
+    reserve = $10, paused = $11, closed_at = $12, created_at = $13, version = $14,
+    unleased = $15, next_seq = $16
+WHERE id = $1;
+
 -- name: policy_return_unit
 UPDATE policy SET unleased = unleased + 1, version = version + 1 WHERE id = $1;
 
@@ -56,6 +63,25 @@ UPDATE lease SET count = $2 WHERE id = $1;
 
 -- name: lease_close
 UPDATE lease SET state = 'CLOSED' WHERE id = $1;
+
+-- name: lease_close_all
+UPDATE lease SET state = 'CLOSED' WHERE policy_id = $1 AND state = 'OPEN';
+
+-- name: lease_put
+-- An id that is given does not move the sequence that gives ids.
+INSERT INTO lease (id, policy_id, first_seq, count, state) VALUES ($1, $2, $3, $4, $5)
+RETURNING setval(pg_get_serial_sequence('lease', 'id'),
+    GREATEST($1, nextval(pg_get_serial_sequence('lease', 'id'))));
+
+-- name: lease_reopen
+UPDATE lease SET state = 'OPEN', count = $2 WHERE id = $1;
+
+-- name: lease_balance
+SELECT COALESCE(SUM(l.count -
+    (SELECT COUNT(*) FROM coupon c
+     WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq AND c.seq < l.first_seq + l.count)
+    ), 0)::bigint
+FROM lease l WHERE l.policy_id = $1 AND l.state = 'OPEN';
 
 -- name: lease_rows
 SELECT COUNT(*), COALESCE(MAX(seq), 0) FROM coupon
@@ -125,6 +151,14 @@ WHERE policy_id = $1 AND seq = $2;
 -- name: coupon_scan
 SELECT policy_id, seq, user_id, nth, state, request_id, requested_at
 FROM coupon ORDER BY policy_id, seq;
+
+-- name: coupon_range
+SELECT seq, user_id, nth, state, request_id FROM coupon
+WHERE policy_id = $1 AND seq > $2 AND seq <= $3 ORDER BY seq LIMIT $4;
+
+-- name: coupon_active
+SELECT COUNT(CASE WHEN state IN ('ISSUED', 'REDEEMED') THEN 1 END) FROM coupon
+WHERE policy_id = $1;
 
 -- name: key_insert
 INSERT INTO claim_key (policy_id, request_id, seq) VALUES ($1, $2, $3)
@@ -201,9 +235,9 @@ SELECT pg_backend_pid(), a.backend_start::text,
     set_config('tcp_keepalives_idle', $4, false),
     set_config('tcp_keepalives_interval', $4, false),
     set_config('tcp_keepalives_count', '3', false),
-    set_config('tcp_user_timeout', $1, false),
+    set_config('tcp_user_timeout', $5, false),
     set_config('default_transaction_isolation', 'read committed', false),
-    set_config('default_transaction_read_only', $5, false),
+    set_config('default_transaction_read_only', $6, false),
     set_config('synchronous_commit',
         CASE WHEN current_setting('synchronous_commit') IN ('remote_write', 'remote_apply')
             THEN current_setting('synchronous_commit') ELSE 'on' END, false)

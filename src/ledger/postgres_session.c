@@ -24,6 +24,8 @@ static const char *postgres_session_text(struct ledger_session *session, const c
     const char *text = statement_named(session->store->statements, name, &length);
 
     ensure(text != NULL);
+    while (text[length - 1] == '\n')
+        length--;
     buffer_clear(&session->text);
     buffer_append(&session->text, text, length);
     ensure(!session->text.overflowed);
@@ -91,19 +93,21 @@ static struct sql_value postgres_session_number(int64_t number, char *text, size
     return sql_text(span_of(text));
 }
 
-/* A lock is given up before the whole statement is, so that the two are told apart. A stalled
- * process of ours must not hold locks for long, nor a machine that is gone. */
+/* A lock is given up before the whole statement is, so that the two are told apart. A process of
+ * ours that stalls must not hold locks for long, nor a machine that is gone; one that only reads may
+ * take its time with what it was sent. */
 static enum status postgres_session_set_up(struct ledger_session *session,
                                            struct postgres_setup *setup, struct error *error)
 {
     int64_t timeout_ms = session->store->timeout_ms;
     bool only_reads = session->kind == SESSION_READER || session->store->looks_only;
-    char texts[4][24];
+    char texts[5][24];
     const struct sql_value values[] = {
         postgres_session_number(timeout_ms, texts[0], sizeof(texts[0])),
         postgres_session_number(timeout_ms / 2 + 1, texts[1], sizeof(texts[1])),
         postgres_session_number(timeout_ms * 3, texts[2], sizeof(texts[2])),
         postgres_session_number(timeout_ms / 2000 + 1, texts[3], sizeof(texts[3])),
+        postgres_session_number(only_reads ? 0 : timeout_ms, texts[4], sizeof(texts[4])),
         sql_text(only_reads ? SPAN("on") : SPAN("off")),
     };
 

@@ -27,6 +27,7 @@
 
 struct ledger_store {
     char *path;
+    bool is_still; /* only looked at, and nobody has it open: its path is a URI that says so */
     struct owner_lock owner;
     bool has_writer; /* there is never a second one */
 };
@@ -132,10 +133,12 @@ static enum status ledger_sqlite_configure_writer(sqlite3 *database, struct erro
                                  "setting up the database", error);
 }
 
-static enum status ledger_sqlite_connect(const char *path, enum session_kind kind,
+static enum status ledger_sqlite_connect(const struct ledger_store *store, enum session_kind kind,
                                          sqlite3 **database, struct error *error)
 {
+    const char *path = store->path;
     int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE |
+                (store->is_still ? SQLITE_OPEN_URI : 0) |
                 (kind == SESSION_READER ? SQLITE_OPEN_READONLY
                                         : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
     int code = sqlite3_open_v2(path, database, flags, sqlite_vfs_register());
@@ -192,14 +195,37 @@ static const char *ledger_sqlite_path(const char *url)
     return url + strlen("sqlite:");
 }
 
-/* A database that is only looked at and does not exist is an empty one in memory. */
+/* "file:PATH?immutable=1", with what URIs give a meaning to escaped. */
+static char *ledger_sqlite_still_uri(const char *path)
+{
+    struct buffer uri;
+
+    buffer_init(&uri, 4 * strlen(path) + 64);
+    buffer_append_text(&uri, "file:");
+    for (const char *at = path; *at != '\0'; at++)
+        buffer_printf(&uri, strchr("%?#", *at) != NULL ? "%%%02X" : "%c", (unsigned char)*at);
+    buffer_append_text(&uri, "?immutable=1");
+    char *text = uri.overflowed ? NULL : strndup(uri.bytes, uri.length);
+    buffer_release(&uri);
+    return text;
+}
+
+/* A database that is only looked at and does not exist is an empty one in memory. One that nobody
+ * has open has no log beside it; opened as usual, SQLite would make one. */
 static enum status ledger_sqlite_store_look(struct ledger_store *store, struct error *error)
 {
-    if (access(store->path, F_OK) == 0 || errno != ENOENT)
+    char *log_path = sqlite3_mprintf("%s-wal", store->path);
+    char *path = NULL;
+    bool exists = access(store->path, F_OK) == 0 || errno != ENOENT;
+
+    store->is_still = exists && log_path != NULL && access(log_path, F_OK) != 0;
+    sqlite3_free(log_path);
+    if (exists && !store->is_still)
         return STATUS_OK;
+    path = exists ? ledger_sqlite_still_uri(store->path) : strdup(":memory:");
     free(store->path);
-    store->path = strdup(":memory:");
-    return store->path != NULL ? STATUS_OK : error_set(error, STATUS_UNAVAILABLE, "no memory");
+    store->path = path;
+    return path != NULL ? STATUS_OK : error_set(error, STATUS_UNAVAILABLE, "no memory");
 }
 
 /* Locks the file and checks it. */
@@ -210,7 +236,7 @@ static enum status ledger_sqlite_store_own(struct ledger_store *store,
     enum status status = owner_lock_take(&store->owner, store->path, error);
 
     if (status == STATUS_OK)
-        status = ledger_sqlite_connect(store->path, SESSION_WRITER, &database, error);
+        status = ledger_sqlite_connect(store, SESSION_WRITER, &database, error);
     if (status == STATUS_OK)
         status = ledger_sqlite_check(database, store->path, integrity, error);
     sqlite3_close(database);
@@ -275,7 +301,7 @@ static enum status ledger_sqlite_session_open(struct ledger_store *store, enum s
     *session = NULL;
     if (opened == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "no memory for a session");
-    enum status status = ledger_sqlite_connect(store->path, kind, &opened->database, error);
+    enum status status = ledger_sqlite_connect(store, kind, &opened->database, error);
     if (status != STATUS_OK) {
         free(opened);
         return status;

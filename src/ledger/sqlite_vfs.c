@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "ledger/sqlite_cache.h"
 
 #define VFS_NAME   "dibs"
 #define GATHER_MAX (1 << 20) /* bytes before they are written without waiting for the sync */
@@ -182,6 +183,8 @@ static sqlite3_vfs vfs_layer;
 
 static void vfs_register_once(void)
 {
+    /* Before the first call that sets SQLite up. */
+    (void)sqlite_cache_register();
     sqlite3_vfs *real = sqlite3_vfs_find(NULL);
 
     ensure(real != NULL);

@@ -9,6 +9,7 @@
     X(policy_for_update)       \
     X(policy_list)             \
     X(policy_update)           \
+    X(policy_overwrite)        \
     X(policy_return_unit)      \
     X(policy_take_unit)        \
     X(lease_insert)            \
@@ -16,6 +17,10 @@
     X(lease_for_issue)         \
     X(lease_shrink)            \
     X(lease_close)             \
+    X(lease_close_all)         \
+    X(lease_put)               \
+    X(lease_reopen)            \
+    X(lease_balance)           \
     X(lease_rows)              \
     X(lease_list_open)         \
     X(coupon_insert)           \
@@ -27,6 +32,8 @@
     X(coupon_redeem)           \
     X(coupon_cancel)           \
     X(coupon_scan)             \
+    X(coupon_range)            \
+    X(coupon_active)           \
     X(key_insert)              \
     X(key_by_id)               \
     X(key_scan)                \

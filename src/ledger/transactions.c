@@ -14,6 +14,19 @@ static enum status transaction_read_i64(void *context, const struct sql_value *c
     return STATUS_OK;
 }
 
+enum status transaction_insert_policy(struct sql *sql, const struct policy *policy,
+                                      struct error *error)
+{
+    return SQL_RUN(
+        sql, STATEMENT_policy_insert, NULL, NULL, error, sql_i64(policy->id),
+        sql_text(span_of(policy->name)),
+        sql_text(policy->discount_type == DISCOUNT_FIXED ? SPAN("fixed") : SPAN("percent")),
+        sql_i64(policy->discount_value), sql_i64(policy->total), sql_i64(policy->per_user_limit),
+        sql_i64_or_null(policy->opens_at_ms), sql_i64_or_null(policy->closes_at_ms),
+        sql_i64_or_null(policy->coupon_valid_days), sql_i64(policy->reserve),
+        sql_i64(policy->created_at_ms));
+}
+
 enum status transaction_save_policy(struct sql *sql, struct policy *policy, struct error *error)
 {
     policy->version++;
@@ -115,14 +128,7 @@ enum status transaction_create_policy(struct sql *sql, void *argument, struct er
     if (status == STATUS_OK && policy->id > POLICY_ID_MAX)
         return error_set(error, STATUS_CONFLICT, "the policy ids are used up; choose one");
     if (status == STATUS_OK)
-        status = SQL_RUN(
-            sql, STATEMENT_policy_insert, NULL, NULL, error, sql_i64(policy->id),
-            sql_text(span_of(policy->name)),
-            sql_text(policy->discount_type == DISCOUNT_FIXED ? SPAN("fixed") : SPAN("percent")),
-            sql_i64(policy->discount_value), sql_i64(policy->total),
-            sql_i64(policy->per_user_limit), sql_i64_or_null(policy->opens_at_ms),
-            sql_i64_or_null(policy->closes_at_ms), sql_i64_or_null(policy->coupon_valid_days),
-            sql_i64(policy->reserve), sql_i64(policy->created_at_ms));
+        status = transaction_insert_policy(sql, policy, error);
     if (status == STATUS_OK)
         status = rows_policy_by_id(sql, policy->id, ROWS_LOCK, policy, error);
     if (status != STATUS_OK)

@@ -11,6 +11,10 @@
 
 #include "ledger/driver.h"
 
+/* Inserts a new policy, all of its stock unleased. */
+enum status transaction_insert_policy(struct sql *sql, const struct policy *policy,
+                                      struct error *error) MUST_CHECK;
+
 /* Writes what may change of a policy that this transaction has locked. */
 enum status transaction_save_policy(struct sql *sql, struct policy *policy,
                                     struct error *error) MUST_CHECK;

@@ -108,6 +108,25 @@ enum status writer_run(struct writer *writer, write_fn apply, void *argument, st
     return write.status;
 }
 
+enum status writer_repair(struct writer *writer, write_fn apply, void *argument,
+                          struct error *error)
+{
+    struct waiting_write repair = {
+        .apply = apply, .argument = argument, .status = STATUS_UNAVAILABLE, .error = error};
+
+    pthread_mutex_lock(&writer->lock);
+    if (writer->repair != NULL) {
+        pthread_mutex_unlock(&writer->lock);
+        return error_set(error, STATUS_CONFLICT, "a repair is under way");
+    }
+    writer->repair = &repair;
+    pthread_cond_signal(&writer->work);
+    while (!repair.done)
+        pthread_cond_wait(&writer->finished, &writer->lock);
+    pthread_mutex_unlock(&writer->lock);
+    return repair.status;
+}
+
 /* --- one transaction --- */
 
 /* A write that its rules refuse is undone alone; one that the database refuses fails them all. */
@@ -284,6 +303,7 @@ static void writer_set_health(struct writer *writer, enum status status, const s
     bool healthy = status == STATUS_OK;
     bool was_healthy = atomic_load(&writer->healthy);
 
+    atomic_store(&writer->behind, !healthy && writer->mark.is_behind);
     if (healthy && was_healthy)
         return;
     pthread_mutex_lock(&writer->lock);
@@ -300,7 +320,85 @@ static void writer_set_health(struct writer *writer, enum status status, const s
                   LOG_FIELD("next", LOG_TEXT("claims get 503; trying again")));
 }
 
-/* Waits a little between tries, unless the writer is told to stop. False: give up. */
+/* --- a repair --- */
+
+/* The body runs only on a database that is older than what we have committed. */
+static enum status writer_repair_once(struct writer *writer, const struct waiting_write *repair,
+                                      bool *is_done, struct error *error)
+{
+    struct sql *sql = &writer->sql;
+    enum status status = sql_begin(sql, error);
+
+    *is_done = false;
+    if (status == STATUS_OK)
+        status = mark_compare(&writer->mark, sql, error);
+    if (status == STATUS_CONFLICT)
+        writer_die(error);
+    if (status == STATUS_FAILED && writer->mark.is_behind) {
+        status = repair->apply(sql, repair->argument, error);
+        if (status == STATUS_OK)
+            status = mark_repair(&writer->mark, sql, error);
+        if (status == STATUS_OK)
+            status = sql->driver->commit(sql->session, error);
+        mark_repaired(&writer->mark, status);
+        *is_done = status == STATUS_OK;
+    }
+    if (!*is_done)
+        sql->driver->rollback(sql->session);
+    return status;
+}
+
+/* A commit that was not answered is looked up at once; if that does not work, whoever uses the mark
+ * next finds out. */
+static enum status writer_try_repair(struct writer *writer, struct waiting_write *repair,
+                                     bool *is_done)
+{
+    struct error error = {""};
+    enum status status = STATUS_BUSY;
+
+    for (int i = 0; i < BUSY_TRIES && status == STATUS_BUSY; i++) {
+        if (i > 0)
+            writer_sleep_ms((int64_t)random_below(BUSY_PAUSE_MS * (uint64_t)i + 1));
+        status = writer_repair_once(writer, repair, is_done, &error);
+    }
+    if (status == STATUS_UNKNOWN) {
+        enum status found = mark_check(&writer->mark, &writer->sql, &error);
+        if (found == STATUS_CONFLICT)
+            writer_die(&error);
+        *is_done = found == STATUS_OK;
+        if (found == STATUS_OK)
+            status = STATUS_OK;
+        else if (writer->mark.is_behind)
+            status = STATUS_UNAVAILABLE;
+    }
+    if (repair->error != NULL)
+        *repair->error = error;
+    return status == STATUS_BUSY ? STATUS_UNAVAILABLE : status;
+}
+
+/* Does the repair that someone waits for. Called with the lock held. */
+static void writer_serve_repair(struct writer *writer)
+{
+    struct waiting_write *repair = writer->repair;
+    struct error none = {""};
+    bool is_done = false;
+
+    if (repair == NULL)
+        return;
+    pthread_mutex_unlock(&writer->lock);
+    repair->status = writer_try_repair(writer, repair, &is_done);
+    if (is_done && !writer->is_in_doubt)
+        writer_set_health(writer, STATUS_OK, &none);
+    pthread_mutex_lock(&writer->lock);
+    writer->repair = NULL;
+    repair->done = true;
+    pthread_cond_broadcast(&writer->finished);
+}
+
+/* --- batches --- */
+
+/* Waits a little between tries, unless the writer is told to stop or a repair is asked for. False:
+ * give up. */
 static bool writer_pause(struct writer *writer, int64_t *pause_ms)
 {
     struct timespec until;
@@ -316,8 +414,9 @@ static bool writer_pause(struct writer *writer, int64_t *pause_ms)
     *pause_ms = *pause_ms * 2 > RETRY_PAUSE_MAX_MS ? RETRY_PAUSE_MAX_MS : *pause_ms * 2;
     pthread_mutex_lock(&writer->lock);
     bool stopping = writer->stopping;
-    if (!stopping)
+    if (!stopping && writer->repair == NULL)
         pthread_cond_timedwait(&writer->work, &writer->lock, &until);
+    writer_serve_repair(writer);
     pthread_mutex_unlock(&writer->lock);
     return !stopping;
 }
@@ -344,12 +443,16 @@ static void writer_commit_batch(struct writer *writer, struct write_batch *batch
             return;
         }
         atomic_fetch_add_explicit(&writer->stats->commit_failures, 1, memory_order_relaxed);
+        /* Nothing left to try again means that nothing would notice a recovery either. */
+        bool goes_on = batch->claim_count + batch->binding_count > 0 || writer->is_in_doubt;
+        /* Before those who wait hear of a doubt: while it lasts the ledger is not healthy. */
+        if (goes_on)
+            writer_set_health(writer, status, &error);
         pthread_mutex_lock(&writer->lock);
-        writer_finish_writes(writer, batch, status, &error);
+        writer_finish_writes(writer, batch, writer->is_in_doubt ? STATUS_UNKNOWN : status, &error);
         pthread_mutex_unlock(&writer->lock);
-        if (batch->claim_count + batch->binding_count == 0 && !writer->is_in_doubt)
-            return; /* Nothing is left to try again, so nothing would notice a recovery either. */
-        writer_set_health(writer, status, &error);
+        if (!goes_on)
+            return;
         if (!writer_pause(writer, &pause_ms)) {
             writer->gave_up = true;
             log_event(LOG_ERROR, "claims_given_up", LOG_FIELD("claims", LOG_I64(writer->pending)),
@@ -394,25 +497,33 @@ static void writer_linger(struct writer *writer)
     }
 }
 
+static void writer_look_around(struct writer *writer)
+{
+    struct error error = {""};
+    enum status status = mark_check(&writer->mark, &writer->sql, &error);
+
+    if (status == STATUS_CONFLICT)
+        writer_die(&error);
+    writer_set_health(writer, status, &error);
+}
+
 /* Waits for work. A remote database is looked at meanwhile: it may go and come back while nobody
  * writes. Called with the lock held. */
 static void writer_wait(struct writer *writer)
 {
+    writer_serve_repair(writer);
     while (write_batch_is_empty(&writer->gathering) && !writer->stopping) {
         if (!writer->sql.driver->is_remote) {
             pthread_cond_wait(&writer->work, &writer->lock);
             continue;
         }
         struct timespec until = writer_time_in(IDLE_CHECK_MS * INT64_C(1000000));
-        if (pthread_cond_timedwait(&writer->work, &writer->lock, &until) == 0)
-            continue;
-        struct error error = {""};
-        pthread_mutex_unlock(&writer->lock);
-        enum status status = mark_check(&writer->mark, &writer->sql, &error);
-        if (status == STATUS_CONFLICT)
-            writer_die(&error);
-        writer_set_health(writer, status, &error);
-        pthread_mutex_lock(&writer->lock);
+        if (pthread_cond_timedwait(&writer->work, &writer->lock, &until) != 0) {
+            pthread_mutex_unlock(&writer->lock);
+            writer_look_around(writer);
+            pthread_mutex_lock(&writer->lock);
+        }
+        writer_serve_repair(writer);
     }
 }
 

@@ -5,7 +5,8 @@
  * tried again, with pauses, until they are in; callers who wait then, or come meanwhile, are told
  * UNAVAILABLE at once. A commit whose outcome is not known is looked up before anything else is
  * done. A database that is another process is asked now and then when nobody writes, so that its
- * absence, and its return, are noticed without a claim.
+ * absence, and its return, are noticed without a claim. One that is older than what was committed
+ * is not written to; a repair alone may bring it up to date, also between two tries of a batch.
  *
  * Threads: writer_issue(), writer_run() and the readers of its state may be called from any
  * thread; the callbacks run on the writer's own.
@@ -59,8 +60,9 @@ struct writer {
     enum coupon_state *states;
     size_t states_capacity;
     struct issue_room room;
-    struct mark mark; /* of a remote database; the writer's thread only */
-    bool is_in_doubt; /* the last commit's outcome is not known yet; likewise */
+    struct mark mark;             /* of a remote database; the writer's thread only */
+    bool is_in_doubt;             /* the last commit's outcome is not known yet; likewise */
+    struct waiting_write *repair; /* NULL: nobody asks for one; under the lock */
     uint64_t last_ticket;
     int64_t last_commit_ns;  /* the writer's thread only */
     size_t last_claim_count; /* likewise */
@@ -69,6 +71,7 @@ struct writer {
     _Atomic uint64_t durable;
     _Atomic size_t pending;
     _Atomic bool healthy;
+    _Atomic bool behind;  /* not healthy, because the database is older than what was committed */
     struct error trouble; /* why it is not healthy; under the lock */
 };
 
@@ -86,5 +89,11 @@ uint64_t writer_issue(struct writer *writer, const struct claim *claims, size_t 
 /* Runs the write in the next group commit and waits until it is durable. */
 enum status writer_run(struct writer *writer, write_fn apply, void *argument,
                        struct error *error) MUST_CHECK;
+
+/* For a remote database: runs the write in a transaction of its own when the database is older than
+ * what was committed, and does nothing otherwise. Not turned away while the writer is not healthy.
+ * CONFLICT: the write says so, or another repair is under way. UNKNOWN: it may have been done. */
+enum status writer_repair(struct writer *writer, write_fn apply, void *argument,
+                          struct error *error) MUST_CHECK;
 
 #endif

@@ -1,4 +1,4 @@
-"""The fixtures of the system tests, and a disk that fails on demand."""
+"""The fixtures of the system tests, a disk that fails on demand, and a database server to break."""
 
 import pathlib
 import sys
@@ -11,6 +11,12 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 from disk import Disk  # noqa: E402
 from fixtures import (_shared_server, pytest_collection_modifyitems,  # noqa: E402,F401
                       pytest_configure, pytest_sessionstart, serve, server, shared)
+from ledger import KIND, ServedDatabase  # noqa: E402
+from proxy import Proxy  # noqa: E402
+from servers import KINDS  # noqa: E402
+
+# What breaks a database server needs one, and what breaks a disk breaks the file of SQLite.
+collect_ignore_glob = ["test_database_*.py"] if KIND == "sqlite" else ["test_disk.py"]
 
 
 @pytest.fixture
@@ -26,3 +32,68 @@ def on_disk(serve, disk):
 
     yield start
     disk.set("ok")
+
+
+@pytest.fixture(scope="session")
+def _victim():
+    with KINDS[KIND]() as database_server:
+        yield database_server
+
+
+@pytest.fixture
+def victim(_victim):
+    """A database server that the test may kill, stop and bend; put right after it."""
+    yield _victim
+    revive(_victim)
+
+
+def revive(database_server):
+    database_server.resume()
+    if database_server.alive:
+        return
+    database_server.kill()
+    database_server.start()
+
+
+@pytest.fixture
+def databases():
+    """Databases of this test, dropped when its servers have ended."""
+    made = []
+    yield made
+    for database in made:
+        database.discard()
+
+
+@pytest.fixture
+def on_database(databases, serve):
+    """Starts a dibs on a database of its own: on_database(database_server, proxy=…, settings…)."""
+    used = []
+
+    def start(database_server, proxy=None, **config):
+        database = ServedDatabase(database_server)
+        databases.append(database)
+        used.append(database_server)
+        if proxy is not None:
+            database.url = proxy.url(database.url)
+        config = {"ledger_timeout": "2s", "ack_timeout": "500ms", **config}
+        return serve(database=database, config=config)
+
+    yield start
+    for database_server in used:
+        revive(database_server)
+
+
+@pytest.fixture
+def on_victim(victim, on_database):
+    """The same on the victim."""
+    def start(**options):
+        return on_database(victim, **options)
+
+    return start
+
+
+@pytest.fixture
+def proxy(victim):
+    """A way to the victim that can be cut."""
+    with Proxy(victim.port) as way:
+        yield way

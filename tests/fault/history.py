@@ -25,6 +25,7 @@ class History:
     def __init__(self):
         self.wins = {}        # (policy, seq) → user
         self.seqs = {}        # (policy, user, key) → seq
+        self.codes = {}       # (policy, seq) → code
         self.unknown = []     # claims whose answer never came
         self.sold_out = set()  # policies of which SOLD_OUT was said
         self.cancelled = set()  # (policy, seq) that were answered
@@ -42,6 +43,8 @@ class History:
             assert holder == claim.user, f"seq {seq} was given to {holder} and {claim.user}"
             known = self.seqs.setdefault(claim, seq)
             assert known == seq, f"{claim} was told {known} and {seq}"
+            code = self.codes.setdefault((claim.policy, seq), body["code"])
+            assert code == body["code"], f"{claim.policy}-{seq} had the code {code}: {body}"
         elif answer.code == "SOLD_OUT":
             self.sold_out.add(claim.policy)
         else:
@@ -96,6 +99,7 @@ class History:
         for claim, seq in random.Random(1).sample(known, min(sample, len(known))):
             body = expect(server.claim(claim.policy, claim.user, key=claim.key), 200)
             assert body["seq"] == seq, (claim, seq, body)
+            assert body["code"] == self.codes[claim.policy, seq], (claim, body)
 
     def retry_unknown(self, server):
         """Whoever never heard asks again with the same key and gets one claim, or SOLD_OUT."""

@@ -124,7 +124,8 @@ class ServedDatabase:
 
     def set_schema_version(self, number):
         """As a newer dibs would leave it."""
-        self.execute("INSERT INTO schema_migration (number, name) VALUES (?, 'newer')", number)
+        self.execute("INSERT INTO schema_migration (number, name, applied_at)"
+                     " SELECT ?, 'newer', max(applied_at) FROM schema_migration", number)
 
     def check_storage(self):
         """The sums of the audit read every row; these servers check their pages as they do."""

@@ -47,6 +47,8 @@ def test_help__exists_for_every_command():
     ["policy"], ["policy", "nonsense"], ["policy", "show"], ["status", "1"], ["serve", "extra"],
     ["claim", "x", "u1"], ["serve", "--threads", "many"], ["serve", "--listen", "nowhere"],
     ["serve", "--ledger", "oracle:x"], ["policy", "create"], ["serve", "--threads=-1"],
+    ["serve", "--ledger", "mysql://db/"], ["serve", "--ledger", "postgres://db/shop?nonsense=1"],
+    ["migrate", "--ledger", "mysql://db/shop?nonsense=1"], ["migrate", "now"],
 ])
 def test_usage__errors_exit_2_and_say_so_on_stderr(arguments, tmp_path):
     ended = run_dibs(*arguments, folder=tmp_path)
@@ -279,8 +281,8 @@ def migrate(database, *arguments, code=0):
 
 def test_migrate__dry_run_shows_the_sql_and_changes_nothing(database):
     first = migrate(database, "--dry-run")
-    assert "CREATE TABLE policy (" in first.stdout
-    assert "CREATE TABLE coupon (" in first.stdout and not first.stderr
+    assert re.search(r"CREATE TABLE (IF NOT EXISTS )?coupon \(", first.stdout)
+    assert not first.stderr
     assert migrate(database, "--dry-run").stdout == first.stdout
     shown = as_json(migrate(database, "--dry-run", "--json"))
     assert shown["dry_run"] is True

@@ -1,0 +1,14 @@
+-- What dibs_serve may do, table by table. After every `dibs migrate`, by dibs_owner:
+--     mysql -u dibs_owner dibs < mysql_grants.sql
+
+GRANT SELECT ON schema_migration TO dibs_serve;
+GRANT SELECT, INSERT, UPDATE ON policy TO dibs_serve;
+GRANT SELECT, INSERT, UPDATE ON lease TO dibs_serve;
+GRANT SELECT, INSERT, UPDATE ON coupon TO dibs_serve;
+GRANT SELECT, INSERT, UPDATE ON steward TO dibs_serve;
+GRANT SELECT, INSERT, UPDATE, DELETE ON writer TO dibs_serve;
+
+-- No row of these is ever changed; but to leave a row alone that is there already, MySQL wants UPDATE.
+GRANT SELECT, INSERT, UPDATE ON claim_key TO dibs_serve;
+GRANT SELECT, INSERT, UPDATE ON secret TO dibs_serve;
+GRANT SELECT, INSERT, UPDATE, DELETE ON blocked_user TO dibs_serve;

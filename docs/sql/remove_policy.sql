@@ -1,0 +1,11 @@
+-- Removes policy 42 with all that belongs to it, on any of the three databases. While dibs is
+-- stopped, by dibs_owner, and after what is to be kept has been copied elsewhere.
+-- Never the policy with the highest id: its id, and with it its coupons' ids, would be given again.
+
+BEGIN;
+DELETE FROM coupon WHERE policy_id = 42;
+DELETE FROM claim_key WHERE policy_id = 42;
+DELETE FROM lease WHERE policy_id = 42;
+DELETE FROM steward WHERE policy_id = 42;
+DELETE FROM policy WHERE id = 42;
+COMMIT;

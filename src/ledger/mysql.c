@@ -1,0 +1,385 @@
+/* mysql.c: the ledger in MySQL 8.0 or MariaDB 10.6 and later: transactions, statements, schema.
+ *
+ * InnoDB, READ COMMITTED for the writer, one snapshot for a reader's transaction. The server ends a
+ * transaction of its own accord (a deadlock) and takes the statements that follow as transactions
+ * of their own; so a session notes that its transaction is over, and sends nothing more of it. */
+#include "ledger/mysql_session.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ledger/mysql_error.h"
+
+/* --- opening --- */
+
+static enum status ledger_mysql_store_open(struct ledger_store **store,
+                                           const struct store_options *options, struct error *error)
+{
+    struct ledger_store *opened = calloc(1, sizeof(*opened));
+
+    *store = NULL;
+    if (opened == NULL || mysql_library_init(0, NULL, NULL) != 0) {
+        free(opened);
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for the ledger");
+    }
+    enum status status = ledger_mysql_target_init(&opened->target, options, error);
+    if (status != STATUS_OK) {
+        free(opened);
+        return status;
+    }
+    opened->use = options->use;
+    *store = opened;
+    return STATUS_OK;
+}
+
+static void ledger_mysql_store_close(struct ledger_store *store)
+{
+    if (store == NULL)
+        return;
+    ledger_mysql_target_release(&store->target);
+    free(store);
+}
+
+static void ledger_mysql_session_close(struct ledger_session *session)
+{
+    if (session == NULL)
+        return;
+    ledger_mysql_session_close(session->schema);
+    ledger_mysql_link_close(&session->link);
+    ledger_mysql_batch_free(session->batch);
+    free(session);
+}
+
+static enum ledger_mysql_pace ledger_mysql_pace_of(const struct ledger_session *session)
+{
+    return session->kind == SESSION_SCHEMA ? LEDGER_MYSQL_LONG : LEDGER_MYSQL_ORDINARY;
+}
+
+static enum status ledger_mysql_session_open(struct ledger_store *store, enum session_kind kind,
+                                             struct ledger_session **session, struct error *error)
+{
+    struct ledger_session *opened = calloc(1, sizeof(*opened));
+
+    *session = NULL;
+    if (opened == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for a session");
+    opened->store = store;
+    opened->kind = kind;
+    ledger_mysql_link_init(&opened->link, &store->target);
+    if (kind == SESSION_WRITER && (opened->batch = ledger_mysql_batch_new()) == NULL) {
+        free(opened);
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for a session");
+    }
+    enum status status = ledger_mysql_session_connect(opened, LEDGER_MYSQL_FIRST,
+                                                      ledger_mysql_pace_of(opened), error);
+    if (status != STATUS_OK) {
+        ledger_mysql_session_close(opened);
+        return status;
+    }
+    *session = opened;
+    return STATUS_OK;
+}
+
+static enum status ledger_mysql_reconnect(struct ledger_session *session,
+                                          enum ledger_mysql_pace pace, struct error *error)
+{
+    enum status status = ledger_mysql_session_connect(session, LEDGER_MYSQL_ANEW, pace, error);
+
+    /* A server that will not do may be replaced by one that does, as the lost one was. */
+    return status == STATUS_FAILED ? STATUS_UNAVAILABLE : status;
+}
+
+/* --- transactions --- */
+
+/* Statements of a transaction that is over must not reach the server. */
+static enum status ledger_mysql_is_over(const struct ledger_session *session, struct error *error)
+{
+    ensure(session->in_transaction);
+    if (session->over == STATUS_OK)
+        return STATUS_OK;
+    return error_set(error, session->over, "the transaction was %s",
+                     session->over == STATUS_BUSY ? "undone, because others were in its way"
+                                                  : "cut off with its connection");
+}
+
+/* After each statement of a transaction. */
+static enum status ledger_mysql_note(struct ledger_session *session, enum status status)
+{
+    if (status == STATUS_OK)
+        return status;
+    if (session->link.mysql == NULL)
+        session->over = STATUS_UNAVAILABLE;
+    else if (status == STATUS_BUSY && ledger_mysql_ends_transaction(session->link.code))
+        session->over = STATUS_BUSY;
+    return status;
+}
+
+static enum status ledger_mysql_start(struct ledger_session *session, struct error *error)
+{
+    return ledger_mysql_link_execute(
+        &session->link, "begin",
+        session->kind == SESSION_READER
+            ? SPAN("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+            : SPAN("START TRANSACTION"),
+        error);
+}
+
+/* A snapshot reads all there is, for as long as that takes, over a connection for that. Any other
+ * transaction uses the one there is: when that turns out to be lost, nothing has been done yet, and
+ * a new one takes its place. */
+static enum status ledger_mysql_begin(struct ledger_session *session, struct error *error)
+{
+    enum ledger_mysql_pace pace = LEDGER_MYSQL_ORDINARY;
+    enum status status = STATUS_OK;
+
+    ensure(!session->in_transaction);
+    if (session->kind == SESSION_READER) {
+        ledger_mysql_link_close(&session->link);
+        pace = LEDGER_MYSQL_LONG;
+    }
+    if (session->link.mysql != NULL) {
+        status = ledger_mysql_start(session, error);
+        if (session->link.mysql != NULL) {
+            session->in_transaction = status == STATUS_OK;
+            session->over = STATUS_OK;
+            return status;
+        }
+    }
+    status = ledger_mysql_reconnect(session, pace, error);
+    if (status == STATUS_OK)
+        status = ledger_mysql_start(session, error);
+    session->in_transaction = status == STATUS_OK;
+    session->over = STATUS_OK;
+    return status;
+}
+
+static void ledger_mysql_rollback(struct ledger_session *session)
+{
+    if (!session->in_transaction)
+        return;
+    session->in_transaction = false;
+    if (session->kind == SESSION_READER)
+        ledger_mysql_link_close(&session->link);
+    else if (session->link.mysql != NULL &&
+             ledger_mysql_link_execute(&session->link, "rollback", SPAN("ROLLBACK"), NULL) !=
+                 STATUS_OK)
+        ledger_mysql_link_close(&session->link);
+}
+
+/* All answers have been read by now, so the COMMIT is what an error belongs to. One that leaves a
+ * doubt also ends the connection: whoever looks afterwards finds it gone, and the commit decided.
+ */
+static enum status ledger_mysql_commit(struct ledger_session *session, struct error *error)
+{
+    enum status status = ledger_mysql_is_over(session, error);
+
+    if (status != STATUS_OK)
+        return status;
+    status = ledger_mysql_link_execute(&session->link, "commit", SPAN("COMMIT"), error);
+    if (status != STATUS_OK && !ledger_mysql_leaves_doubt(session->link.code))
+        return ledger_mysql_note(session, status);
+    session->in_transaction = false;
+    if (status != STATUS_OK || session->kind == SESSION_READER)
+        ledger_mysql_link_close(&session->link);
+    return status == STATUS_OK ? STATUS_OK : STATUS_UNKNOWN;
+}
+
+/* Setting a savepoint takes the place of the last one of its name; keeping one needs no word. */
+static enum status ledger_mysql_savepoint(struct ledger_session *session, struct error *error)
+{
+    enum status status = ledger_mysql_is_over(session, error);
+
+    if (status != STATUS_OK)
+        return status;
+    return ledger_mysql_note(
+        session,
+        ledger_mysql_link_execute(&session->link, "savepoint", SPAN("SAVEPOINT one_write"), error));
+}
+
+static enum status ledger_mysql_savepoint_end(struct ledger_session *session, bool keep,
+                                              struct error *error)
+{
+    enum status status = ledger_mysql_is_over(session, error);
+
+    if (status != STATUS_OK || keep)
+        return status;
+    return ledger_mysql_note(
+        session, ledger_mysql_link_execute(&session->link, "savepoint",
+                                           SPAN("ROLLBACK TO SAVEPOINT one_write"), error));
+}
+
+/* --- statements --- */
+
+/* Two who make a policy at the same time may have found the same next id. */
+static enum status ledger_mysql_run_inside(struct ledger_session *session, enum statement statement,
+                                           const struct sql_value *values, size_t value_count,
+                                           sql_row_fn row, void *context, int64_t *changed,
+                                           struct error *error)
+{
+    enum status status = ledger_mysql_is_over(session, error);
+
+    if (status != STATUS_OK)
+        return status;
+    session->link.code = 0;
+    status = ledger_mysql_link_run(&session->link, statement, values, value_count, row, context,
+                                   changed, NULL, error);
+    if (status == STATUS_FAILED && statement == STATEMENT_policy_insert &&
+        session->link.code == LEDGER_MYSQL_DUPLICATE)
+        return STATUS_BUSY;
+    return ledger_mysql_note(session, status);
+}
+
+/* Outside a transaction, a connection that turns out to be lost is replaced and the statement sent
+ * again, unless rows of it have been shown. */
+static enum status ledger_mysql_run_outside(struct ledger_session *session, int statement,
+                                            const struct sql_value *values, size_t value_count,
+                                            sql_row_fn row, void *context, int64_t *changed,
+                                            struct error *error)
+{
+    size_t row_count = 0;
+
+    if (session->link.mysql != NULL) {
+        enum status status = ledger_mysql_link_run(&session->link, statement, values, value_count,
+                                                   row, context, changed, &row_count, error);
+        if (session->link.mysql != NULL || row_count > 0)
+            return status;
+    }
+    enum status status = ledger_mysql_reconnect(session, ledger_mysql_pace_of(session), error);
+    if (status != STATUS_OK)
+        return status;
+    return ledger_mysql_link_run(&session->link, statement, values, value_count, row, context,
+                                 changed, NULL, error);
+}
+
+static enum status ledger_mysql_run(struct ledger_session *session, enum statement statement,
+                                    const struct sql_value *values, size_t value_count,
+                                    sql_row_fn row, void *context, int64_t *changed,
+                                    struct error *error)
+{
+    if (session->in_transaction)
+        return ledger_mysql_run_inside(session, statement, values, value_count, row, context,
+                                       changed, error);
+    return ledger_mysql_run_outside(session, statement, values, value_count, row, context, changed,
+                                    error);
+}
+
+static enum status ledger_mysql_insert_coupons(struct ledger_session *session,
+                                               struct coupon_row *rows, size_t count,
+                                               struct error *error)
+{
+    enum status status = ledger_mysql_is_over(session, error);
+
+    if (status != STATUS_OK)
+        return status;
+    return ledger_mysql_note(
+        session, ledger_mysql_batch_insert(session->batch, &session->link, rows, count, error));
+}
+
+static bool ledger_mysql_tend(struct ledger_session *session)
+{
+    (void)session;
+    return false;
+}
+
+/* --- the schema --- */
+
+/* Changing a large table takes long, which a writer's connection does not allow for. */
+static enum status ledger_mysql_schema_lock(struct ledger_session *session, struct error *error)
+{
+    ensure(session->schema == NULL);
+    enum status status =
+        ledger_mysql_session_open(session->store, SESSION_SCHEMA, &session->schema, error);
+
+    if (status == STATUS_OK)
+        status = ledger_mysql_schema_lock_take(session->schema, error);
+    if (status == STATUS_OK)
+        return STATUS_OK;
+    ledger_mysql_session_close(session->schema);
+    session->schema = NULL;
+    return status;
+}
+
+/* The lock ends with its connection. */
+static void ledger_mysql_schema_unlock(struct ledger_session *session)
+{
+    ledger_mysql_session_close(session->schema);
+    session->schema = NULL;
+}
+
+static enum status ledger_mysql_read_version(void *context, const struct sql_value *columns,
+                                             struct error *error)
+{
+    (void)error;
+    *(int *)context = (int)columns[0].number;
+    return STATUS_OK;
+}
+
+static enum status ledger_mysql_schema_version(struct ledger_session *session, int *version,
+                                               struct error *error)
+{
+    *version = 0;
+    session->link.code = 0;
+    enum status status = ledger_mysql_run_outside(session, OWN_schema_version, NULL, 0,
+                                                  ledger_mysql_read_version, version, NULL, error);
+    return session->link.code == LEDGER_MYSQL_NO_TABLE ? STATUS_OK : status;
+}
+
+/* The next statement of a migration: up to a semicolon at the end of a line. */
+static struct span ledger_mysql_next_statement(const char **text)
+{
+    struct span statement = {.bytes = *text};
+    const char *end = strstr(*text, ";\n");
+
+    if (end == NULL)
+        return statement;
+    statement.length = (size_t)(end - *text);
+    *text = end + 2;
+    return statement;
+}
+
+/* Not in a transaction: MySQL commits after each change of the schema. A migration that was cut
+ * short is run again, with statements that do not mind. */
+static enum status ledger_mysql_schema_apply(struct ledger_session *session, int number,
+                                             const char *name, const char *text,
+                                             struct error *error)
+{
+    ensure(session->schema != NULL);
+    struct ledger_mysql_link *link = &session->schema->link;
+    const struct sql_value note[] = {sql_i64(number), sql_text(span_of(name))};
+    struct span statement = ledger_mysql_next_statement(&text);
+    enum status status = STATUS_OK;
+
+    while (statement.length > 0 && status == STATUS_OK) {
+        if (link->mysql == NULL)
+            return error_set(error, STATUS_UNAVAILABLE, "the connection was lost");
+        status = ledger_mysql_link_execute(link, "schema", statement, error);
+        statement = ledger_mysql_next_statement(&text);
+    }
+    if (status != STATUS_OK)
+        return status;
+    return ledger_mysql_link_run(link, OWN_schema_note, note, 2, NULL, NULL, NULL, NULL, error);
+}
+
+static const char *const ledger_mysql_schemes[] = {"mysql", "mariadb", NULL};
+
+const struct ledger_driver ledger_mysql_driver = {
+    .name = "mysql",
+    .schemes = ledger_mysql_schemes,
+    .is_remote = true,
+    .store_open = ledger_mysql_store_open,
+    .store_close = ledger_mysql_store_close,
+    .session_open = ledger_mysql_session_open,
+    .session_close = ledger_mysql_session_close,
+    .begin = ledger_mysql_begin,
+    .commit = ledger_mysql_commit,
+    .rollback = ledger_mysql_rollback,
+    .savepoint = ledger_mysql_savepoint,
+    .savepoint_end = ledger_mysql_savepoint_end,
+    .run = ledger_mysql_run,
+    .insert_coupons = ledger_mysql_insert_coupons,
+    .tend = ledger_mysql_tend,
+    .schema_lock = ledger_mysql_schema_lock,
+    .schema_unlock = ledger_mysql_schema_unlock,
+    .schema_version = ledger_mysql_schema_version,
+    .schema_apply = ledger_mysql_schema_apply,
+};

@@ -1,0 +1,267 @@
+-- Every statement the ledger runs on MySQL and MariaDB. "-- name:" lines give the name in
+-- statements.h; those at the end are the driver's own. ?1 is the first value, wherever it stands.
+-- A locking read locks the rows of the tables it names, not those of its subqueries: what it also
+-- shows of the policy comes from a subquery, so that nobody who changes the policy waits for it.
+-- FORCE INDEX: with few statistics, the server would rather walk a whole policy in the order asked
+-- for than sort the few coupons of a user.
+
+-- name: policy_insert
+INSERT INTO policy (id, name, discount_type, discount_value, total, per_user_limit, opens_at,
+    closes_at, coupon_valid_days, reserve, paused, created_at, version, unleased, next_seq)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11, 1, ?5, 1);
+
+-- name: policy_next_id
+SELECT CASE WHEN COALESCE(MAX(id), 0) < 9007199254740991 THEN COALESCE(MAX(id), 0) + 1
+    ELSE (SELECT MIN(candidate)
+          FROM (SELECT 1 AS candidate UNION ALL SELECT id + 1 FROM policy) AS candidates
+          WHERE candidate NOT IN (SELECT id FROM policy)) END
+FROM policy;
+
+-- name: policy_by_id
+SELECT id, name, discount_type, discount_value, total, per_user_limit, opens_at, closes_at,
+    coupon_valid_days, reserve, paused, closed_at, created_at, version, unleased, next_seq
+FROM policy WHERE id = ?1;
+
+-- name: policy_for_update
+SELECT id, name, discount_type, discount_value, total, per_user_limit, opens_at, closes_at,
+    coupon_valid_days, reserve, paused, closed_at, created_at, version, unleased, next_seq
+FROM policy WHERE id = ?1 FOR UPDATE;
+
+-- name: policy_list
+SELECT id, name, discount_type, discount_value, total, per_user_limit, opens_at, closes_at,
+    coupon_valid_days, reserve, paused, closed_at, created_at, version, unleased, next_seq
+FROM policy WHERE id > ?1 ORDER BY id LIMIT ?2;
+
+-- name: policy_update
+UPDATE policy SET total = ?2, opens_at = ?3, closes_at = ?4, reserve = ?5, paused = ?6,
+    closed_at = ?7, version = version + 1, unleased = ?8, next_seq = ?9
+WHERE id = ?1;
+
+-- name: policy_overwrite
+UPDATE policy SET name = ?2, discount_type = ?3, discount_value = ?4, total = ?5,
+    per_user_limit = ?6, opens_at = ?7, closes_at = ?8, coupon_valid_days = ?9,
+    reserve = ?10, paused = ?11, closed_at = ?12, created_at = ?13, version = ?14,
+    unleased = ?15, next_seq = ?16
+WHERE id = ?1;
+
+-- name: policy_return_unit
+UPDATE policy SET unleased = unleased + 1, version = version + 1 WHERE id = ?1;
+
+-- name: policy_take_unit
+UPDATE policy SET unleased = unleased - 1, version = version + 1 WHERE id = ?1 AND unleased > 0;
+
+-- name: lease_insert
+INSERT INTO lease (policy_id, first_seq, count, state) VALUES (?1, ?2, ?3, 'OPEN');
+
+-- name: lease_for_update
+SELECT id, policy_id, first_seq, count, state = 'OPEN' FROM lease WHERE id = ?1 FOR UPDATE;
+
+-- name: lease_for_issue
+SELECT l.policy_id, l.first_seq, l.count, l.state = 'OPEN',
+    (SELECT p.coupon_valid_days FROM policy p WHERE p.id = l.policy_id)
+FROM lease l WHERE l.id = ?1 LOCK IN SHARE MODE;
+
+-- name: lease_shrink
+UPDATE lease SET count = ?2 WHERE id = ?1;
+
+-- name: lease_close
+UPDATE lease SET state = 'CLOSED' WHERE id = ?1;
+
+-- name: lease_close_all
+UPDATE lease SET state = 'CLOSED' WHERE policy_id = ?1 AND state = 'OPEN';
+
+-- name: lease_put
+INSERT INTO lease (id, policy_id, first_seq, count, state) VALUES (?1, ?2, ?3, ?4, ?5);
+
+-- name: lease_reopen
+UPDATE lease SET state = 'OPEN', count = ?2 WHERE id = ?1;
+
+-- name: lease_balance
+SELECT CAST(COALESCE(SUM(l.count -
+    (SELECT COUNT(*) FROM coupon c
+     WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq AND c.seq < l.first_seq + l.count)
+    ), 0) AS SIGNED)
+FROM lease l WHERE l.policy_id = ?1 AND l.state = 'OPEN';
+
+-- name: lease_rows
+SELECT COUNT(*), COALESCE(MAX(seq), 0) FROM coupon
+WHERE policy_id = ?1 AND seq >= ?2 AND seq < ?3;
+
+-- name: lease_list_open
+SELECT l.id, l.policy_id, l.first_seq, l.count,
+    (SELECT COUNT(*) FROM coupon c
+     WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq AND c.seq < l.first_seq + l.count),
+    (SELECT COALESCE(MAX(c.seq), 0) FROM coupon c
+     WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq AND c.seq < l.first_seq + l.count)
+FROM lease l WHERE l.state = 'OPEN' ORDER BY l.id;
+
+-- name: coupon_insert
+-- The driver repeats the group behind VALUES, once per row.
+INSERT INTO coupon (policy_id, seq, user_id, nth, slot, state, request_id, lease_id, requested_at,
+    issued_at, expires_at, merged_into, reason)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13);
+
+-- name: coupon_by_seq
+SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, c.requested_at,
+    c.issued_at, COALESCE(c.expires_at, p.closes_at), c.redeemed_at, c.cancelled_at, c.order_id,
+    c.merged_into, c.reason
+FROM coupon c JOIN policy p ON p.id = c.policy_id WHERE c.policy_id = ?1 AND c.seq = ?2;
+
+-- name: coupon_for_update
+SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, c.requested_at,
+    c.issued_at,
+    COALESCE(c.expires_at, (SELECT p.closes_at FROM policy p WHERE p.id = c.policy_id)),
+    c.redeemed_at, c.cancelled_at, c.order_id, c.merged_into, c.reason
+FROM coupon c WHERE c.policy_id = ?1 AND c.seq = ?2 FOR UPDATE;
+
+-- name: coupon_by_slot
+SELECT seq FROM coupon WHERE user_id = ?2 AND policy_id = ?1 AND slot = ?3;
+
+-- name: coupon_list_of_user
+SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, c.requested_at,
+    c.issued_at, COALESCE(c.expires_at, p.closes_at), c.redeemed_at, c.cancelled_at, c.order_id,
+    c.merged_into, c.reason
+FROM coupon c FORCE INDEX (coupon_user_slot) STRAIGHT_JOIN policy p ON p.id = c.policy_id
+WHERE c.user_id = ?1 AND c.policy_id >= ?2 AND (c.policy_id > ?2 OR c.seq > ?3)
+ORDER BY c.policy_id, c.seq LIMIT ?4;
+
+-- name: coupon_list_of_claimant
+SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, c.requested_at,
+    c.issued_at, COALESCE(c.expires_at, p.closes_at), c.redeemed_at, c.cancelled_at, c.order_id,
+    c.merged_into, c.reason
+FROM coupon c FORCE INDEX (coupon_user_slot) STRAIGHT_JOIN policy p ON p.id = c.policy_id
+WHERE c.user_id = ?2 AND c.policy_id = ?1
+ORDER BY c.seq DESC LIMIT ?3;
+
+-- name: coupon_redeem
+UPDATE coupon SET state = 'REDEEMED', redeemed_at = ?3, order_id = ?4
+WHERE policy_id = ?1 AND seq = ?2;
+
+-- name: coupon_cancel
+UPDATE coupon SET state = 'CANCELLED', slot = NULL, cancelled_at = ?3
+WHERE policy_id = ?1 AND seq = ?2;
+
+-- name: coupon_scan
+SELECT policy_id, seq, user_id, nth, state, request_id, requested_at
+FROM coupon FORCE INDEX (PRIMARY) ORDER BY policy_id, seq;
+
+-- name: coupon_range
+SELECT seq, user_id, nth, state, request_id FROM coupon
+WHERE policy_id = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq LIMIT ?4;
+
+-- name: coupon_active
+SELECT COUNT(CASE WHEN state IN ('ISSUED', 'REDEEMED') THEN 1 END) FROM coupon
+WHERE policy_id = ?1;
+
+-- name: key_insert
+INSERT INTO claim_key (policy_id, request_id, seq) VALUES (?1, ?2, ?3)
+ON DUPLICATE KEY UPDATE claim_key.seq = claim_key.seq;
+
+-- name: key_by_id
+SELECT seq FROM claim_key WHERE policy_id = ?1 AND request_id = ?2;
+
+-- name: key_scan
+SELECT policy_id, request_id, seq FROM claim_key;
+
+-- name: blocked_any
+SELECT 1 FROM blocked_user LIMIT 1;
+
+-- name: blocked_has
+SELECT 1 FROM blocked_user WHERE user_id = ?1;
+
+-- name: blocked_among
+SELECT b.user_id
+FROM JSON_TABLE(?1, '$[*]' COLUMNS (
+        user_id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS asked
+    STRAIGHT_JOIN blocked_user b ON b.user_id = asked.user_id;
+
+-- name: blocked_insert
+INSERT INTO blocked_user (user_id, blocked_at) VALUES (?1, ?2)
+ON DUPLICATE KEY UPDATE blocked_user.blocked_at = blocked_user.blocked_at;
+
+-- name: blocked_delete
+DELETE FROM blocked_user WHERE user_id = ?1;
+
+-- name: blocked_scan
+SELECT user_id FROM blocked_user;
+
+-- name: secret_insert
+INSERT INTO secret (name, value) VALUES (?1, ?2)
+ON DUPLICATE KEY UPDATE secret.value = secret.value;
+
+-- name: secret_by_name
+SELECT value FROM secret WHERE name = ?1;
+
+-- name: steward_insert
+INSERT INTO steward (policy_id, holder, until) VALUES (?1, '', 0)
+ON DUPLICATE KEY UPDATE steward.until = steward.until;
+
+-- name: steward_hold
+UPDATE steward SET holder = ?2,
+    until = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000 + ?3
+WHERE policy_id = ?1
+  AND (holder = ?2
+       OR until < TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000);
+
+-- name: steward_release
+UPDATE steward SET until = 0 WHERE policy_id = ?1 AND holder = ?2;
+
+-- name: writer_enter
+INSERT INTO writer (name, mark, holder) VALUES (?1, 1, ?2)
+ON DUPLICATE KEY UPDATE mark = writer.mark + 1, holder = ?2;
+
+-- name: writer_read
+SELECT mark, holder FROM writer WHERE name = ?1 FOR UPDATE;
+
+-- name: writer_move
+UPDATE writer SET mark = ?3 WHERE name = ?1 AND mark = ?2;
+
+-- name: writer_leave
+DELETE FROM writer WHERE name = ?1;
+
+-- name: session_set
+-- What every connection starts with: strict values, and limits on each wait.
+SET SESSION
+    sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO,'
+        'NO_ZERO_DATE,NO_ZERO_IN_DATE',
+    SESSION autocommit = 1,
+    SESSION time_zone = '+00:00',
+    SESSION innodb_lock_wait_timeout = ?1,
+    SESSION lock_wait_timeout = ?1,
+    SESSION net_write_timeout = ?2,
+    SESSION wait_timeout = ?3;
+
+-- name: session_writes
+SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+
+-- name: session_reads
+SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY;
+
+-- name: session_limit_mariadb
+SET SESSION max_statement_time = ?1 / 1000;
+
+-- name: session_limit_mysql
+-- Of selects only.
+SET SESSION max_execution_time = ?1;
+
+-- name: server_settings
+SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'innodb_flush_log_at_trx_commit',
+    'log_bin', 'sync_binlog', 'binlog_format');
+
+-- name: lock_take
+SELECT GET_LOCK(?1, ?2);
+
+-- name: lock_holder
+SELECT IS_USED_LOCK(?1), p.USER, p.HOST
+FROM (SELECT 1) AS always LEFT JOIN information_schema.PROCESSLIST p ON p.ID = IS_USED_LOCK(?1);
+
+-- name: connection_end
+KILL CONNECTION ?1;
+
+-- name: schema_version
+SELECT COALESCE(MAX(number), 0) FROM schema_migration;
+
+-- name: schema_note
+INSERT INTO schema_migration (number, name, applied_at)
+VALUES (?1, ?2, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)
+ON DUPLICATE KEY UPDATE schema_migration.name = schema_migration.name;

@@ -1,0 +1,445 @@
+/* repair.c: from what the gate tells to what the ledger lacks: policies, leases, keys, users. */
+#include "ledger/repair.h"
+
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "ledger/rows.h"
+#include "ledger/transactions.h"
+
+#define SECRET_LENGTH_MAX 256
+#define POLICIES_AT_ONCE  INT64_C(256)
+
+void repair_init(struct repair *repair, const struct ledger_memory *memory, int64_t now_ms)
+{
+    *repair = (struct repair){.memory = memory, .now_ms = now_ms};
+}
+
+void repair_release(struct repair *repair)
+{
+    repair_chunk_free(repair);
+    free(repair->leases);
+    free(repair->lease_rows);
+    free(repair->gaps);
+    free(repair->users);
+    free(repair->has_user);
+    free(repair->lifted);
+    *repair = (struct repair){0};
+}
+
+static enum status repair_no_memory(struct error *error)
+{
+    return error_set(error, STATUS_UNAVAILABLE, "no memory for the repair of the ledger");
+}
+
+/* Room for one more; false when there is none. */
+static bool repair_grow(void **items, size_t *capacity, size_t count, size_t item_size)
+{
+    if (count < *capacity)
+        return true;
+    size_t grown = *capacity == 0 ? 64 : *capacity * 2;
+    void *moved = realloc(*items, grown * item_size);
+    if (moved == NULL)
+        return false;
+    *items = moved;
+    *capacity = grown;
+    return true;
+}
+
+/* --- policies --- */
+
+static enum status repair_refuse_policy(int64_t id, const char *what, struct error *error)
+{
+    return error_set(error, STATUS_CONFLICT,
+                     "policy %lld: %s; this is not an older copy of this server's ledger, and "
+                     "nothing was written",
+                     (long long)id, what);
+}
+
+static enum status repair_save_policy(struct repair *repair, int64_t unleased, struct error *error)
+{
+    const struct policy *policy = &repair->policy;
+    int64_t version = policy->version > repair->version ? policy->version : repair->version;
+
+    return SQL_RUN(
+        repair->sql, STATEMENT_policy_overwrite, NULL, NULL, error, sql_i64(policy->id),
+        sql_text(span_of(policy->name)),
+        sql_text(policy->discount_type == DISCOUNT_FIXED ? SPAN("fixed") : SPAN("percent")),
+        sql_i64(policy->discount_value), sql_i64(policy->total), sql_i64(policy->per_user_limit),
+        sql_i64_or_null(policy->opens_at_ms), sql_i64_or_null(policy->closes_at_ms),
+        sql_i64_or_null(policy->coupon_valid_days), sql_i64(policy->reserve),
+        sql_i64(policy->paused), sql_i64_or_null(policy->closed_at_ms),
+        sql_i64(policy->created_at_ms), sql_i64(version + 1), sql_i64(unleased),
+        sql_i64(policy->next_seq));
+}
+
+/* Whatever is neither issued nor in a lease is unleased. */
+static enum status repair_balance(struct repair *repair, struct error *error)
+{
+    int64_t unleased = repair->policy.total - repair->active_count;
+
+    for (size_t i = 0; i < repair->lease_count; i++)
+        unleased -= repair->leases[i].count - repair->lease_rows[i];
+    if (unleased < 0)
+        return error_set(error, STATUS_CONFLICT,
+                         "policy %lld: %lld units are issued or lent and its total is %lld; "
+                         "nothing was written",
+                         (long long)repair->policy.id, (long long)(repair->policy.total - unleased),
+                         (long long)repair->policy.total);
+    return repair_save_policy(repair, unleased, error);
+}
+
+static enum status repair_end_policy(struct repair *repair, struct error *error)
+{
+    if (!repair->has_policy)
+        return STATUS_OK;
+    enum status status = repair_flush(repair, error);
+    if (status == STATUS_OK && repair->mode == REPAIR_WRITE)
+        status = repair_check_rest(repair, error);
+    if (status == STATUS_OK && repair->mode == REPAIR_WRITE)
+        status = repair_balance(repair, error);
+    if (status != STATUS_OK)
+        return status;
+    if (!repair_grow((void **)&repair->gaps, &repair->gap_capacity, repair->gap_count,
+                     sizeof(*repair->gaps)))
+        return repair_no_memory(error);
+    repair->gaps[repair->gap_count++] = repair->gap;
+    repair->has_policy = false;
+    return STATUS_OK;
+}
+
+static enum status repair_on_policy(void *context, const struct policy *policy, struct error *error)
+{
+    struct repair *repair = context;
+    struct policy present = {.version = 0};
+    enum status status = repair_end_policy(repair, error);
+
+    if (status == STATUS_OK)
+        status = rows_policy_by_id(repair->sql, policy->id,
+                                   repair->mode == REPAIR_WRITE ? ROWS_LOCK : ROWS_LOOK, &present,
+                                   error);
+    repair->has_policy = true;
+    repair->policy = *policy;
+    repair->version = present.version;
+    repair->lease_count = 0;
+    repair->lease_at = 0;
+    repair->seq = 0;
+    repair->active_count = 0;
+    repair->gap = (struct ledger_gap){
+        .policy_id = policy->id,
+        .lacks_policy = status == STATUS_NOT_FOUND,
+        .has_older_policy = status == STATUS_OK && present.version < policy->version,
+    };
+    if (status == STATUS_NOT_FOUND)
+        status = repair->mode == REPAIR_WRITE
+                     ? transaction_insert_policy(repair->sql, policy, error)
+                     : STATUS_OK;
+    if (status == STATUS_OK && repair->mode == REPAIR_WRITE)
+        status =
+            SQL_RUN(repair->sql, STATEMENT_lease_close_all, NULL, NULL, error, sql_i64(policy->id));
+    return status;
+}
+
+/* --- leases --- */
+
+/* A lease that the ledger knows becomes what the gate has of it. One that is only told for its id
+ * (it is closed) keeps the ids of later leases above its own. */
+static enum status repair_put_lease(struct repair *repair, const struct lease *lease,
+                                    struct error *error)
+{
+    struct lease present;
+    enum status status = rows_lease_lock(repair->sql, lease->id, &present, error);
+
+    if (status == STATUS_NOT_FOUND)
+        return SQL_RUN(repair->sql, STATEMENT_lease_put, NULL, NULL, error, sql_i64(lease->id),
+                       sql_i64(lease->policy_id), sql_i64(lease->first_seq), sql_i64(lease->count),
+                       sql_text(lease->open ? SPAN("OPEN") : SPAN("CLOSED")));
+    if (status != STATUS_OK)
+        return status;
+    if (present.policy_id != lease->policy_id ||
+        (lease->open && present.first_seq != lease->first_seq))
+        return repair_refuse_policy(lease->policy_id, "one of its leases is someone else's", error);
+    if (!lease->open)
+        return STATUS_OK;
+    return SQL_RUN(repair->sql, STATEMENT_lease_reopen, NULL, NULL, error, sql_i64(lease->id),
+                   sql_i64(lease->count));
+}
+
+static enum status repair_on_lease(void *context, const struct lease *lease, struct error *error)
+{
+    struct repair *repair = context;
+    size_t capacity = repair->lease_capacity;
+
+    if (repair->mode == REPAIR_LOOK)
+        return STATUS_OK;
+    if (lease->open) {
+        if (!repair_grow((void **)&repair->leases, &capacity, repair->lease_count,
+                         sizeof(*repair->leases)) ||
+            !repair_grow((void **)&repair->lease_rows, &repair->lease_capacity, repair->lease_count,
+                         sizeof(*repair->lease_rows)))
+            return repair_no_memory(error);
+        repair->lease_rows[repair->lease_count] = 0;
+        repair->leases[repair->lease_count++] = *lease;
+    }
+    return repair_put_lease(repair, lease, error);
+}
+
+/* --- claims and keys --- */
+
+static enum status repair_on_claim(void *context, const struct held_claim *held,
+                                   struct error *error)
+{
+    return repair_claim(context, held, error);
+}
+
+static enum status repair_read_i64(void *context, const struct sql_value *columns,
+                                   struct error *error)
+{
+    (void)error;
+    *(int64_t *)context = columns[0].number;
+    return STATUS_OK;
+}
+
+/* While people use the ledger, a key may be on its way: a look does not judge by keys. */
+static enum status repair_on_key(void *context, const struct key_binding *binding,
+                                 struct error *error)
+{
+    struct repair *repair = context;
+    struct sql_value policy_id = sql_i64(binding->policy_id);
+    struct sql_value key = sql_blob(binding->request_id.bytes, sizeof(binding->request_id.bytes));
+    int64_t seq = 0;
+
+    if (repair->mode == REPAIR_LOOK)
+        return STATUS_OK;
+    enum status status =
+        SQL_RUN(repair->sql, STATEMENT_key_by_id, repair_read_i64, &seq, error, policy_id, key);
+    if (status != STATUS_OK || seq == binding->seq)
+        return status;
+    if (seq != 0)
+        return repair_refuse_policy(binding->policy_id, "a key belongs to another claim", error);
+    repair->gap.key_count++;
+    return SQL_RUN(repair->sql, STATEMENT_key_insert, NULL, NULL, error, policy_id, key,
+                   sql_i64(binding->seq));
+}
+
+/* --- users --- */
+
+static enum status repair_on_blocked(void *context, const struct user_id *user, struct error *error)
+{
+    struct repair *repair = context;
+    enum status status = repair_end_policy(repair, error);
+
+    if (status != STATUS_OK || repair->mode == REPAIR_LOOK)
+        return status;
+    if (!repair_grow((void **)&repair->users, &repair->user_capacity, repair->user_count,
+                     sizeof(*repair->users)))
+        return repair_no_memory(error);
+    repair->users[repair->user_count++] = *user;
+    return STATUS_OK;
+}
+
+static int repair_order(const void *a, const void *b)
+{
+    const struct user_id *left = a;
+    const struct user_id *right = b;
+    size_t shorter = left->length < right->length ? left->length : right->length;
+    int order = memcmp(left->bytes, right->bytes, shorter);
+
+    return order != 0 ? order : (int)left->length - (int)right->length;
+}
+
+static enum status repair_read_blocked(void *context, const struct sql_value *columns,
+                                       struct error *error)
+{
+    struct repair *repair = context;
+    struct user_id user = rows_read_user(&columns[0]);
+    const struct user_id *found = repair->user_count == 0
+                                      ? NULL
+                                      : bsearch(&user, repair->users, repair->user_count,
+                                                sizeof(*repair->users), repair_order);
+
+    if (found != NULL) {
+        repair->has_user[found - repair->users] = true;
+        return STATUS_OK;
+    }
+    if (!repair_grow((void **)&repair->lifted, &repair->lifted_capacity, repair->lifted_count,
+                     sizeof(*repair->lifted)))
+        return repair_no_memory(error);
+    repair->lifted[repair->lifted_count++] = user;
+    return STATUS_OK;
+}
+
+static enum status repair_users(struct repair *repair, struct error *error)
+{
+    struct sql *sql = repair->sql;
+
+    free(repair->has_user);
+    repair->has_user = calloc(repair->user_count + 1, sizeof(*repair->has_user));
+    if (repair->has_user == NULL)
+        return repair_no_memory(error);
+    if (repair->user_count > 1)
+        qsort(repair->users, repair->user_count, sizeof(*repair->users), repair_order);
+    enum status status =
+        sql_run(sql, STATEMENT_blocked_scan, NULL, 0, repair_read_blocked, repair, NULL, error);
+    for (size_t i = 0; i < repair->user_count && status == STATUS_OK; i++) {
+        if (repair->has_user[i])
+            continue;
+        status = SQL_RUN(sql, STATEMENT_blocked_insert, NULL, NULL, error,
+                         sql_text(user_id_span(&repair->users[i])), sql_i64(repair->now_ms));
+        repair->done.blocked_count++;
+    }
+    for (size_t i = 0; i < repair->lifted_count && status == STATUS_OK; i++)
+        status = SQL_RUN(sql, STATEMENT_blocked_delete, NULL, NULL, error,
+                         sql_text(user_id_span(&repair->lifted[i])));
+    repair->done.unblocked_count = (int64_t)repair->lifted_count;
+    return status;
+}
+
+/* --- the whole --- */
+
+/* Codes are made with it: another one would make all codes that people hold worthless. */
+static enum status repair_secret(struct repair *repair, struct error *error)
+{
+    const struct ledger_memory *memory = repair->memory;
+    uint8_t present[SECRET_LENGTH_MAX];
+    struct keep_secret keep = {.name = memory->secret_name,
+                               .fresh = memory->secret,
+                               .bytes = present,
+                               .length = memory->secret_length};
+
+    if (memory->secret_name == NULL)
+        return STATUS_OK;
+    ensure(memory->secret_length <= sizeof(present));
+    enum status status = transaction_keep_secret(repair->sql, &keep, error);
+    if (status == STATUS_OK && memcmp(present, memory->secret, memory->secret_length) != 0)
+        return error_set(error, STATUS_CONFLICT,
+                         "the ledger's secret %s is not this server's: this is not an older copy "
+                         "of this server's ledger, and nothing was written",
+                         memory->secret_name);
+    return status;
+}
+
+/* Walks the ledger's policies beside those that were told. */
+struct repair_policies {
+    const struct repair *repair;
+    size_t at;
+    int64_t last_id;
+    int64_t count;
+};
+
+static enum status repair_check_policy(void *context, const struct sql_value *columns,
+                                       struct error *error)
+{
+    struct repair_policies *policies = context;
+    const struct repair *repair = policies->repair;
+
+    policies->count++;
+    policies->last_id = columns[0].number;
+    while (policies->at < repair->gap_count &&
+           repair->gaps[policies->at].policy_id < policies->last_id)
+        policies->at++;
+    if (policies->at < repair->gap_count &&
+        repair->gaps[policies->at].policy_id == policies->last_id)
+        return STATUS_OK;
+    return repair_refuse_policy(policies->last_id, "this server does not know it", error);
+}
+
+static enum status repair_check_policies(const struct repair *repair, struct error *error)
+{
+    struct repair_policies policies = {.repair = repair};
+    enum status status;
+
+    do {
+        policies.count = 0;
+        status = SQL_RUN(repair->sql, STATEMENT_policy_list, repair_check_policy, &policies, error,
+                         sql_i64(policies.last_id), sql_i64(POLICIES_AT_ONCE));
+    } while (status == STATUS_OK && policies.count == POLICIES_AT_ONCE);
+    return status;
+}
+
+static enum status repair_listen(struct repair *repair, struct sql *sql, enum repair_mode mode,
+                                 int64_t policy_id, struct error *error)
+{
+    const struct ledger_memory *memory = repair->memory;
+    struct ledger_listener listener = {
+        .policy = repair_on_policy,
+        .lease = repair_on_lease,
+        .claim = repair_on_claim,
+        .key = repair_on_key,
+        .blocked = repair_on_blocked,
+        .context = repair,
+    };
+
+    repair->sql = sql;
+    repair->mode = mode;
+    repair->has_policy = false;
+    repair->gap_count = 0;
+    repair->user_count = 0;
+    repair->lifted_count = 0;
+    repair->done = (struct ledger_repair){0};
+    if (repair->chunk == NULL && !repair_chunk_new(repair))
+        return repair_no_memory(error);
+    repair_chunk_clear(repair);
+    enum status status = memory->tell(memory->context, policy_id, &listener, error);
+    return status == STATUS_OK ? repair_end_policy(repair, error) : status;
+}
+
+enum status repair_write(struct sql *sql, void *argument, struct error *error)
+{
+    struct repair *repair = argument;
+
+    repair->sql = sql;
+    enum status status = repair_secret(repair, error);
+    if (status == STATUS_OK)
+        status = repair_listen(repair, sql, REPAIR_WRITE, 0, error);
+    if (status == STATUS_OK)
+        status = repair_users(repair, error);
+    if (status == STATUS_OK)
+        status = repair_check_policies(repair, error);
+    if (status != STATUS_OK)
+        return status;
+    struct ledger_repair *done = &repair->done;
+    done->is_done = true;
+    done->policy_count = (int64_t)repair->gap_count;
+    for (size_t i = 0; i < repair->gap_count; i++) {
+        const struct ledger_gap *gap = &repair->gaps[i];
+        done->written_count += gap->missing_count + gap->pending_count;
+        done->redeemed_count += gap->redeemed_count;
+        done->cancelled_count += gap->cancelled_count;
+        done->key_count += gap->key_count;
+    }
+    return STATUS_OK;
+}
+
+void repair_log(const struct repair *repair)
+{
+    const struct ledger_repair *done = &repair->done;
+
+    for (size_t i = 0; i < repair->gap_count; i++) {
+        const struct ledger_gap *gap = &repair->gaps[i];
+        log_event(LOG_INFO, "policy_repaired", LOG_FIELD("policy", LOG_I64(gap->policy_id)),
+                  LOG_FIELD("was_missing", LOG_FLAG(gap->lacks_policy)),
+                  LOG_FIELD("was_older", LOG_FLAG(gap->has_older_policy)),
+                  LOG_FIELD("written", LOG_I64(gap->missing_count + gap->pending_count)),
+                  LOG_FIELD("redeemed", LOG_I64(gap->redeemed_count)),
+                  LOG_FIELD("cancelled", LOG_I64(gap->cancelled_count)),
+                  LOG_FIELD("keys", LOG_I64(gap->key_count)));
+    }
+    log_event(LOG_WARN, "ledger_repaired", LOG_FIELD("policies", LOG_I64(done->policy_count)),
+              LOG_FIELD("written", LOG_I64(done->written_count)),
+              LOG_FIELD("redeemed", LOG_I64(done->redeemed_count)),
+              LOG_FIELD("cancelled", LOG_I64(done->cancelled_count)),
+              LOG_FIELD("keys", LOG_I64(done->key_count)),
+              LOG_FIELD("blocked", LOG_I64(done->blocked_count)),
+              LOG_FIELD("unblocked", LOG_I64(done->unblocked_count)));
+}
+
+enum status repair_look(struct repair *repair, struct sql *sql, int64_t policy_id,
+                        struct ledger_gap *gap, struct error *error)
+{
+    enum status status = repair_listen(repair, sql, REPAIR_LOOK, policy_id, error);
+
+    if (status == STATUS_OK)
+        *gap = repair->gaps[0];
+    return status;
+}

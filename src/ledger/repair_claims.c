@@ -1,0 +1,314 @@
+/* repair_claims.c: claims of the gate against the ledger's coupons, a chunk of both at a time. */
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "ledger/repair.h"
+#include "ledger/rows.h"
+
+#define CHUNK_CLAIMS 500
+#define REASON_LOST  "written again after the ledger was restored; the reason was not kept"
+
+/* What a claim needs to be in the ledger as it is in the gate. */
+enum repair_step {
+    STEP_INSERT,
+    STEP_REDEEM,
+    STEP_CANCEL,
+    STEP_NOTHING,
+    STEP_NONE_TO_HAVE, /* it came to nothing, and its row cannot be written either */
+};
+
+struct repair_chunk {
+    struct held_claim claims[CHUNK_CLAIMS]; /* in rising seq order */
+    enum repair_step steps[CHUNK_CLAIMS];
+    struct coupon_row rows[CHUNK_CLAIMS];
+    size_t count;
+    size_t at; /* the first claim that no coupon read so far has passed */
+    int64_t policy_id;
+    enum repair_mode mode;
+    int64_t unknown_count;
+    int64_t foreign_count; /* active coupons with the seq of a claim that came to nothing */
+};
+
+bool repair_chunk_new(struct repair *repair)
+{
+    repair->chunk = calloc(1, sizeof(*repair->chunk));
+    return repair->chunk != NULL;
+}
+
+void repair_chunk_free(struct repair *repair)
+{
+    free(repair->chunk);
+    repair->chunk = NULL;
+}
+
+void repair_chunk_clear(struct repair *repair)
+{
+    repair->chunk->count = 0;
+}
+
+/* --- comparing --- */
+
+/* In a look it is counted; a repair ends here. */
+static enum status repair_found_unknown(struct repair_chunk *chunk, int64_t seq,
+                                        const struct user_id *user, struct error *error)
+{
+    chunk->unknown_count++;
+    if (chunk->mode == REPAIR_LOOK)
+        return STATUS_OK;
+    return error_set(error, STATUS_CONFLICT,
+                     "the ledger has a coupon %lld-%lld of user %.*s that this server never gave, "
+                     "or gave otherwise: it is not an older copy of this server's ledger, and "
+                     "nothing was written",
+                     (long long)chunk->policy_id, (long long)seq, (int)user->length, user->bytes);
+}
+
+static bool repair_is_same(const struct claim *a, const struct claim *b)
+{
+    return a->nth == b->nth && user_id_equal(&a->user, &b->user) &&
+           memcmp(a->request_id.bytes, b->request_id.bytes, sizeof(a->request_id.bytes)) == 0;
+}
+
+/* A ledger is behind when the gate knows of a redeemed or cancelled coupon and the ledger does not.
+ * While people use it, it may be ahead for a moment, between a commit and its acknowledgement.
+ * False when it can be neither. */
+static bool repair_step_for(enum coupon_state held, enum coupon_state present,
+                            enum repair_mode mode, enum repair_step *step)
+{
+    *step = STEP_NOTHING;
+    if (present == COUPON_ISSUED && held == COUPON_REDEEMED)
+        *step = STEP_REDEEM;
+    else if (present == COUPON_ISSUED && held == COUPON_CANCELLED)
+        *step = STEP_CANCEL;
+    else if (held == COUPON_ISSUED && mode == REPAIR_WRITE)
+        return coupon_state_is_active(present);
+    else
+        return held == present || held == COUPON_ISSUED;
+    return true;
+}
+
+/* A claim that came to nothing because its seq was someone else's has no coupon of its own. */
+static bool repair_is_void(const struct held_claim *held)
+{
+    return held->state == COUPON_VOID || held->state == COUPON_MERGED;
+}
+
+/* Coupons come in rising seq order. */
+static enum status repair_read_coupon(void *context, const struct sql_value *columns,
+                                      struct error *error)
+{
+    struct repair_chunk *chunk = context;
+    struct claim present = {
+        .seq = columns[0].number,
+        .user = rows_read_user(&columns[1]),
+        .nth = (int32_t)columns[2].number,
+        .request_id = rows_read_request_id(&columns[4]),
+    };
+
+    while (chunk->at < chunk->count && chunk->claims[chunk->at].claim.seq < present.seq)
+        chunk->at++;
+    if (chunk->at == chunk->count || chunk->claims[chunk->at].claim.seq != present.seq)
+        return repair_found_unknown(chunk, present.seq, &present.user, error);
+    const struct held_claim *held = &chunk->claims[chunk->at];
+    enum repair_step *step = &chunk->steps[chunk->at];
+    enum coupon_state state = rows_read_state(&columns[3]);
+    bool is_same = repair_is_same(&held->claim, &present);
+    if (!is_same && repair_is_void(held)) {
+        *step = STEP_NOTHING;
+        chunk->foreign_count += coupon_state_is_active(state);
+        return STATUS_OK;
+    }
+    if (!repair_step_for(held->state, state, chunk->mode, step) || !is_same)
+        return repair_found_unknown(chunk, present.seq, &present.user, error);
+    return STATUS_OK;
+}
+
+static enum status repair_compare(struct repair *repair, struct error *error)
+{
+    struct repair_chunk *chunk = repair->chunk;
+
+    for (size_t i = 0; i < chunk->count; i++)
+        chunk->steps[i] = STEP_INSERT;
+    chunk->at = 0;
+    chunk->policy_id = repair->policy.id;
+    chunk->mode = repair->mode;
+    chunk->unknown_count = 0;
+    chunk->foreign_count = 0;
+    return SQL_RUN(repair->sql, STATEMENT_coupon_range, repair_read_coupon, chunk, error,
+                   sql_i64(repair->policy.id), sql_i64(repair->seq),
+                   sql_i64(chunk->claims[chunk->count - 1].claim.seq),
+                   sql_i64((int64_t)chunk->count + 1));
+}
+
+enum status repair_check_rest(struct repair *repair, struct error *error)
+{
+    struct repair_chunk *chunk = repair->chunk;
+
+    chunk->count = 0;
+    chunk->at = 0;
+    chunk->policy_id = repair->policy.id;
+    chunk->mode = repair->mode;
+    return SQL_RUN(repair->sql, STATEMENT_coupon_range, repair_read_coupon, chunk, error,
+                   sql_i64(repair->policy.id), sql_i64(repair->seq), sql_i64(INT64_MAX),
+                   sql_i64(1));
+}
+
+/* --- writing --- */
+
+/* Dates a coupon that was redeemed or cancelled. */
+static enum status repair_settle(struct repair *repair, const struct held_claim *held,
+                                 struct error *error)
+{
+    if (held->state == COUPON_CANCELLED)
+        return SQL_RUN(repair->sql, STATEMENT_coupon_cancel, NULL, NULL, error,
+                       sql_i64(repair->policy.id), sql_i64(held->claim.seq),
+                       sql_i64(repair->now_ms));
+    if (held->state == COUPON_REDEEMED)
+        return SQL_RUN(repair->sql, STATEMENT_coupon_redeem, NULL, NULL, error,
+                       sql_i64(repair->policy.id), sql_i64(held->claim.seq),
+                       sql_i64(repair->now_ms), sql_null());
+    return STATUS_OK;
+}
+
+static struct coupon_row repair_row(const struct repair *repair, const struct held_claim *held)
+{
+    struct coupon_row row = {
+        .claim = &held->claim, .state = held->state, .issued_at_ms = held->claim.requested_at_ms};
+
+    if (repair->policy.coupon_valid_days != 0)
+        row.expires_at_ms = held->claim.requested_at_ms + repair->policy.coupon_valid_days * DAY_MS;
+    if (repair_is_void(held))
+        row.reason = REASON_LOST;
+    return row;
+}
+
+/* Writes the rows as a whole. A slot that is taken belongs to a coupon that the gate never gave. */
+static enum status repair_insert(struct repair *repair, struct coupon_row *rows, size_t count,
+                                 struct error *error)
+{
+    const struct ledger_driver *driver = repair->sql->driver;
+    enum status status =
+        count == 0 ? STATUS_OK : driver->insert_coupons(repair->sql->session, rows, count, error);
+
+    if (status == STATUS_INVALID)
+        return STATUS_FAILED;
+    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+        if (rows[i].conflicts)
+            status = STATUS_CONFLICT;
+    }
+    if (status != STATUS_CONFLICT)
+        return status;
+    return error_set(error, STATUS_CONFLICT,
+                     "coupons of policy %lld between %lld and %lld stand in the way of others: "
+                     "this is not an older copy of this server's ledger, and nothing was written",
+                     (long long)repair->policy.id, (long long)rows[0].claim->seq,
+                     (long long)rows[count - 1].claim->seq);
+}
+
+/* A claim that came to nothing is not worth failing for: the database may have refused its row
+ * before, which is how it came to nothing. */
+static enum status repair_insert_void(struct repair *repair, size_t index, struct error *error)
+{
+    struct repair_chunk *chunk = repair->chunk;
+    const struct ledger_driver *driver = repair->sql->driver;
+    struct coupon_row row = repair_row(repair, &chunk->claims[index]);
+    struct error why = {""};
+    enum status status = driver->savepoint(repair->sql->session, error);
+
+    if (status != STATUS_OK)
+        return status;
+    enum status inserted = driver->insert_coupons(repair->sql->session, &row, 1, &why);
+    bool is_refused = inserted == STATUS_CONFLICT || inserted == STATUS_INVALID || row.conflicts;
+    if (inserted != STATUS_OK && !is_refused) {
+        if (error != NULL)
+            *error = why;
+        return inserted;
+    }
+    if (is_refused)
+        chunk->steps[index] = STEP_NONE_TO_HAVE;
+    return driver->savepoint_end(repair->sql->session, !is_refused, error);
+}
+
+/* What was freed makes room first, then come the rows that may need it. */
+static enum status repair_write_chunk(struct repair *repair, struct error *error)
+{
+    struct repair_chunk *chunk = repair->chunk;
+    enum status status = STATUS_OK;
+    size_t row_count = 0;
+
+    for (size_t i = 0; i < chunk->count && status == STATUS_OK; i++) {
+        const struct held_claim *held = &chunk->claims[i];
+        if (chunk->steps[i] == STEP_INSERT && repair_is_void(held))
+            status = repair_insert_void(repair, i, error);
+        else if (chunk->steps[i] == STEP_INSERT)
+            chunk->rows[row_count++] = repair_row(repair, held);
+        else if (chunk->steps[i] == STEP_REDEEM || chunk->steps[i] == STEP_CANCEL)
+            status = repair_settle(repair, held, error);
+    }
+    if (status == STATUS_OK)
+        status = repair_insert(repair, chunk->rows, row_count, error);
+    for (size_t i = 0; i < chunk->count && status == STATUS_OK; i++) {
+        if (chunk->steps[i] == STEP_INSERT)
+            status = repair_settle(repair, &chunk->claims[i], error);
+    }
+    return status;
+}
+
+/* --- counting --- */
+
+/* A coupon in the range of a lease has taken its unit, whatever became of it. */
+static void repair_count_in_lease(struct repair *repair, int64_t seq)
+{
+    while (repair->lease_at < repair->lease_count &&
+           seq >=
+               repair->leases[repair->lease_at].first_seq + repair->leases[repair->lease_at].count)
+        repair->lease_at++;
+    if (repair->lease_at < repair->lease_count && seq >= repair->leases[repair->lease_at].first_seq)
+        repair->lease_rows[repair->lease_at]++;
+}
+
+static void repair_count(struct repair *repair)
+{
+    const struct repair_chunk *chunk = repair->chunk;
+    struct ledger_gap *gap = &repair->gap;
+
+    for (size_t i = 0; i < chunk->count; i++) {
+        const struct held_claim *held = &chunk->claims[i];
+        bool is_missing = chunk->steps[i] == STEP_INSERT;
+        if (is_missing && held->is_pending)
+            gap->pending_count++;
+        else if (is_missing && !(repair_is_void(held) && repair->mode == REPAIR_LOOK))
+            gap->missing_count++;
+        gap->redeemed_count += chunk->steps[i] == STEP_REDEEM;
+        gap->cancelled_count += chunk->steps[i] == STEP_CANCEL;
+        repair->active_count += coupon_state_is_active(held->state);
+        if (chunk->steps[i] != STEP_NONE_TO_HAVE)
+            repair_count_in_lease(repair, held->claim.seq);
+    }
+    repair->active_count += chunk->foreign_count;
+    gap->unknown_count += chunk->unknown_count;
+}
+
+enum status repair_flush(struct repair *repair, struct error *error)
+{
+    struct repair_chunk *chunk = repair->chunk;
+
+    if (chunk->count == 0)
+        return STATUS_OK;
+    enum status status = repair_compare(repair, error);
+    if (status == STATUS_OK && repair->mode == REPAIR_WRITE)
+        status = repair_write_chunk(repair, error);
+    if (status != STATUS_OK)
+        return status;
+    repair_count(repair);
+    repair->seq = chunk->claims[chunk->count - 1].claim.seq;
+    chunk->count = 0;
+    return STATUS_OK;
+}
+
+enum status repair_claim(struct repair *repair, const struct held_claim *held, struct error *error)
+{
+    struct repair_chunk *chunk = repair->chunk;
+
+    chunk->claims[chunk->count++] = *held;
+    return chunk->count == CHUNK_CLAIMS ? repair_flush(repair, error) : STATUS_OK;
+}

@@ -1,0 +1,78 @@
+"""The database server dies in the middle of a drop: clear 503s while it is away, and everything
+goes on when it is back, without a restart of dibs."""
+
+import os
+import time
+
+from crowd import Crowd
+from harness import expect_problem, wait_until
+from history import ROUNDS, History
+from ledger import coupons
+
+DOWN_S = float(os.environ.get("DIBS_TEST_DOWN_S") or 3)
+
+
+def is_ready(server):
+    return server.get("/readyz").status == 200
+
+
+def expect_away(server):
+    """What a server says while its database is away; returns its words about it."""
+    assert server.get("/healthz").status == 200
+    answer = wait_until(lambda: next((a for a in [server.get("/readyz")] if a.status == 503), None),
+                        "a server that is not ready")
+    part = next(part for part in answer.json["parts"] if part["name"] == "ledger")
+    assert part["ready"] is False
+    return part["detail"]
+
+
+def expect_one_life(server):
+    assert len(server.events("listening")) == 1, "it was started again"
+
+
+def test_database_crash__killed_again_and_again(on_victim, victim):
+    server = on_victim()
+    history = History()
+    big = server.create(total=10 ** 6)["id"]
+    for round_number in range(ROUNDS):
+        small = server.create(total=150)["id"]
+        with Crowd(server, history, [big, small], prefix=f"r{round_number}") as crowd:
+            crowd.await_wins(100)
+            victim.kill()
+            crowd.await_refusals(20)
+            assert expect_away(server)
+            victim.start()
+            crowd.await_wins(100)
+        history.check_rows(server)
+        history.check_sold_out(server, small, 150)
+    history.check_answers(server)
+    expect_one_life(server)
+
+
+def test_database_crash__down_in_the_middle_of_a_drop(on_victim, victim):
+    server = on_victim()
+    history = History()
+    total = 1500
+    policy = server.create(total=total)["id"]
+    with Crowd(server, history, [policy], people=total + 300) as crowd:
+        crowd.await_wins(total // 3)
+        victim.kill()
+        down_until = time.monotonic() + DOWN_S
+        words = expect_away(server)
+        assert "127.0.0.1" in words, words
+        while time.monotonic() < down_until:
+            # Whoever comes meanwhile is told at once, and so is an admin.
+            asked = time.monotonic()
+            expect_problem(server.claim(policy, "meanwhile", key="meanwhile"), 503, "UNAVAILABLE")
+            expect_problem(server.patch(policy, paused=True), 503, "UNAVAILABLE")
+            assert time.monotonic() - asked < 2, "503 has to be said at once"
+            crowd.await_refusals(10)
+        victim.start()
+        crowd.join()
+    winners = {user for (_, seq), user in history.wins.items()}
+    assert len(winners) == len(history.wins) == len(coupons(server.database, policy)) == total
+    assert crowd.counts[409] > 0 and crowd.counts[None] == 0
+    history.check_rows(server)
+    history.check_answers(server)
+    expect_one_life(server)
+    wait_until(lambda: is_ready(server), "readiness")
