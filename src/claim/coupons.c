@@ -150,7 +150,8 @@ enum status service_coupon_settle(struct service *service, int64_t policy_id, in
         return STATUS_OK;
     if (status == STATUS_OK &&
         (coupon.state == COUPON_REDEEMED || coupon.state == COUPON_CANCELLED))
-        status = gate_settle(service->gate, policy_id, seq, coupon.state, error);
+        status =
+            gate_settle(service->gate, policy_id, &coupon.claim.user, seq, coupon.state, error);
     return status == STATUS_OK ? service_refresh(service, policy_id, &policy, error) : status;
 }
 
