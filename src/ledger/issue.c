@@ -151,18 +151,46 @@ static enum status issue_late_claim(struct sql *sql, struct coupon_row *row, str
     return status;
 }
 
+/* By policy and seq; the same claim twice stays in the order it came. */
+static int issue_compare(const void *a, const void *b)
+{
+    const struct claim *first = ((const struct coupon_row *)a)->claim;
+    const struct claim *second = ((const struct coupon_row *)b)->claim;
+
+    if (first->policy_id != second->policy_id)
+        return first->policy_id < second->policy_id ? -1 : 1;
+    if (first->seq != second->seq)
+        return first->seq < second->seq ? -1 : 1;
+    return first < second ? -1 : 1;
+}
+
+/* Whoever writes the same claims at the same moment writes them in the same order: they wait for
+ * each other at most, and never in a circle. One gate's claims of one policy come in order. */
+static void issue_sort(struct coupon_row *rows, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        if (issue_compare(&rows[i - 1], &rows[i]) > 0) {
+            qsort(rows, count, sizeof(*rows), issue_compare);
+            return;
+        }
+    }
+}
+
 static enum status issue_prepare(struct sql *sql, struct issue_room *room,
                                  const struct claim *claims, size_t count, int64_t now_ms,
                                  struct lease_terms *terms, struct error *error)
 {
     enum status status = STATUS_OK;
 
-    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+    for (size_t i = 0; i < count; i++)
         room->rows[i] = (struct coupon_row){
             .claim = &claims[i], .state = COUPON_ISSUED, .issued_at_ms = now_ms};
-        status = issue_load_terms(sql, claims[i].lease_id, terms, error);
+    issue_sort(room->rows, count);
+    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+        struct coupon_row *row = &room->rows[i];
+        status = issue_load_terms(sql, row->claim->lease_id, terms, error);
         if (status == STATUS_OK && terms->valid_days != 0)
-            room->rows[i].expires_at_ms = claims[i].requested_at_ms + terms->valid_days * DAY_MS;
+            row->expires_at_ms = row->claim->requested_at_ms + terms->valid_days * DAY_MS;
     }
     return status == STATUS_OK ? issue_refuse_blocked(sql, room, count, error) : status;
 }
@@ -352,27 +380,28 @@ enum status issue_claims(struct sql *sql, struct issue_room *room, const struct 
 
     FAULT_POINT("ledger.before_insert");
     for (size_t i = 0; i < count && status == STATUS_OK;) {
+        struct coupon_row *rows = room->rows;
         size_t end = i;
-        status = issue_load_terms(sql, claims[i].lease_id, &terms, error);
-        while (end < count && room->rows[end].state == COUPON_ISSUED &&
-               claims[end].lease_id == terms.lease_id && issue_is_covered(&terms, &claims[end]))
+        status = issue_load_terms(sql, rows[i].claim->lease_id, &terms, error);
+        while (end < count && rows[end].state == COUPON_ISSUED &&
+               rows[end].claim->lease_id == terms.lease_id &&
+               issue_is_covered(&terms, rows[end].claim))
             end++;
         if (status != STATUS_OK)
             break;
         if (end == i) {
-            status =
-                issue_one(sql, &room->rows[i], issue_is_covered(&terms, &claims[i]), care, error);
+            status = issue_one(sql, &rows[i], issue_is_covered(&terms, rows[i].claim), care, error);
             i++;
             continue;
         }
-        status = issue_insert(sql, room->rows + i, end - i, care, error);
+        status = issue_insert(sql, rows + i, end - i, care, error);
         for (; i < end && status == STATUS_OK; i++) {
-            if (room->rows[i].conflicts)
-                status = issue_resolve(sql, &room->rows[i], care, error);
+            if (rows[i].conflicts)
+                status = issue_resolve(sql, &rows[i], care, error);
         }
     }
     for (size_t i = 0; i < count && status == STATUS_OK; i++)
-        states[i] = room->rows[i].state;
+        states[room->rows[i].claim - claims] = room->rows[i].state;
     return status;
 }
 
