@@ -112,6 +112,18 @@ static const struct command commands[] = {
         .run = command_serve,
     },
     {
+        .name = "worker",
+        .summary = "Writes what the gate in Redis has decided into the ledger",
+        .examples = EXAMPLES(
+            "dibs worker --gate redis://127.0.0.1:6379 --ledger postgres://dibs@db.example/shop",
+            "dibs worker --config /etc/dibs/dibs.conf"),
+        .description = "Run one or more beside the servers that share a Redis. Until SIGTERM or "
+                       "SIGINT, then it drains what is pending and exits. Takes the flags of "
+                       "serve.",
+        .takes_settings = true,
+        .run = command_worker,
+    },
+    {
         .name = "policy",
         .summary = "Creates, lists and changes what is handed out",
         .examples = EXAMPLES("dibs policy list", "dibs policy show 42", "dibs policy pause 42"),

@@ -206,6 +206,7 @@ void desk_submit(struct desk *desk, const struct wish *wish, void *asker)
     entry->wish.user = wish->user;
     entry->wish.request_id = wish->request_id;
     entry->wish.verdict = VERDICT_UNDECIDED;
+    entry->wish.is_accepted = false;
     entry->asker = asker;
     entry->deadline_ms = 0;
     entry->void_count = 0;
@@ -243,6 +244,9 @@ static void desk_answer_unavailable(struct desk *desk, struct desk_entry *entry)
 /* False: too much is waiting for the ledger, or it does not take anything just now. */
 static bool desk_may_ask(const struct desk *desk)
 {
+    /* A shared gate keeps its own account of what is pending, and goes on without the ledger. */
+    if (desk->gate->ops->is_shared)
+        return true;
     return ledger_healthy(desk->ledger) &&
            ledger_pending(desk->ledger) < desk->options.service->options.pending_max;
 }
@@ -293,7 +297,8 @@ static void desk_route(struct desk *desk, const struct desk_entry *entry, int64_
 
     if (wish->verdict == VERDICT_LEASE_WANTED) {
         list = &desk->parked;
-        steward_call(&desk->options.service->steward, wish->policy_id, STEWARD_LEASE);
+        if (!desk->gate->ops->is_shared) /* of a shared one, the worker sees it by itself */
+            steward_call(&desk->options.service->steward, wish->policy_id, STEWARD_LEASE);
     } else if (wish->ticket == 0) {
         desk_answer(desk, entry);
         return;

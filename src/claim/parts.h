@@ -11,6 +11,8 @@
 #include "claim/clerk.h"
 #include "claim/service.h"
 #include "claim/steward.h"
+#include "claim/sync.h"
+#include "claim/worker.h"
 #include "relay/relay.h"
 
 #define DESKS_MAX 256
@@ -28,6 +30,8 @@ struct service {
     struct ledger *ledger;
     struct relay *relay;
     struct steward steward;
+    struct sync *sync;     /* of a shared gate; else NULL */
+    struct worker *worker; /* of a shared gate, when this process works; else NULL */
     struct clerks clerks;
     struct hash_key code_key;
     _Atomic uint64_t stock_changes; /* rises when a policy's stock or window may have changed */

@@ -1,4 +1,6 @@
 /* policies.c: creating, changing and showing policies, in step with the gate. */
+#include <stdlib.h>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "claim/parts.h"
@@ -36,6 +38,28 @@ static void service_policy_doubt(struct service *service, int64_t policy_id,
         &(struct steward_doubt){.about = DOUBT_POLICY, .policy_id = policy_id, .lease = *lease});
 }
 
+/* Brings a policy that nobody has claimed yet into the gate. In a ledger that is shared its creator
+ * is its first steward, so that no worker does the same meanwhile; one that ends here leaves it to
+ * them. */
+static enum status service_policy_load(struct service *service, const struct policy *policy,
+                                       const struct lease *lease, struct error *error)
+{
+    struct gate *gate = service->gate;
+    enum status status = gate_reset(gate, policy->id, 0, error);
+
+    if (status == STATUS_OK)
+        status = service_policy_announce(service, policy, lease->count, error);
+    if (status == STATUS_OK && lease->count > 0)
+        status = gate_lend(gate, lease, 0, error);
+    if (status == STATUS_OK)
+        status = gate_policy_set(gate, policy, error);
+    if (status == STATUS_OK)
+        status = gate_arm(gate, policy->id, 0, error);
+    if (gate->ops->is_shared)
+        (void)!ledger_steward_release(service->ledger, policy->id, LEDGER_CREATOR, NULL);
+    return status;
+}
+
 enum status service_policy_create(struct service *service, const struct policy *policy,
                                   struct policy_view *view, struct error *error)
 {
@@ -50,11 +74,7 @@ enum status service_policy_create(struct service *service, const struct policy *
     if (status == STATUS_UNKNOWN)
         service_policy_doubt(service, view->policy.id, &lease);
     if (status == STATUS_OK)
-        status = service_policy_announce(service, &view->policy, lease.count, error);
-    if (status == STATUS_OK && lease.count > 0)
-        status = gate_lend(service->gate, &lease, 0, error);
-    if (status == STATUS_OK)
-        status = gate_policy_set(service->gate, &view->policy, error);
+        status = service_policy_load(service, &view->policy, &lease, error);
     steward_unlock(&service->steward);
     return status == STATUS_OK ? service_count(service, view, error) : status;
 }
@@ -70,19 +90,18 @@ enum status service_policy_list(struct service *service, int64_t after_id,
                                 struct policy_view *views, size_t max, size_t *count,
                                 struct error *error)
 {
-    enum status status = STATUS_OK;
-    int64_t ids[64];
-    size_t found;
+    struct policy *policies = calloc(max, sizeof(*policies));
+    size_t found = 0;
+    enum status status =
+        policies == NULL
+            ? error_set(error, STATUS_UNAVAILABLE, "no memory for %zu policies", max)
+            : ledger_policy_list(service->ledger, after_id, policies, max, &found, error);
 
-    *count = 0;
-    while (*count < max && status == STATUS_OK &&
-           (found = gate_list(service->gate, after_id, ids, 64)) > 0) {
-        for (size_t i = 0; i < found && *count < max && status == STATUS_OK; i++) {
-            status = service_policy_show(service, ids[i], &views[*count], error);
-            (*count)++;
-        }
-        after_id = ids[found - 1];
+    for (*count = 0; *count < found && status == STATUS_OK; ++*count) {
+        views[*count].policy = policies[*count];
+        status = service_count(service, &views[*count], error);
     }
+    free(policies);
     return status;
 }
 

@@ -18,6 +18,10 @@ static void service_on_issued(void *context, const struct claim *claims,
 {
     struct service *service = context;
 
+    if (service->worker != NULL) {
+        worker_on_issued(service->worker, claims, states, count);
+        return;
+    }
     gate_acknowledge(service->gate, claims, states, count);
     for (size_t i = 0; i < count; i++) {
         if (!coupon_state_is_active(states[i]))
@@ -27,7 +31,16 @@ static void service_on_issued(void *context, const struct claim *claims,
 
 static void service_on_durable(void *context)
 {
-    service_ring(context);
+    struct service *service = context;
+
+    if (service->worker != NULL)
+        worker_on_durable(service->worker);
+    service_ring(service);
+}
+
+static void service_on_stock(void *context)
+{
+    service_stock_changed(context);
 }
 
 void service_ring(struct service *service)
@@ -70,6 +83,19 @@ static enum status service_load_code_key(struct service *service, struct error *
                          (uint8_t *)&service->code_key, sizeof(service->code_key), error);
 }
 
+/* A gate that is there already is not restored: what it lacks, its steward brings. */
+static enum status service_share(struct service *service, struct error *error)
+{
+    bool works = service->options.role == SERVICE_WORKS || !ledger_is_shareable(service->ledger);
+    enum status status = works ? worker_start(&service->worker, service, error) : STATUS_OK;
+
+    if (status == STATUS_OK)
+        status = sync_start(&service->sync, service, error);
+    if (status == STATUS_OK && works)
+        status = worker_run(service->worker, error);
+    return status;
+}
+
 static enum status service_open_parts(struct service *service, struct error *error)
 {
     const struct service_options *options = &service->options;
@@ -86,6 +112,12 @@ static enum status service_open_parts(struct service *service, struct error *err
     };
     struct gate_options gate_options = {
         .url = options->gate_url,
+        .password = options->gate_password,
+        .timeout_ms = options->gate_timeout_ms,
+        .ack = options->ack,
+        .replicas = options->replicas,
+        .stock_changed = service_on_stock,
+        .context = service,
         .outlet = {.push = service_on_win, .context = service},
         .ack_timeout_ms = options->ack_timeout_ms,
         .pending_max = (int64_t)options->pending_max,
@@ -99,7 +131,8 @@ static enum status service_open_parts(struct service *service, struct error *err
     if (status == STATUS_OK)
         status = service_load_code_key(service, error);
     if (status == STATUS_OK)
-        status = service_restore(service, error);
+        status = service->gate->ops->is_shared ? service_share(service, error)
+                                               : service_restore(service, error);
     if (status == STATUS_OK)
         status = steward_start(&service->steward, error);
     if (status == STATUS_OK)
@@ -134,7 +167,12 @@ void service_close(struct service *service)
     if (service->clerks.thread_count > 0)
         clerks_stop(&service->clerks);
     steward_stop(&service->steward);
+    sync_stop(service->sync);
+    if (service->worker != NULL)
+        worker_stop(service->worker, service->options.stop_timeout_ms);
     ledger_close(service->ledger);
+    if (service->worker != NULL)
+        worker_end(service->worker);
     steward_release(&service->steward);
     relay_close(service->relay);
     gate_close(service->gate);
@@ -176,9 +214,10 @@ bool service_parts(struct service *service, struct service_part parts[SERVICE_PA
     struct error words;
     bool all_ready = true;
 
+    parts[0] = (struct service_part){.name = "gate", .kind = service->gate->ops->name};
+    parts[0].ready = gate_is_ready(service->gate, &words);
+    snprintf(parts[0].words, sizeof(parts[0].words), "%.255s", words.text);
     ledger_state(service->ledger, &words);
-    parts[0] = (struct service_part){
-        .name = "gate", .kind = service->gate->ops->name, .ready = true, .words = "ok"};
     parts[1] = (struct service_part){.name = "ledger",
                                      .kind = ledger_kind(service->ledger),
                                      .ready = ledger_healthy(service->ledger)};

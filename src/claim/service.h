@@ -20,8 +20,24 @@
 
 struct service;
 
+/* What this process is there for. */
+enum service_role {
+    SERVICE_SERVES, /* answers people; with a ledger that cannot be shared it works as well */
+    SERVICE_WORKS,  /* drains a shared gate */
+};
+
+/* What becomes of claims while a shared gate is away. */
+enum service_fallback { FALLBACK_REJECT, FALLBACK_LEDGER };
+
 struct service_options {
+    enum service_role role;
     const char *gate_url;
+    const char *gate_password; /* NULL: as the URL says */
+    int64_t gate_timeout_ms;   /* 0: the gate's default */
+    enum gate_ack ack;
+    int replicas;
+    enum service_fallback fallback;
+    int64_t stop_timeout_ms; /* for draining at the end */
     const char *ledger_url;
     const char *ledger_password; /* NULL: as the URL or the environment says */
     enum ledger_use ledger_use;
@@ -35,8 +51,9 @@ struct service_options {
     struct hash_key code_key; /* when the operator keeps it; else the ledger does */
 };
 
-/* Opens the ledger, restores the gate from it and starts the steward and the clerks. Says on the
- * log how much was restored. */
+/* Opens the ledger, restores a gate in memory from it, and starts the steward and the clerks, or
+ * for a shared gate the sync and, where it belongs, the worker. Says on the log how much was
+ * restored. */
 enum status service_open(struct service **service, const struct service_options *options,
                          struct error *error) MUST_CHECK;
 

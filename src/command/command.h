@@ -97,6 +97,7 @@ int command_load_settings(const struct command_call *call, struct config *config
 /* --- the commands --- */
 
 int command_serve(const struct command_call *call);
+int command_worker(const struct command_call *call);
 int command_policy_create(const struct command_call *call);
 int command_policy_list(const struct command_call *call);
 int command_policy_show(const struct command_call *call);

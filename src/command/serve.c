@@ -10,14 +10,12 @@
 #include "base/log.h"
 #include "claim/service.h"
 #include "command/command.h"
+#include "command/service.h"
 #include "config/config.h"
 #include "http/api.h"
 #include "http/server.h"
 #include "version.h"
 
-/* Threads for calls that block. Those that write share their commits, so more of them than cores
- * means more per commit. */
-#define CLERKS      8
 #define THREADS_MAX 256
 
 /* --- signals --- */
@@ -114,34 +112,6 @@ static unsigned thread_count(const struct config *config)
     return wanted > THREADS_MAX ? THREADS_MAX : wanted;
 }
 
-static struct service_options service_options(const struct config *config)
-{
-    static const enum ledger_integrity integrity[] = {
-        [CONFIG_INTEGRITY_QUICK] = LEDGER_CHECK_QUICK,
-        [CONFIG_INTEGRITY_FULL] = LEDGER_CHECK_FULL,
-        [CONFIG_INTEGRITY_OFF] = LEDGER_CHECK_OFF,
-    };
-    struct service_options options = {
-        .gate_url = config->gate,
-        .ledger_url = config->ledger,
-        .ledger_password = config->ledger_password.bytes,
-        .ledger_use = LEDGER_OWN, /* the gate is in this process's memory */
-        .ledger_timeout_ms = config->ledger_timeout_ms,
-        .relay_url = config->relay,
-        .integrity = integrity[config->integrity_check],
-        .pending_max = (size_t)config->pending_max,
-        .ack_timeout_ms = config->ack_timeout_ms,
-        .clerks = CLERKS,
-        .has_code_key = config->code_key.bytes != NULL,
-    };
-    if (options.has_code_key) {
-        crypto_generichash((unsigned char *)&options.code_key, sizeof options.code_key,
-                           (const unsigned char *)config->code_key.bytes, config->code_key.length,
-                           NULL, 0);
-    }
-    return options;
-}
-
 static struct http_options http_options(const struct config *config, struct api *api)
 {
     return (struct http_options){
@@ -211,7 +181,7 @@ static enum status run_server(const struct config *config, struct api *api,
 static enum status run_service(const struct config *config, struct signal_watch *watch,
                                struct error *error)
 {
-    struct service_options options = service_options(config);
+    struct service_options options = command_service_options(config, SERVICE_SERVES);
     struct service *service = NULL;
     struct api *api = NULL;
     struct http_server *server = NULL;

@@ -99,6 +99,35 @@ static enum status check_sqlite(const char *path, struct error *error)
     return STATUS_OK;
 }
 
+enum status config_check_gate(const char *value, struct error *error)
+{
+    static const char *const schemes[] = {"redis",           "rediss",        "redis+sentinel",
+                                          "rediss+sentinel", "redis+cluster", "rediss+cluster"};
+    size_t length = strcspn(value, ":");
+
+    if (strcmp(value, "local") == 0) {
+        return STATUS_OK;
+    }
+    for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++) {
+        struct url url;
+        if (!span_equal((struct span){value, length}, span_of(schemes[i]))) {
+            continue;
+        }
+        enum status status = url_parse(&url, value, error);
+        if (status != STATUS_OK) {
+            error_prefix(error, "the %s URL", schemes[i]);
+            return status;
+        }
+        url_release(&url);
+        return STATUS_OK;
+    }
+    /* Only what should be the scheme is repeated: the rest of a URL may hold a password. */
+    return error_set(error, STATUS_INVALID,
+                     "\"%.*s\" is not a gate that dibs knows; known: local, redis://host:6379, "
+                     "rediss://…, redis+sentinel://host,host/master and redis+cluster://host,host",
+                     (int)(length < 64 ? length : 64), value);
+}
+
 enum status config_check_ledger(const char *value, struct error *error)
 {
     if (is_sqlite(value)) {

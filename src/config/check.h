@@ -19,6 +19,9 @@ enum status config_check_address(const char *value, struct error *error) MUST_CH
 /* True for 127.0.0.0/8, ::1 and the former mapped into IPv6; the address must be a valid one. */
 bool config_address_is_loopback(const char *address);
 
+/* "local" or the URL of a Redis. */
+enum status config_check_gate(const char *value, struct error *error) MUST_CHECK;
+
 /* "sqlite:" and a path, or the URL of a database. */
 enum status config_check_ledger(const char *value, struct error *error) MUST_CHECK;
 

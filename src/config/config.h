@@ -67,8 +67,14 @@ struct config {
     int64_t threads;         /* 0: one per core */
     int64_t connections_max; /* 0: from the fd limit */
 
-    char *gate;   /* "local" */
-    char *ledger; /* "sqlite:PATH", "postgres://…" or "mysql://…"; may hold a password */
+    char *gate; /* "local" or the URL of a Redis; may hold a password */
+    char *gate_password_file;
+    struct config_secret gate_password; /* not set: as the URL says */
+    int64_t gate_timeout_ms;
+    char *ack; /* "gate" or "ledger" */
+    int64_t replicas;
+    char *fallback; /* "reject" or "ledger" */
+    char *ledger;   /* "sqlite:PATH", "postgres://…" or "mysql://…"; may hold a password */
     char *ledger_password_file;
     struct config_secret ledger_password; /* not set: as the URL or the client library says */
     int64_t ledger_timeout_ms;

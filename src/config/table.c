@@ -3,7 +3,8 @@
 
 #include "config/check.h"
 
-static const char *const config_gates[] = {"local", NULL};
+static const char *const config_acks[] = {"gate", "ledger", NULL};
+static const char *const config_fallbacks[] = {"reject", "ledger", NULL};
 static const char *const config_relays[] = {"direct", NULL};
 
 /* In the order of the enums they become. */
@@ -54,13 +55,86 @@ const struct config_key config_keys[] = {
     {
         .name = "gate",
         .group = "Backends",
-        .type = CONFIG_CHOICE,
+        .type = CONFIG_URL,
         .offset = offsetof(struct config, gate),
         .fallback = "local",
-        .choices = config_gates,
-        .placeholder = "GATE",
-        .help = "Who decides which claims win: local is this process, in memory.",
-        .example = "local",
+        .placeholder = "URL",
+        .help = "Who decides which claims win: local is this process, in memory; the URL of a "
+                "Redis (redis://, rediss:// with TLS, redis+sentinel://, redis+cluster://) lets "
+                "any number of servers share one line.",
+        .example = "redis://redis.example:6379",
+        .check = config_check_gate,
+    },
+    {
+        .name = "gate_password_file",
+        .group = "Backends",
+        .type = CONFIG_FILE,
+        .offset = offsetof(struct config, gate_password_file),
+        .fallback = "",
+        .placeholder = "FILE",
+        .help = "A file with the password for Redis.",
+        .example = "/etc/dibs/gate_password",
+    },
+    {
+        .name = "gate_password",
+        .group = "Backends",
+        .type = CONFIG_SECRET,
+        .offset = offsetof(struct config, gate_password),
+        .fallback = "",
+        .minimum = 1,
+        .placeholder = "PASSWORD",
+        .help = "The password for Redis itself, for when there is no file to put it into.",
+        .secret_file = "gate_password_file",
+        .check = config_check_password,
+    },
+    {
+        .name = "gate_timeout",
+        .group = "Backends",
+        .type = CONFIG_DURATION,
+        .offset = offsetof(struct config, gate_timeout_ms),
+        .fallback = "1s",
+        .minimum = 10,
+        .maximum = MINUTE_MS,
+        .placeholder = "DURATION",
+        .help = "How long Redis may take to answer before it counts as away.",
+        .example = "500ms",
+    },
+    {
+        .name = "ack",
+        .group = "Backends",
+        .type = CONFIG_CHOICE,
+        .offset = offsetof(struct config, ack),
+        .fallback = "gate",
+        .choices = config_acks,
+        .placeholder = "WHEN",
+        .help = "With Redis, when a winner is answered: gate at once, with 202 ACCEPTED; ledger "
+                "when the coupon is in the database, with 201 ISSUED.",
+        .example = "ledger",
+    },
+    {
+        .name = "replicas",
+        .group = "Backends",
+        .type = CONFIG_INTEGER,
+        .offset = offsetof(struct config, replicas),
+        .fallback = "0",
+        .minimum = 0,
+        .maximum = 100,
+        .placeholder = "N",
+        .help = "With Redis, how many of its replicas must have a win before it is answered; with "
+                "too few the answer is 503, and the retry finds the claim.",
+        .example = "1",
+    },
+    {
+        .name = "fallback",
+        .group = "Backends",
+        .type = CONFIG_CHOICE,
+        .offset = offsetof(struct config, fallback),
+        .fallback = "reject",
+        .choices = config_fallbacks,
+        .placeholder = "WHAT",
+        .help = "With Redis, what happens to claims while it is away: reject answers 503; ledger "
+                "serves them from each policy's reserve.",
+        .example = "ledger",
     },
     {
         .name = "ledger",

@@ -444,15 +444,23 @@ local function set_policy(keys, args)
   return 1
 end
 
--- ARGS: id, first seq and count of a lease. One that is not above every lease and seq seen is
--- refused: a stalled steward's second push.
+-- ARGS: id, first seq and count of a lease. One that is here already is not taken twice; another that
+-- is not above every lease and seq seen is refused: a stalled steward's push.
 local function lend(keys, args)
   local meta = read_meta(keys[5])
   local id, first, count = tonumber(args[1]), tonumber(args[2]), tonumber(args[3])
   if not meta then
     return redis.error_reply('NOPOLICY')
   end
-  redis.call('LLEN', keys[4])
+  local leases, broken = read_leases(keys[4])
+  if broken then
+    return broken
+  end
+  for _, lease in ipairs(leases) do
+    if lease.id == id then
+      return 1
+    end
+  end
   local remaining = tonumber(redis.call('GET', keys[1]) or '0')
   if id <= meta.lease_top or first <= meta.seq_top then
     return redis.error_reply('STALELEASE')
@@ -672,8 +680,12 @@ end
 -- ARGS: after which seq, and how many. Answers count(), then pending claims as member and seq, in seq
 -- order, then bound keys the same way.
 local function pending(keys, args)
+  local numbers = count(keys)
+  if numbers.err then
+    return numbers
+  end
   return {
-    count(keys),
+    numbers,
     redis.call('ZRANGE', keys[2], '(' .. args[1], '+inf', 'BYSCORE', 'LIMIT', 0, args[2],
       'WITHSCORES'),
     redis.call('ZRANGE', keys[7], '-inf', '+inf', 'BYSCORE', 'LIMIT', 0, args[2])}

@@ -10,6 +10,7 @@
 
 static const char *const result_names[CLAIM_RESULT_COUNT] = {
     [CLAIM_ISSUED] = "issued",
+    [CLAIM_ACCEPTED] = "accepted",
     [CLAIM_ALREADY_ISSUED] = "already_issued",
     [CLAIM_SOLD_OUT] = "sold_out",
     [CLAIM_LIMIT_REACHED] = "limit_reached",
@@ -188,7 +189,7 @@ void claims_post_routed(struct ask *ask)
     (void)ask_policy_id(ask, 0, &policy_id);
 }
 
-/* 201 or 200 with the claim and where it can be read again. */
+/* 201, 202 or 200 with the claim and where it can be read again. */
 static void answer_held(struct api_loop *loop, struct http_exchange *exchange,
                         const struct wish *wish)
 {
@@ -197,9 +198,16 @@ static void answer_held(struct api_loop *loop, struct http_exchange *exchange,
     buffer_clear(body);
     render_claim_location(body, wish->policy_id, &wish->user);
     size_t location_length = body->length;
-    render_claim(body, loop->api->service, won ? SPAN("ISSUED") : SPAN("ALREADY_ISSUED"), wish);
-    counter_add(&loop->counters.claims[won ? CLAIM_ISSUED : CLAIM_ALREADY_ISSUED], 1);
-    reply_begin(loop, exchange, won ? 201 : 200, JSON_CONTENT_TYPE);
+    render_claim(body, loop->api->service,
+                 !won                ? SPAN("ALREADY_ISSUED")
+                 : wish->is_accepted ? SPAN("ACCEPTED")
+                                     : SPAN("ISSUED"),
+                 wish);
+    enum claim_result result = !won                ? CLAIM_ALREADY_ISSUED
+                               : wish->is_accepted ? CLAIM_ACCEPTED
+                                                   : CLAIM_ISSUED;
+    counter_add(&loop->counters.claims[result], 1);
+    reply_begin(loop, exchange, !won ? 200 : wish->is_accepted ? 202 : 201, JSON_CONTENT_TYPE);
     http_answer_header(exchange, SPAN("Location"), (struct span){body->bytes, location_length});
     http_answer_end(exchange,
                     (struct span){body->bytes + location_length, body->length - location_length});

@@ -32,6 +32,7 @@
 /* How a claim ended, for dibs_claims_total. */
 enum claim_result {
     CLAIM_ISSUED,
+    CLAIM_ACCEPTED,
     CLAIM_ALREADY_ISSUED,
     CLAIM_SOLD_OUT,
     CLAIM_LIMIT_REACHED,

@@ -221,7 +221,11 @@ void render_claim(struct buffer *out, const struct service *service, struct span
     buffer_append_literal(out, "\",");
     append_identity(out, service, wish->policy_id, &wish->user, wish->seq, wish->nth, CODE_SHOWN);
     buffer_append_literal(out, ",");
-    append_states(out, wish->coupon_state);
+    if (wish->is_accepted) {
+        buffer_append_literal(out, "\"state\":\"PENDING\",\"coupon_state\":null");
+    } else {
+        append_states(out, wish->coupon_state);
+    }
     buffer_append_literal(out, "}");
 }
 

@@ -223,7 +223,11 @@ bool ledger_healthy(const struct ledger *ledger)
 enum status ledger_policy_create(struct ledger *ledger, struct policy *policy, struct lease *lease,
                                  struct error *error)
 {
-    struct create_policy create = {.id = policy->id, .policy = policy, .lease = lease};
+    struct create_policy create = {.id = policy->id,
+                                   .holder =
+                                       ledger->options.use == LEDGER_SHARE ? LEDGER_CREATOR : NULL,
+                                   .policy = policy,
+                                   .lease = lease};
     return writer_run(&ledger->writer, transaction_create_policy, &create, error);
 }
 
@@ -439,8 +443,8 @@ enum status ledger_user_blocked(struct ledger *ledger, const struct user_id *use
 
 /* --- restoring --- */
 
-static enum status ledger_visit_policy(void *context, const struct sql_value *columns,
-                                       struct error *error)
+static enum status ledger_visit_row(void *context, const struct sql_value *columns,
+                                    struct error *error)
 {
     const struct ledger_visitor *visitor = context;
     struct policy policy;
@@ -489,8 +493,8 @@ static enum status ledger_visit_lease(void *context, const struct sql_value *col
     return visitor->lease(visitor->context, &lease, columns[4].number, columns[5].number, error);
 }
 
-static enum status ledger_visit_blocked(void *context, const struct sql_value *columns,
-                                        struct error *error)
+static enum status ledger_visit_user(void *context, const struct sql_value *columns,
+                                     struct error *error)
 {
     const struct ledger_visitor *visitor = context;
     struct user_id user = rows_read_user(&columns[0]);
@@ -505,7 +509,7 @@ enum status ledger_visit(struct ledger *ledger, const struct ledger_visitor *vis
     enum status status = sql.driver->begin(sql.session, error);
 
     if (status == STATUS_OK)
-        status = SQL_RUN(&sql, STATEMENT_policy_list, ledger_visit_policy, &copy, error, sql_i64(0),
+        status = SQL_RUN(&sql, STATEMENT_policy_list, ledger_visit_row, &copy, error, sql_i64(0),
                          sql_i64(INT64_MAX));
     if (status == STATUS_OK)
         status =
@@ -516,11 +520,94 @@ enum status ledger_visit(struct ledger *ledger, const struct ledger_visitor *vis
         status = sql_run(&sql, STATEMENT_lease_list_open, NULL, 0, ledger_visit_lease, &copy, NULL,
                          error);
     if (status == STATUS_OK)
-        status = sql_run(&sql, STATEMENT_blocked_scan, NULL, 0, ledger_visit_blocked, &copy, NULL,
-                         error);
+        status =
+            sql_run(&sql, STATEMENT_blocked_scan, NULL, 0, ledger_visit_user, &copy, NULL, error);
     sql.driver->rollback(sql.session);
     ledger_reader_return(ledger, sql);
     return status;
+}
+
+static enum status ledger_visit_own_key(void *context, const struct sql_value *columns,
+                                        struct error *error)
+{
+    const struct ledger_visitor *visitor = context;
+    struct key_binding binding = {
+        .policy_id = columns[0].number,
+        .request_id = rows_read_request_id(&columns[1]),
+        .seq = columns[2].number,
+        .user = rows_read_user(&columns[3]),
+        .nth = (int32_t)columns[4].number,
+    };
+    return visitor->key(visitor->context, &binding, error);
+}
+
+enum status ledger_visit_policy(struct ledger *ledger, int64_t policy_id,
+                                const struct ledger_visitor *visitor, struct error *error)
+{
+    struct ledger_visitor copy = *visitor;
+    struct sql sql = ledger_reader_take(ledger);
+    enum status status = sql.driver->begin(sql.session, error);
+
+    if (status == STATUS_OK)
+        status = SQL_RUN(&sql, STATEMENT_coupon_scan_of_policy, ledger_visit_claim, &copy, error,
+                         sql_i64(policy_id));
+    if (status == STATUS_OK)
+        status = SQL_RUN(&sql, STATEMENT_key_scan_of_policy, ledger_visit_own_key, &copy, error,
+                         sql_i64(policy_id));
+    sql.driver->rollback(sql.session);
+    ledger_reader_return(ledger, sql);
+    return status;
+}
+
+enum status ledger_visit_blocked(struct ledger *ledger, const struct ledger_visitor *visitor,
+                                 struct error *error)
+{
+    struct ledger_visitor copy = *visitor;
+    struct sql sql = ledger_reader_take(ledger);
+    enum status status =
+        sql_run(&sql, STATEMENT_blocked_scan, NULL, 0, ledger_visit_user, &copy, NULL, error);
+
+    ledger_reader_return(ledger, sql);
+    return status;
+}
+
+struct ledger_leases {
+    struct lease *leases;
+    size_t max;
+    size_t count;
+};
+
+static enum status ledger_note_lease(void *context, const struct sql_value *columns,
+                                     struct error *error)
+{
+    struct ledger_leases *list = context;
+
+    (void)error;
+    if (list->count < list->max)
+        list->leases[list->count++] = (struct lease){.id = columns[0].number,
+                                                     .policy_id = columns[1].number,
+                                                     .first_seq = columns[2].number,
+                                                     .count = columns[3].number,
+                                                     .open = true};
+    return STATUS_OK;
+}
+
+enum status ledger_lease_list(struct ledger *ledger, int64_t policy_id, struct lease *leases,
+                              size_t max, size_t *count, struct error *error)
+{
+    struct ledger_leases list = {.leases = leases, .max = max};
+    struct sql sql = ledger_reader_take(ledger);
+    enum status status = SQL_RUN(&sql, STATEMENT_lease_open_of_policy, ledger_note_lease, &list,
+                                 error, sql_i64(policy_id));
+
+    ledger_reader_return(ledger, sql);
+    *count = list.count;
+    return status;
+}
+
+bool ledger_is_shareable(const struct ledger *ledger)
+{
+    return ledger->driver->is_remote;
 }
 
 /* --- an older ledger --- */

@@ -50,6 +50,9 @@ struct ledger_options {
 enum status ledger_open(struct ledger **ledger, const struct ledger_options *options,
                         struct error *error) MUST_CHECK;
 
+/* False when no other process can use it at the same time. */
+bool ledger_is_shareable(const struct ledger *ledger);
+
 /* Commits what is queued (unless the database refuses), then closes. */
 void ledger_close(struct ledger *ledger);
 
@@ -82,6 +85,9 @@ enum status ledger_claim(struct ledger *ledger, struct ledger_wish *wish,
                          struct error *error) MUST_CHECK;
 
 /* --- policies and leases --- */
+
+/* The steward of a policy in a shared ledger from its creation until that is done, or for 5 s. */
+#define LEDGER_CREATOR "creator"
 
 /* Inserts the policy (id 0: the next free one is given) and takes its first lease of
  * total − reserve units. CONFLICT: the id is taken. */
@@ -126,6 +132,10 @@ enum status ledger_steward_hold(struct ledger *ledger, int64_t policy_id, const 
                                 int64_t term_ms, bool *held, struct error *error) MUST_CHECK;
 enum status ledger_steward_release(struct ledger *ledger, int64_t policy_id, const char *holder,
                                    struct error *error) MUST_CHECK;
+
+/* The open leases of a policy, in rising order; at most `max` of them. */
+enum status ledger_lease_list(struct ledger *ledger, int64_t policy_id, struct lease *leases,
+                              size_t max, size_t *count, struct error *error) MUST_CHECK;
 
 /* --- coupons --- */
 
@@ -202,6 +212,15 @@ struct ledger_visitor {
 /* Walks everything a gate is rebuilt from, in the order of the callbacks above, in one snapshot. */
 enum status ledger_visit(struct ledger *ledger, const struct ledger_visitor *visitor,
                          struct error *error) MUST_CHECK;
+
+/* The claims and the keys of one policy, in one snapshot; a key comes with whose claim it is. */
+enum status ledger_visit_policy(struct ledger *ledger, int64_t policy_id,
+                                const struct ledger_visitor *visitor,
+                                struct error *error) MUST_CHECK;
+
+/* The blocked users. */
+enum status ledger_visit_blocked(struct ledger *ledger, const struct ledger_visitor *visitor,
+                                 struct error *error) MUST_CHECK;
 
 /* --- an older ledger --- */
 

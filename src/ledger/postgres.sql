@@ -279,3 +279,16 @@ SELECT COALESCE(MAX(number), 0) FROM schema_migration;
 
 -- name: schema_note
 INSERT INTO schema_migration (number, name) VALUES ($1, $2);
+
+-- name: lease_open_of_policy
+SELECT id, policy_id, first_seq, count FROM lease
+WHERE policy_id = $1 AND state = 'OPEN' ORDER BY first_seq, id;
+
+-- name: coupon_scan_of_policy
+SELECT policy_id, seq, user_id, nth, state, request_id, requested_at
+FROM coupon WHERE policy_id = $1 ORDER BY seq;
+
+-- name: key_scan_of_policy
+SELECT k.policy_id, k.request_id, k.seq, c.user_id, c.nth
+FROM claim_key k JOIN coupon c ON c.policy_id = k.policy_id AND c.seq = k.seq
+WHERE k.policy_id = $1;

@@ -94,8 +94,8 @@ static struct sql_value postgres_session_number(int64_t number, char *text, size
 }
 
 /* A lock is given up before the whole statement is, so that the two are told apart. A process of
- * ours that stalls must not hold locks for long, nor a machine that is gone; one that only reads may
- * take its time with what it was sent. */
+ * ours that stalls must not hold locks for long, nor a machine that is gone; one that only reads
+ * may take its time with what it was sent. */
 static enum status postgres_session_set_up(struct ledger_session *session,
                                            struct postgres_setup *setup, struct error *error)
 {

@@ -207,3 +207,16 @@ UPDATE writer SET mark = ?3 WHERE name = ?1 AND mark = ?2;
 
 -- name: writer_leave
 DELETE FROM writer WHERE name = ?1;
+
+-- name: lease_open_of_policy
+SELECT id, policy_id, first_seq, count FROM lease
+WHERE policy_id = ?1 AND state = 'OPEN' ORDER BY first_seq, id;
+
+-- name: coupon_scan_of_policy
+SELECT policy_id, seq, user_id, nth, state, request_id, requested_at
+FROM coupon WHERE policy_id = ?1 ORDER BY seq;
+
+-- name: key_scan_of_policy
+SELECT k.policy_id, k.request_id, k.seq, c.user_id, c.nth
+FROM claim_key k JOIN coupon c ON c.policy_id = k.policy_id AND c.seq = k.seq
+WHERE k.policy_id = ?1;

@@ -51,7 +51,10 @@
     X(writer_enter)            \
     X(writer_read)             \
     X(writer_move)             \
-    X(writer_leave)
+    X(writer_leave)            \
+    X(lease_open_of_policy)    \
+    X(coupon_scan_of_policy)   \
+    X(key_scan_of_policy)
 
 enum statement {
 #define STATEMENT_ENUM(name) STATEMENT_##name,

@@ -6,6 +6,9 @@
 /* A recall touches at most so many leases at once. */
 #define SHRUNK_MAX 64
 
+/* How long whoever created a policy has to load it into a gate that is shared. */
+#define CREATOR_TERM_MS 5000
+
 static enum status transaction_read_i64(void *context, const struct sql_value *columns,
                                         struct error *error)
 {
@@ -133,6 +136,16 @@ enum status transaction_create_policy(struct sql *sql, void *argument, struct er
         status = rows_policy_by_id(sql, policy->id, ROWS_LOCK, policy, error);
     if (status != STATUS_OK)
         return status;
+    if (create->holder != NULL) {
+        bool held = false;
+        struct hold_stewardship hold = {.policy_id = policy->id,
+                                        .holder = create->holder,
+                                        .term_ms = CREATOR_TERM_MS,
+                                        .held = &held};
+        status = transaction_hold_stewardship(sql, &hold, error);
+        if (status != STATUS_OK)
+            return status;
+    }
     *create->lease = (struct lease){.policy_id = policy->id};
     if (policy->unleased <= policy->reserve)
         return STATUS_OK;

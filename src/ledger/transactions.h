@@ -20,7 +20,8 @@ enum status transaction_save_policy(struct sql *sql, struct policy *policy,
                                     struct error *error) MUST_CHECK;
 
 struct create_policy {
-    int64_t id; /* 0: the next free one */
+    int64_t id;         /* 0: the next free one */
+    const char *holder; /* the policy's first steward; NULL: none */
     struct policy *policy;
     struct lease *lease;
 };

@@ -124,13 +124,14 @@ static void test_value__names_the_choices_there_are(void **state)
     assert_int_equal(config.integrity_check, CONFIG_INTEGRITY_OFF);
     assert_refused("log_level", "loud",
                    "\"loud\" is not known; allowed: debug, info, warn or error");
-    assert_refused("gate", "memory", "\"memory\" is not known; allowed: local");
+    assert_refused("ack", "never", "\"never\" is not known; allowed: gate or ledger");
+    assert_refused("gate", "memory", "\"memory\" is not a gate that dibs knows; known: local");
     assert_refused("relay", "kafka://h:1", "allowed: direct");
 }
 
 static void test_value__repeats_no_more_of_a_url_than_its_scheme(void **state)
 {
-    assert_refused("gate", "redis://:hunter2@cache", "\"redis://…\" is not known");
+    assert_refused("gate", "memcached://:hunter2@cache", "\"memcached\" is not a gate");
     assert_null(strstr(error.text, "hunter2"));
     assert_refused("ledger", "oracle://shop:hunter2@db/dibs", "\"oracle\" is not a ledger");
     assert_null(strstr(error.text, "hunter2"));

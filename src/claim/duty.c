@@ -1,0 +1,304 @@
+/* duty.c: draining, lending, arming and letting go of one policy. */
+#include "claim/duty.h"
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "claim/worker_parts.h"
+
+#define PAUSE_MIN_MS   10
+#define PAUSE_MAX_MS   250
+#define PAUSE_WARM_MS  20 /* of a policy that had something to do a moment ago */
+#define WARM_MS        10000
+#define REFUSED_MS     200
+#define TERM_MS        6000 /* of stewardship; renewed when half of it is over */
+#define PUSH_MS        10000
+#define ANNOUNCED_MS   600 /* stock for an empty gate is lent when every server has heard of it */
+#define RETIRE_SECONDS 86400
+#define SETTLE_MS      20000
+#define LEASES_MAX     256
+
+/* --- stewardship --- */
+
+static bool duty_is_held(struct worker *worker, struct duty *duty, int64_t now_ms)
+{
+    bool held = false;
+    struct error error;
+
+    if (duty->held_until_ms - now_ms > TERM_MS / 2)
+        return true;
+    if (ledger_steward_hold(worker->service->ledger, duty->policy_id, worker->holder, TERM_MS,
+                            &held, &error) != STATUS_OK)
+        return false;
+    duty->held_until_ms = held ? now_ms + TERM_MS : 0;
+    return held;
+}
+
+static void duty_say(const struct duty *duty, const char *event, const struct error *error)
+{
+    log_event(LOG_WARN, event, LOG_FIELD("policy", LOG_I64(duty->policy_id)),
+              LOG_FIELD("error", LOG_TEXT(error->text)));
+}
+
+/* --- building anew --- */
+
+struct duty_restore {
+    struct gate *gate;
+    int64_t active_count;
+};
+
+static enum status duty_restore_claim(void *context, const struct claim *claim,
+                                      enum coupon_state state, struct error *error)
+{
+    struct duty_restore *restore = context;
+
+    restore->active_count += coupon_state_is_active(state);
+    return gate_restore(restore->gate, claim, state, error);
+}
+
+static enum status duty_restore_key(void *context, const struct key_binding *binding,
+                                    struct error *error)
+{
+    struct duty_restore *restore = context;
+    return gate_restore_key(restore->gate, binding, error);
+}
+
+/* Hands everything that survived in the gate to the ledger. */
+static enum status duty_drain_all(struct worker *worker, struct duty *duty, struct error *error)
+{
+    struct gate_pending *pending = worker->pending;
+    struct gate *gate = worker->service->gate;
+
+    for (;;) {
+        enum status status = gate_pending(gate, duty->policy_id, 0, pending, error);
+        if (status != STATUS_OK || pending->claim_count + pending->binding_count == 0)
+            return status;
+        if (!worker_settle(worker, worker_issue(worker, pending), SETTLE_MS))
+            return error_set(error, STATUS_UNAVAILABLE, "the ledger does not take what is pending");
+        status = gate_acknowledge_keys(gate, pending->bindings, pending->binding_count, error);
+        if (status != STATUS_OK)
+            return status;
+    }
+}
+
+/* What the gate never gave out, or lost, returns to unleased; a late claim takes a unit anew. */
+static enum status duty_close_leases(struct worker *worker, struct duty *duty, struct error *error)
+{
+    struct lease leases[LEASES_MAX];
+    size_t count = 0;
+    struct ledger *ledger = worker->service->ledger;
+
+    do {
+        enum status status =
+            ledger_lease_list(ledger, duty->policy_id, leases, LEASES_MAX, &count, error);
+        for (size_t i = 0; i < count && status == STATUS_OK; i++)
+            status = ledger_lease_close(ledger, leases[i].id, error);
+        if (status != STATUS_OK)
+            return status;
+    } while (count == LEASES_MAX);
+    return STATUS_OK;
+}
+
+/* Lends what is unleased but `keep` units. A lease that the gate does not take goes back. */
+static enum status duty_lend(struct worker *worker, struct duty *duty, int64_t keep,
+                             struct error *error)
+{
+    struct service *service = worker->service;
+    struct policy policy;
+    struct lease lease;
+    enum status status =
+        ledger_lease_take(service->ledger, duty->policy_id, keep, &lease, &policy, error);
+
+    FAULT_POINT("worker.after_lease");
+    if (status != STATUS_OK)
+        return status;
+    if (lease.count > 0)
+        status = gate_lend(service->gate, &lease, 0, error);
+    if (status == STATUS_OK)
+        return gate_policy_set(service->gate, &policy, error);
+    if (status == STATUS_CONFLICT || status == STATUS_BUSY)
+        (void)!ledger_lease_close(service->ledger, lease.id, NULL);
+    else
+        duty->held_until_ms = 0; /* The gate may have it, or not: it is lent again. */
+    return status;
+}
+
+/* A steward before this one may have ended between taking a lease and lending it. The gate takes
+ * those it does not have, and passes over the others. */
+static enum status duty_lend_again(struct worker *worker, struct duty *duty, struct error *error)
+{
+    struct lease leases[LEASES_MAX];
+    size_t count = 0;
+    enum status status = ledger_lease_list(worker->service->ledger, duty->policy_id, leases,
+                                           LEASES_MAX, &count, error);
+
+    for (size_t i = 0; i < count && (status == STATUS_OK || status == STATUS_CONFLICT); i++)
+        status = gate_lend(worker->service->gate, &leases[i], 0, error);
+    return status == STATUS_CONFLICT ? STATUS_OK : status;
+}
+
+static enum status duty_build(struct worker *worker, struct duty *duty, struct error *error)
+{
+    struct service *service = worker->service;
+    struct duty_restore restore = {.gate = service->gate};
+    struct ledger_visitor visitor = {
+        .claim = duty_restore_claim, .key = duty_restore_key, .context = &restore};
+    struct policy policy;
+    enum status status = duty_drain_all(worker, duty, error);
+
+    if (status == STATUS_OK)
+        status = duty_close_leases(worker, duty, error);
+    if (status == STATUS_OK)
+        status = ledger_policy_get(service->ledger, duty->policy_id, &policy, error);
+    if (status == STATUS_OK)
+        status = gate_reset(service->gate, duty->policy_id, policy.next_seq - 1, error);
+    FAULT_POINT("worker.after_reset");
+    if (status == STATUS_OK)
+        status = ledger_visit_policy(service->ledger, duty->policy_id, &visitor, error);
+    if (status == STATUS_OK)
+        status = gate_policy_set(service->gate, &policy, error);
+    if (status == STATUS_OK && policy.closed_at_ms == 0)
+        status = duty_lend(worker, duty, policy.reserve, error);
+    FAULT_POINT("worker.before_arm");
+    if (status == STATUS_OK)
+        status = gate_arm(service->gate, duty->policy_id, restore.active_count, error);
+    if (status == STATUS_OK)
+        log_event(LOG_INFO, "policy_armed", LOG_FIELD("policy", LOG_I64(duty->policy_id)),
+                  LOG_FIELD("claims", LOG_I64(restore.active_count)));
+    return status;
+}
+
+static void duty_reconcile(struct worker *worker, struct duty *duty, int64_t now_ms)
+{
+    struct error error = {""};
+
+    duty->next_look_ms = now_ms + REFUSED_MS;
+    if (!duty_is_held(worker, duty, now_ms))
+        return;
+    duty->cursor = 0;
+    if (duty_build(worker, duty, &error) != STATUS_OK) {
+        duty_say(duty, "reconcile_failed", &error);
+        return;
+    }
+    duty->next_look_ms = now_ms;
+    pthread_mutex_lock(&worker->lock);
+    worker->numbers.reconciled++;
+    pthread_mutex_unlock(&worker->lock);
+    service_stock_changed(worker->service);
+}
+
+/* --- an armed policy --- */
+
+/* True when there was something to drain. */
+static bool duty_drain(struct worker *worker, struct duty *duty, int64_t now_ms)
+{
+    struct gate_pending *pending = worker->pending;
+    struct error error;
+
+    if (pending->claim_count + pending->binding_count == 0) {
+        pthread_mutex_lock(&worker->lock);
+        bool is_quiet = worker->outstanding == 0;
+        pthread_mutex_unlock(&worker->lock);
+        /* What is still pending though the ledger was given it is given again. */
+        if (is_quiet)
+            duty->cursor = 0;
+        return pending->pending_count > 0;
+    }
+    if (!duty_is_held(worker, duty, now_ms))
+        return false;
+    uint64_t ticket = worker_issue(worker, pending);
+    if (pending->claim_count > 0)
+        duty->cursor = pending->claims[pending->claim_count - 1].seq;
+    pthread_mutex_lock(&worker->lock);
+    bool is_much = worker->outstanding > WORKER_OUTSTANDING_MAX;
+    pthread_mutex_unlock(&worker->lock);
+    if ((is_much || pending->binding_count > 0) && worker_settle(worker, ticket, SETTLE_MS) &&
+        gate_acknowledge_keys(worker->service->gate, pending->bindings, pending->binding_count,
+                              &error) != STATUS_OK)
+        duty_say(duty, "acknowledge_failed", &error);
+    return true;
+}
+
+/* An empty gate gets what came back, and at last the reserve. */
+static void duty_refill(struct worker *worker, struct duty *duty, int64_t now_ms)
+{
+    struct error error = {""};
+
+    if (duty->is_closed || worker->pending->remaining > 0 || worker->pending->unleased == 0) {
+        duty->unleased_since_ms = 0;
+        return;
+    }
+    if (duty->unleased_since_ms == 0)
+        duty->unleased_since_ms = now_ms;
+    bool was_held = duty->held_until_ms > now_ms;
+    if (now_ms - duty->unleased_since_ms < ANNOUNCED_MS || !duty_is_held(worker, duty, now_ms))
+        return;
+    enum status status = was_held ? STATUS_OK : duty_lend_again(worker, duty, &error);
+    if (status == STATUS_OK)
+        status = duty_lend(worker, duty, 0, &error);
+    if (status != STATUS_OK && status != STATUS_BUSY)
+        duty_say(duty, "lease_failed", &error);
+    if (status == STATUS_OK)
+        duty->unleased_since_ms = 0;
+    service_stock_changed(worker->service);
+}
+
+/* Pushes the policy when it changed, and now and then in any case. */
+static void duty_push(struct worker *worker, struct duty *duty, int64_t now_ms)
+{
+    struct policy policy;
+    struct error error = {""};
+
+    if (worker->pending->version == duty->version && now_ms - duty->pushed_at_ms < PUSH_MS)
+        return;
+    if (service_refresh(worker->service, duty->policy_id, &policy, &error) == STATUS_OK)
+        duty->pushed_at_ms = now_ms;
+    else
+        duty_say(duty, "push_failed", &error);
+}
+
+static void duty_retire(struct worker *worker, struct duty *duty)
+{
+    if (duty->is_closed && worker->pending->pending_count == 0 &&
+        gate_retire(worker->service->gate, duty->policy_id, RETIRE_SECONDS, NULL) == STATUS_OK)
+        duty->is_retired = true;
+}
+
+void duty_attend(struct worker *worker, struct duty *duty, int64_t now_ms)
+{
+    struct gate_pending *pending = worker->pending;
+    struct error error = {""};
+
+    if (gate_pending(worker->service->gate, duty->policy_id, duty->cursor, pending, &error) !=
+        STATUS_OK) {
+        duty->cursor = 0;
+        duty->next_look_ms = now_ms + REFUSED_MS / 2 + (int64_t)random_below(REFUSED_MS);
+        return;
+    }
+    duty->pending_count = pending->pending_count;
+    duty->oldest_requested_ms = pending->claim_count > 0 && duty->cursor == 0
+                                    ? pending->claims[0].requested_at_ms
+                                : pending->pending_count == 0 ? 0
+                                                              : duty->oldest_requested_ms;
+    if (!pending->is_known || !pending->is_armed) {
+        if (!(duty->is_closed && !pending->is_known))
+            duty_reconcile(worker, duty, now_ms);
+        else
+            duty->is_retired = true;
+        return;
+    }
+    bool is_busy = duty_drain(worker, duty, now_ms);
+    duty_refill(worker, duty, now_ms);
+    duty_push(worker, duty, now_ms);
+    duty_retire(worker, duty);
+    if (is_busy)
+        duty->busy_at_ms = now_ms;
+    int64_t pause_max_ms = now_ms - duty->busy_at_ms < WARM_MS ? PAUSE_WARM_MS : PAUSE_MAX_MS;
+    duty->pause_ms = is_busy                         ? 0
+                     : duty->pause_ms < PAUSE_MIN_MS ? PAUSE_MIN_MS
+                                                     : duty->pause_ms * 2;
+    if (duty->pause_ms > pause_max_ms)
+        duty->pause_ms = pause_max_ms;
+    duty->next_look_ms = now_ms + duty->pause_ms;
+}

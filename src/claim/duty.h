@@ -1,0 +1,32 @@
+/* duty.h: what a worker does for one policy of a shared gate; for the worker's own files only.
+ *
+ * Threads: the worker's draining thread.
+ */
+#ifndef CLAIM_DUTY_H
+#define CLAIM_DUTY_H
+
+#include "gate/gate.h"
+
+struct worker;
+
+/* One policy a worker looks after. */
+struct duty {
+    int64_t policy_id;
+    int64_t version;           /* of the policy, as last pushed to the gate */
+    bool is_closed;            /* for good */
+    bool is_retired;           /* closed and drained: the gate has been told to let go */
+    int64_t cursor;            /* claims up to this seq are on their way to the ledger */
+    int64_t next_look_ms;      /* monotonic, as all of these */
+    int64_t busy_at_ms;        /* when there was last something to drain */
+    int64_t pause_ms;          /* between looks while there is nothing to do */
+    int64_t held_until_ms;     /* for how long this worker is the policy's steward */
+    int64_t pushed_at_ms;      /* when the policy was last pushed */
+    int64_t unleased_since_ms; /* since when there is stock to lend to an empty gate; 0: none */
+    int64_t pending_count;     /* as last seen */
+    int64_t oldest_requested_ms;
+};
+
+/* Looks at the policy and does what is to be done. */
+void duty_attend(struct worker *worker, struct duty *duty, int64_t now_ms);
+
+#endif

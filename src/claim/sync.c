@@ -1,0 +1,219 @@
+/* sync.c: looks at the ledger every second and tells the gate what is new. */
+#include "claim/sync.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "claim/parts.h"
+
+#define LOOK_SECONDS 1
+#define PAGE         64
+
+/* A policy as the gate was last told of it. */
+struct synced_policy {
+    int64_t id;
+    int64_t version;
+};
+
+struct synced_users {
+    struct user_id *users; /* in the order of their bytes */
+    size_t count;
+    size_t capacity;
+};
+
+struct sync {
+    struct service *service;
+    pthread_t thread;
+    bool is_running;
+    pthread_mutex_t lock;
+    pthread_cond_t stop;
+    bool is_stopping;
+    /* The thread's own. */
+    struct synced_policy *policies; /* in rising order of ids */
+    size_t policy_count;
+    size_t policy_capacity;
+    struct synced_users blocked;
+};
+
+/* --- policies --- */
+
+static struct synced_policy *sync_note(struct sync *sync, int64_t id, size_t at)
+{
+    if (at < sync->policy_count && sync->policies[at].id == id)
+        return &sync->policies[at];
+    if (sync->policy_count == sync->policy_capacity) {
+        size_t capacity = sync->policy_capacity == 0 ? 64 : sync->policy_capacity * 2;
+        struct synced_policy *grown = realloc(sync->policies, capacity * sizeof(*grown));
+        if (grown == NULL)
+            return NULL;
+        sync->policies = grown;
+        sync->policy_capacity = capacity;
+    }
+    memmove(sync->policies + at + 1, sync->policies + at,
+            (sync->policy_count - at) * sizeof(*sync->policies));
+    sync->policy_count++;
+    sync->policies[at] = (struct synced_policy){.id = id};
+    return &sync->policies[at];
+}
+
+static enum status sync_policies(struct sync *sync, struct error *error)
+{
+    struct service *service = sync->service;
+    struct policy *page = malloc(PAGE * sizeof(*page));
+    enum status status = page == NULL ? STATUS_UNAVAILABLE : STATUS_OK;
+    int64_t after_id = 0;
+    size_t at = 0;
+    size_t count = 0;
+
+    while (status == STATUS_OK) {
+        status = ledger_policy_list(service->ledger, after_id, page, PAGE, &count, error);
+        if (status != STATUS_OK || count == 0)
+            break;
+        for (size_t i = 0; i < count && status == STATUS_OK; i++, at++) {
+            struct synced_policy *known = sync_note(sync, page[i].id, at);
+            if (known == NULL || known->version == page[i].version)
+                continue;
+            status = gate_policy_set(service->gate, &page[i], error);
+            if (status == STATUS_OK)
+                known->version = page[i].version;
+        }
+        after_id = page[count - 1].id;
+    }
+    free(page);
+    return status;
+}
+
+/* --- blocked users --- */
+
+static enum status sync_gather(void *context, const struct user_id *user, struct error *error)
+{
+    struct synced_users *list = context;
+
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity == 0 ? 64 : list->capacity * 2;
+        struct user_id *grown = realloc(list->users, capacity * sizeof(*grown));
+        if (grown == NULL)
+            return error_set(error, STATUS_UNAVAILABLE, "no memory for the blocked users");
+        list->users = grown;
+        list->capacity = capacity;
+    }
+    list->users[list->count++] = *user;
+    return STATUS_OK;
+}
+
+static int sync_compare(const void *a, const void *b)
+{
+    const struct user_id *left = a;
+    const struct user_id *right = b;
+    size_t length = left->length < right->length ? left->length : right->length;
+    int order = memcmp(left->bytes, right->bytes, length);
+    return order != 0 ? order : (int)left->length - (int)right->length;
+}
+
+static bool sync_has(const struct synced_users *list, const struct user_id *user)
+{
+    return list->count > 0 &&
+           bsearch(user, list->users, list->count, sizeof(*user), sync_compare) != NULL;
+}
+
+static enum status sync_blocked(struct sync *sync, struct error *error)
+{
+    struct synced_users fresh = {0};
+    struct ledger_visitor visitor = {.blocked = sync_gather, .context = &fresh};
+    struct gate *gate = sync->service->gate;
+    enum status status = ledger_visit_blocked(sync->service->ledger, &visitor, error);
+
+    if (status == STATUS_OK && fresh.count > 0)
+        qsort(fresh.users, fresh.count, sizeof(*fresh.users), sync_compare);
+    for (size_t i = 0; i < fresh.count && status == STATUS_OK; i++) {
+        if (!sync_has(&sync->blocked, &fresh.users[i]))
+            status = gate_block(gate, &fresh.users[i], true, error);
+    }
+    for (size_t i = 0; i < sync->blocked.count && status == STATUS_OK; i++) {
+        if (!sync_has(&fresh, &sync->blocked.users[i]))
+            status = gate_block(gate, &sync->blocked.users[i], false, error);
+    }
+    if (status == STATUS_OK) {
+        struct synced_users old = sync->blocked;
+        sync->blocked = fresh;
+        fresh = old;
+    }
+    free(fresh.users);
+    return status;
+}
+
+/* --- the thread --- */
+
+static enum status sync_look(struct sync *sync, struct error *error)
+{
+    enum status status = sync_blocked(sync, error);
+
+    return status == STATUS_OK ? sync_policies(sync, error) : status;
+}
+
+static void *sync_main(void *context)
+{
+    struct sync *sync = context;
+    bool was_well = true;
+
+    pthread_mutex_lock(&sync->lock);
+    while (!sync->is_stopping) {
+        struct timespec until;
+        struct error error = {""};
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec += LOOK_SECONDS;
+        while (!sync->is_stopping && pthread_cond_timedwait(&sync->stop, &sync->lock, &until) == 0)
+            continue;
+        pthread_mutex_unlock(&sync->lock);
+        bool is_well = sync_look(sync, &error) == STATUS_OK;
+        if (was_well && !is_well)
+            log_event(LOG_WARN, "sync_failed", LOG_FIELD("error", LOG_TEXT(error.text)));
+        was_well = is_well;
+        pthread_mutex_lock(&sync->lock);
+    }
+    pthread_mutex_unlock(&sync->lock);
+    return NULL;
+}
+
+enum status sync_start(struct sync **sync, struct service *service, struct error *error)
+{
+    struct sync *started = calloc(1, sizeof(*started));
+    pthread_condattr_t monotonic;
+
+    *sync = NULL;
+    if (started == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for the sync");
+    started->service = service;
+    pthread_mutex_init(&started->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&started->stop, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    *sync = started;
+    enum status status = sync_look(started, error);
+    if (status == STATUS_OK) {
+        started->is_running = pthread_create(&started->thread, NULL, sync_main, started) == 0;
+        if (!started->is_running)
+            status = error_set(error, STATUS_UNAVAILABLE, "cannot start the sync's thread");
+    }
+    return status;
+}
+
+void sync_stop(struct sync *sync)
+{
+    if (sync == NULL)
+        return;
+    pthread_mutex_lock(&sync->lock);
+    sync->is_stopping = true;
+    pthread_cond_broadcast(&sync->stop);
+    pthread_mutex_unlock(&sync->lock);
+    if (sync->is_running)
+        pthread_join(sync->thread, NULL);
+    pthread_cond_destroy(&sync->stop);
+    pthread_mutex_destroy(&sync->lock);
+    free(sync->policies);
+    free(sync->blocked.users);
+    free(sync);
+}

@@ -1,0 +1,18 @@
+/* sync.h: keeps a gate that processes share, and what this process remembers of it, in step with
+ * the ledger: policies that others made or changed, and who is blocked.
+ *
+ * Threads: one of its own; start and stop from the owner.
+ */
+#ifndef CLAIM_SYNC_H
+#define CLAIM_SYNC_H
+
+#include "base/error.h"
+
+struct service;
+struct sync;
+
+/* Looks once before it returns, so that everything is known from the start. */
+enum status sync_start(struct sync **sync, struct service *service, struct error *error) MUST_CHECK;
+void sync_stop(struct sync *sync);
+
+#endif

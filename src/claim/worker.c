@@ -1,0 +1,345 @@
+/* worker.c: one thread reads what is pending and hands it to the ledger, one tells the gate what
+ * the ledger has. */
+#include "claim/worker.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "claim/worker_parts.h"
+
+#define LIST_MS     500
+#define IDLE_MAX_MS 100
+#define LIST_PAGE   64
+
+static struct timespec worker_time_in(int64_t milliseconds)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += milliseconds / 1000;
+    until.tv_nsec += milliseconds % 1000 * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    return until;
+}
+
+/* --- what the ledger tells --- */
+
+void worker_on_issued(struct worker *worker, const struct claim *claims,
+                      const enum coupon_state *states, size_t count)
+{
+    struct settled_batch *batch = malloc(sizeof(*batch));
+    struct claim *claims_copy = malloc(count * sizeof(*claims_copy));
+    enum coupon_state *states_copy = malloc(count * sizeof(*states_copy));
+
+    ensure(batch != NULL && claims_copy != NULL && states_copy != NULL);
+    memcpy(claims_copy, claims, count * sizeof(*claims_copy));
+    memcpy(states_copy, states, count * sizeof(*states_copy));
+    *batch = (struct settled_batch){.count = count, .claims = claims_copy, .states = states_copy};
+    pthread_mutex_lock(&worker->lock);
+    *worker->settled_end = batch;
+    worker->settled_end = &batch->next;
+    pthread_cond_signal(&worker->ack_work);
+    pthread_mutex_unlock(&worker->lock);
+}
+
+void worker_on_durable(struct worker *worker)
+{
+    pthread_mutex_lock(&worker->lock);
+    pthread_cond_signal(&worker->drain_work);
+    pthread_mutex_unlock(&worker->lock);
+}
+
+/* --- telling the gate --- */
+
+static void worker_acknowledge(struct worker *worker, const struct settled_batch *batch)
+{
+    struct service *service = worker->service;
+
+    FAULT_POINT("worker.before_acknowledge");
+    gate_acknowledge(service->gate, batch->claims, batch->states, batch->count);
+    FAULT_POINT("worker.after_acknowledge");
+    for (size_t i = 0; i < batch->count; i++) {
+        struct policy policy;
+        struct error error;
+        /* Its unit is back in the ledger: the gate hears that there is stock to ask for. */
+        if (!coupon_state_is_active(batch->states[i]) &&
+            service_refresh(service, batch->claims[i].policy_id, &policy, &error) != STATUS_OK)
+            log_event(LOG_WARN, "refresh_failed", LOG_FIELD("error", LOG_TEXT(error.text)));
+    }
+}
+
+static void *worker_ack_main(void *context)
+{
+    struct worker *worker = context;
+
+    pthread_mutex_lock(&worker->lock);
+    for (;;) {
+        while (worker->settled == NULL && !worker->acks_end)
+            pthread_cond_wait(&worker->ack_work, &worker->lock);
+        struct settled_batch *batch = worker->settled;
+        if (batch == NULL)
+            break;
+        worker->settled = batch->next;
+        if (worker->settled == NULL)
+            worker->settled_end = &worker->settled;
+        pthread_mutex_unlock(&worker->lock);
+        worker_acknowledge(worker, batch);
+        pthread_mutex_lock(&worker->lock);
+        worker->outstanding -=
+            batch->count < worker->outstanding ? batch->count : worker->outstanding;
+        worker->numbers.drained += batch->count;
+        pthread_cond_signal(&worker->drain_work);
+        free(batch->claims);
+        free(batch->states);
+        free(batch);
+    }
+    pthread_mutex_unlock(&worker->lock);
+    return NULL;
+}
+
+/* --- draining --- */
+
+uint64_t worker_issue(struct worker *worker, const struct gate_pending *pending)
+{
+    struct service *service = worker->service;
+
+    pthread_mutex_lock(&worker->lock);
+    worker->outstanding += pending->claim_count;
+    pthread_mutex_unlock(&worker->lock);
+    FAULT_POINT("worker.before_issue");
+    return ledger_issue(service->ledger, pending->claims, pending->claim_count, pending->bindings,
+                        pending->binding_count);
+}
+
+bool worker_settle(struct worker *worker, uint64_t ticket, int64_t timeout_ms)
+{
+    struct timespec until = worker_time_in(timeout_ms);
+    bool is_settled = false;
+
+    pthread_mutex_lock(&worker->lock);
+    while (!(is_settled =
+                 ledger_durable(worker->service->ledger) >= ticket && worker->outstanding == 0)) {
+        if (pthread_cond_timedwait(&worker->drain_work, &worker->lock, &until) != 0)
+            break;
+    }
+    pthread_mutex_unlock(&worker->lock);
+    return is_settled;
+}
+
+static size_t worker_place(const struct worker *worker, int64_t policy_id)
+{
+    size_t at = 0;
+
+    while (at < worker->duty_count && worker->duties[at].policy_id < policy_id)
+        at++;
+    return at;
+}
+
+/* Notes a policy as the ledger has it now. */
+static void worker_note(struct worker *worker, const struct policy *policy)
+{
+    size_t at = worker_place(worker, policy->id);
+
+    if (at == worker->duty_count || worker->duties[at].policy_id != policy->id) {
+        if (worker->duty_count == worker->duty_capacity) {
+            size_t capacity = worker->duty_capacity == 0 ? 64 : worker->duty_capacity * 2;
+            struct duty *grown = realloc(worker->duties, capacity * sizeof(*grown));
+            if (grown == NULL)
+                return; /* noted the next time */
+            worker->duties = grown;
+            worker->duty_capacity = capacity;
+        }
+        memmove(worker->duties + at + 1, worker->duties + at,
+                (worker->duty_count - at) * sizeof(*worker->duties));
+        worker->duty_count++;
+        worker->duties[at] = (struct duty){.policy_id = policy->id};
+    }
+    struct duty *duty = &worker->duties[at];
+    duty->is_closed = policy->closed_at_ms != 0;
+    if (duty->version != policy->version) {
+        duty->is_retired = false;
+        duty->next_look_ms = 0;
+    }
+    duty->version = policy->version;
+}
+
+static void worker_list(struct worker *worker, int64_t now_ms)
+{
+    struct policy *page = malloc(LIST_PAGE * sizeof(*page));
+    int64_t after_id = 0;
+    size_t count = 0;
+    struct error error;
+
+    if (now_ms - worker->listed_at_ms < LIST_MS || page == NULL) {
+        free(page);
+        return;
+    }
+    worker->listed_at_ms = now_ms;
+    while (ledger_policy_list(worker->service->ledger, after_id, page, LIST_PAGE, &count, &error) ==
+               STATUS_OK &&
+           count > 0) {
+        for (size_t i = 0; i < count; i++)
+            worker_note(worker, &page[i]);
+        after_id = page[count - 1].id;
+    }
+    free(page);
+}
+
+static void worker_total(struct worker *worker)
+{
+    int64_t pending = 0;
+    int64_t oldest_ms = 0;
+
+    for (size_t i = 0; i < worker->duty_count; i++) {
+        const struct duty *duty = &worker->duties[i];
+        pending += duty->pending_count;
+        if (duty->oldest_requested_ms != 0 &&
+            (oldest_ms == 0 || duty->oldest_requested_ms < oldest_ms))
+            oldest_ms = duty->oldest_requested_ms;
+    }
+    pthread_mutex_lock(&worker->lock);
+    worker->numbers.pending = pending;
+    worker->numbers.oldest_requested_ms = oldest_ms;
+    pthread_mutex_unlock(&worker->lock);
+}
+
+/* Attends to whatever is due; returns when the next one is. */
+static int64_t worker_round(struct worker *worker, int64_t now_ms)
+{
+    int64_t next_ms = now_ms + IDLE_MAX_MS;
+
+    worker_list(worker, now_ms);
+    for (size_t i = 0; i < worker->duty_count; i++) {
+        struct duty *duty = &worker->duties[i];
+        if (!duty->is_retired && duty->next_look_ms <= now_ms)
+            duty_attend(worker, duty, clock_monotonic_ms());
+        if (!duty->is_retired && duty->next_look_ms < next_ms)
+            next_ms = duty->next_look_ms;
+    }
+    worker_total(worker);
+    return next_ms;
+}
+
+static bool worker_is_drained(const struct worker *worker)
+{
+    for (size_t i = 0; i < worker->duty_count; i++) {
+        if (worker->duties[i].pending_count > 0)
+            return false;
+    }
+    return true;
+}
+
+static void *worker_drain_main(void *context)
+{
+    struct worker *worker = context;
+    bool is_last = false;
+
+    for (;;) {
+        int64_t now_ms = clock_monotonic_ms();
+        int64_t next_ms = worker_round(worker, now_ms);
+        pthread_mutex_lock(&worker->lock);
+        now_ms = clock_monotonic_ms();
+        bool ends = worker->is_stopping &&
+                    (now_ms >= worker->stop_at_ms || (is_last && worker_is_drained(worker)));
+        if (worker->is_stopping && !is_last) {
+            /* Once more, to see what came before the stop. */
+            is_last = true;
+            for (size_t i = 0; i < worker->duty_count; i++)
+                worker->duties[i].next_look_ms = 0;
+        } else if (!ends && next_ms > now_ms) {
+            struct timespec until = worker_time_in(next_ms - now_ms);
+            pthread_cond_timedwait(&worker->drain_work, &worker->lock, &until);
+        }
+        pthread_mutex_unlock(&worker->lock);
+        if (ends)
+            return NULL;
+    }
+}
+
+/* --- life --- */
+
+static void worker_free(struct worker *worker)
+{
+    pthread_mutex_destroy(&worker->lock);
+    pthread_cond_destroy(&worker->drain_work);
+    pthread_cond_destroy(&worker->ack_work);
+    free(worker->duties);
+    free(worker->pending);
+    free(worker);
+}
+
+enum status worker_start(struct worker **worker, struct service *service, struct error *error)
+{
+    struct worker *started = calloc(1, sizeof(*started));
+    pthread_condattr_t monotonic;
+    uint64_t number;
+
+    *worker = NULL;
+    if (started == NULL || (started->pending = malloc(sizeof(*started->pending))) == NULL) {
+        free(started);
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for the worker");
+    }
+    random_bytes(&number, sizeof(number));
+    snprintf(started->holder, sizeof(started->holder), "worker-%d-%016llx", (int)getpid(),
+             (unsigned long long)number);
+    started->service = service;
+    started->settled_end = &started->settled;
+    pthread_mutex_init(&started->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&started->drain_work, &monotonic);
+    pthread_cond_init(&started->ack_work, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    *worker = started;
+    started->has_ack_thread =
+        pthread_create(&started->ack_thread, NULL, worker_ack_main, started) == 0;
+    return started->has_ack_thread
+               ? STATUS_OK
+               : error_set(error, STATUS_UNAVAILABLE, "cannot start the worker's thread");
+}
+
+enum status worker_run(struct worker *worker, struct error *error)
+{
+    worker->has_drain_thread =
+        pthread_create(&worker->drain_thread, NULL, worker_drain_main, worker) == 0;
+    return worker->has_drain_thread
+               ? STATUS_OK
+               : error_set(error, STATUS_UNAVAILABLE, "cannot start the worker's thread");
+}
+
+void worker_stop(struct worker *worker, int64_t timeout_ms)
+{
+    pthread_mutex_lock(&worker->lock);
+    worker->is_stopping = true;
+    worker->stop_at_ms = clock_monotonic_ms() + timeout_ms;
+    pthread_cond_broadcast(&worker->drain_work);
+    pthread_mutex_unlock(&worker->lock);
+    if (worker->has_drain_thread)
+        pthread_join(worker->drain_thread, NULL);
+    worker->has_drain_thread = false;
+}
+
+void worker_end(struct worker *worker)
+{
+    pthread_mutex_lock(&worker->lock);
+    worker->acks_end = true;
+    pthread_cond_broadcast(&worker->ack_work);
+    pthread_mutex_unlock(&worker->lock);
+    if (worker->has_ack_thread)
+        pthread_join(worker->ack_thread, NULL);
+    worker_free(worker);
+}
+
+void worker_count(struct worker *worker, struct worker_numbers *numbers)
+{
+    pthread_mutex_lock(&worker->lock);
+    *numbers = worker->numbers;
+    pthread_mutex_unlock(&worker->lock);
+}

@@ -1,0 +1,57 @@
+/* worker_parts.h: what a worker is made of; for its own files only.
+ *
+ * Threads: everything is under `lock` but what says otherwise.
+ */
+#ifndef CLAIM_WORKER_PARTS_H
+#define CLAIM_WORKER_PARTS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "claim/duty.h"
+#include "claim/parts.h"
+#include "claim/worker.h"
+
+#define WORKER_OUTSTANDING_MAX 5000
+
+/* Claims that the ledger has and the gate is to hear of. */
+struct settled_batch {
+    struct settled_batch *next;
+    size_t count;
+    struct claim *claims;
+    enum coupon_state *states;
+};
+
+struct worker {
+    struct service *service; /* constant */
+    char holder[64];         /* constant: this worker's name among the stewards */
+    pthread_t drain_thread;
+    pthread_t ack_thread;
+    bool has_drain_thread;
+    bool has_ack_thread;
+    pthread_mutex_t lock;
+    pthread_cond_t drain_work; /* durable, settled, or stop */
+    pthread_cond_t ack_work;
+    bool is_stopping;
+    int64_t stop_at_ms; /* monotonic */
+    bool acks_end;
+    struct settled_batch *settled;
+    struct settled_batch **settled_end;
+    size_t outstanding; /* claims handed to the ledger that the gate has not been told of */
+    struct worker_numbers numbers;
+    /* The draining thread's own. */
+    struct duty *duties; /* in rising order of policy ids */
+    size_t duty_count;
+    size_t duty_capacity;
+    int64_t listed_at_ms;
+    struct gate_pending *pending;
+};
+
+/* Hands claims and keys to the ledger. Returns the ticket. */
+uint64_t worker_issue(struct worker *worker, const struct gate_pending *pending);
+
+/* Waits until that ticket is durable and the gate has heard of everything. False: it took too long,
+ * or the worker is to end. */
+bool worker_settle(struct worker *worker, uint64_t ticket, int64_t timeout_ms);
+
+#endif
