@@ -15,7 +15,8 @@
 #include "claim/worker.h"
 #include "relay/relay.h"
 
-#define DESKS_MAX 256
+#define DESKS_MAX        256
+#define SERVICE_CODE_KEY "code_key" /* the ledger's secret that codes are made with */
 
 /* How to wake a loop whose desk waits for something. */
 struct desk_bell {

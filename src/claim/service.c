@@ -79,7 +79,7 @@ static enum status service_load_code_key(struct service *service, struct error *
         return STATUS_OK;
     }
     random_bytes(&fresh, sizeof(fresh));
-    return ledger_secret(service->ledger, "code_key", (const uint8_t *)&fresh,
+    return ledger_secret(service->ledger, SERVICE_CODE_KEY, (const uint8_t *)&fresh,
                          (uint8_t *)&service->code_key, sizeof(service->code_key), error);
 }
 

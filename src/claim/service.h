@@ -136,6 +136,33 @@ enum status service_coupon_cancel(struct service *service, int64_t policy_id, in
 enum status service_user_block(struct service *service, const struct user_id *user, bool blocked,
                                struct error *error) MUST_CHECK;
 
+/* --- audit --- */
+
+/* How a policy stands in ledger and gate. The balance and the comparison are made one after the
+ * other, while people may claim. */
+struct policy_audit {
+    int64_t policy_id;
+    struct ledger_balance balance; /* zeros when the ledger lacks the policy */
+    struct ledger_gap gap;
+};
+
+/* What is not where it should be: total − unleased − leased − active. */
+int64_t policy_audit_imbalance(const struct policy_audit *audit);
+
+/* True when no unit and no coupon is missing, too many, or older in the ledger than in the gate. */
+bool policy_audit_is_fine(const struct policy_audit *audit);
+
+/* Audits policies with ids above `after_id`, in rising order, up to `max`; takes as long as it
+ * takes to read their coupons. */
+enum status service_audit(struct service *service, int64_t after_id, struct policy_audit *audits,
+                          size_t max, size_t *count, struct error *error) MUST_CHECK;
+
+/* Writes into a ledger that is older than the gate what it lacks. Nothing is done, and
+ * done->is_done is false, when it is not older. CONFLICT: what is there is not an older copy of
+ * this ledger; the words say why. UNKNOWN: it may have been done. */
+enum status service_repair(struct service *service, struct ledger_repair *done,
+                           struct error *error) MUST_CHECK;
+
 /* --- readiness --- */
 
 struct service_part {

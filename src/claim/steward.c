@@ -164,6 +164,11 @@ bool steward_is_settled(struct steward *steward)
     return left == 0;
 }
 
+void steward_repaired(struct steward *steward)
+{
+    steward->return_count = 0;
+}
+
 /* --- errands --- */
 
 /* The gate gets the lease before it hears that the ledger has nothing left, so that nobody is told

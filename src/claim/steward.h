@@ -95,6 +95,10 @@ bool steward_is_settled(struct steward *steward);
 /* Whether there is anything to settle, without trying. From any thread. */
 bool steward_has_doubts(struct steward *steward);
 
+/* The ledger has just been made what the gate is: units that were given back are in it. Under
+ * steward_lock(). */
+void steward_repaired(struct steward *steward);
+
 /* Gives units that were recalled from the gate back to the ledger, now or as soon as it takes
  * them: at most GATE_RECALL_LEASES_MAX leases wait. Under steward_lock(). */
 void steward_give_back(struct steward *steward, int64_t policy_id,

@@ -16,7 +16,7 @@ enum status balance_read(struct sql *sql, int64_t policy_id, struct ledger_balan
 {
     struct policy policy;
     struct sql_value id = sql_i64(policy_id);
-    enum status status = sql_begin(sql, error);
+    enum status status = sql->driver->begin(sql->session, error);
 
     *balance = (struct ledger_balance){0};
     if (status == STATUS_OK)

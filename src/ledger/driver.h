@@ -95,6 +95,8 @@ struct store_options {
  *                nothing of it may be kept
  *   UNAVAILABLE  not done, may work later: the connection is lost, the database refuses
  *   UNKNOWN      (commit) the connection was lost while committing: look before doing it again
+ *   CONFLICT     (begin, or the first run after it) a writer that connected again is not the owner
+ *                any more: another connection is, a lost one of its own or that of another process
  *   FAILED       the statement itself is wrong, a right is missing, or the database is damaged
  * A session whose connection is lost connects again by itself in the next begin(), or in the next
  * run() outside a transaction, which is tried a second time then. After BUSY, CONFLICT, INVALID and
@@ -149,11 +151,8 @@ extern const struct ledger_driver ledger_mysql_driver;
 struct sql {
     const struct ledger_driver *driver;
     struct ledger_session *session;
+    struct ledger_store *store; /* of the writer's, to look past its own session; else NULL */
 };
-
-/* Begins; a session that connects again and is not the owner any more is UNAVAILABLE: the other one
- * may be gone the next time, and the mark tells what it did. */
-enum status sql_begin(struct sql *sql, struct error *error) MUST_CHECK;
 
 enum status sql_run(struct sql *sql, enum statement statement, const struct sql_value *values,
                     size_t value_count, sql_row_fn row, void *context, int64_t *changed,

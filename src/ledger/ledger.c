@@ -34,13 +34,6 @@ struct ledger {
     unsigned readers_idle;
 };
 
-enum status sql_begin(struct sql *sql, struct error *error)
-{
-    enum status status = sql->driver->begin(sql->session, error);
-
-    return status == STATUS_CONFLICT ? STATUS_UNAVAILABLE : status;
-}
-
 enum status sql_run(struct sql *sql, enum statement statement, const struct sql_value *values,
                     size_t value_count, sql_row_fn row, void *context, int64_t *changed,
                     struct error *error)
@@ -125,6 +118,19 @@ static enum status ledger_open_sessions(struct ledger *ledger, struct error *err
     return status;
 }
 
+/* The driver's words say which connection owns the ledger; the ledger itself knows whose it is. */
+static void ledger_name_owner(struct ledger *ledger, struct error *error)
+{
+    struct sql sql = {.driver = ledger->driver};
+    struct error unheard;
+
+    if (!sql.driver->is_remote || sql.driver->session_open(ledger->store, SESSION_READER,
+                                                           &sql.session, &unheard) != STATUS_OK)
+        return;
+    mark_name_owner(&sql, error);
+    sql.driver->session_close(sql.session);
+}
+
 enum status ledger_open(struct ledger **ledger, const struct ledger_options *options,
                         struct error *error)
 {
@@ -145,9 +151,13 @@ enum status ledger_open(struct ledger **ledger, const struct ledger_options *opt
     pthread_mutex_init(&opened->readers_lock, NULL);
     pthread_cond_init(&opened->reader_free, NULL);
     enum status status = ledger_open_sessions(opened, error);
+    if (status == STATUS_CONFLICT)
+        ledger_name_owner(opened, error);
     if (status == STATUS_OK)
         status = writer_start(&opened->writer,
-                              (struct sql){.driver = driver, .session = opened->writer_session},
+                              (struct sql){.driver = driver,
+                                           .session = opened->writer_session,
+                                           .store = opened->store},
                               &opened->options, &opened->stats, error);
     if (status != STATUS_OK) {
         ledger_release(opened);

@@ -231,7 +231,8 @@ bool ledger_is_behind(const struct ledger *ledger);
 /* What the ledger is told by a gate that may know more. */
 struct ledger_listener {
     enum status (*policy)(void *context, const struct policy *policy, struct error *error);
-    enum status (*lease)(void *context, const struct lease *lease, struct error *error);
+    enum status (*lease)(void *context, const struct lease *lease, int64_t given_count,
+                         struct error *error);
     enum status (*claim)(void *context, const struct held_claim *held, struct error *error);
     enum status (*key)(void *context, const struct key_binding *binding, struct error *error);
     enum status (*blocked)(void *context, const struct user_id *user, struct error *error);
@@ -241,9 +242,10 @@ struct ledger_listener {
 /* What a gate and its service remember. */
 struct ledger_memory {
     /* Tells of one policy its row, with the first seq that no lease has had; its leases with units
-     * left, by rising ids, and the highest one closed and empty when it has none left; its claims
-     * by rising seqs; its keys. With policy_id 0 of every policy, by rising ids, and then all
-     * blocked users. A status of the listener's that is not OK ends it. It may be called again. */
+     * left (and how many were given out), by rising ids, and the highest one closed and empty when
+     * it has none left; its claims by rising seqs; its keys. With policy_id 0 of every policy, by
+     * rising ids, and then all blocked users. A status of the listener's that is not OK ends it. It
+     * may be called again. */
     enum status (*tell)(void *context, int64_t policy_id, const struct ledger_listener *listener,
                         struct error *error);
     void *context;

@@ -2,16 +2,20 @@
 #include "ledger/mark.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/random.h"
 
-#define OWNER_NAME "owner"
+#define OWNER_NAME  "owner"
+
+#define HOLDER_SIZE sizeof(((struct mark *)0)->holder)
 
 struct mark_row {
     bool found;
     int64_t value;
+    char holder[HOLDER_SIZE];
 };
 
 static enum status mark_read_row(void *context, const struct sql_value *columns,
@@ -21,7 +25,46 @@ static enum status mark_read_row(void *context, const struct sql_value *columns,
 
     (void)error;
     *row = (struct mark_row){.found = true, .value = columns[0].number};
+    if (columns[1].kind == SQL_TEXT)
+        snprintf(row->holder, sizeof(row->holder), "%.*s", (int)columns[1].bytes.length,
+                 columns[1].bytes.bytes);
     return STATUS_OK;
+}
+
+/* Reads the row without its lock. */
+static enum status mark_peek(const char *name, struct sql *sql, struct mark_row *row,
+                             struct error *error)
+{
+    *row = (struct mark_row){0};
+    return SQL_RUN(sql, STATEMENT_writer_peek, mark_read_row, row, error, sql_text(span_of(name)));
+}
+
+/* Another connection owns the ledger. It is one of ours, which we lost and the server has not, or
+ * that of another process: then that one has entered, which a session of any kind can see. */
+static enum status mark_not_owner(struct mark *mark, struct sql *sql, struct error *error)
+{
+    struct sql other = {.driver = sql->driver};
+    struct mark_row row = {0};
+    struct error unheard;
+
+    if (sql->store != NULL && sql->driver->session_open(sql->store, SESSION_READER, &other.session,
+                                                        &unheard) == STATUS_OK) {
+        if (mark_peek(mark->name, &other, &row, &unheard) != STATUS_OK)
+            row.found = false;
+        sql->driver->session_close(other.session);
+    }
+    if (!row.found || (row.value <= mark->value + 1 && strcmp(row.holder, mark->holder) == 0))
+        return STATUS_UNAVAILABLE;
+    if (error != NULL)
+        error_prefix(error, "%s has taken this ledger over", row.holder);
+    return STATUS_CONFLICT;
+}
+
+enum status mark_begin(struct mark *mark, struct sql *sql, struct error *error)
+{
+    enum status status = sql->driver->begin(sql->session, error);
+
+    return status == STATUS_CONFLICT ? mark_not_owner(mark, sql, error) : status;
 }
 
 static enum status mark_read(struct mark *mark, struct sql *sql, struct mark_row *row,
@@ -31,6 +74,8 @@ static enum status mark_read(struct mark *mark, struct sql *sql, struct mark_row
     mark->is_behind = false;
     enum status status = SQL_RUN(sql, STATEMENT_writer_read, mark_read_row, row, error,
                                  sql_text(span_of(mark->name)));
+    if (status == STATUS_CONFLICT)
+        return mark_not_owner(mark, sql, error);
     if (status == STATUS_OK && mark->repaired != 0) {
         if (row->found && row->value == mark->repaired)
             mark->value = mark->repaired;
@@ -77,7 +122,7 @@ enum status mark_enter(struct mark *mark, struct sql *sql, enum ledger_use use, 
     struct mark_row row;
 
     mark_name(mark, use);
-    enum status status = sql_begin(sql, error);
+    enum status status = sql->driver->begin(sql->session, error);
     if (status == STATUS_OK)
         status = SQL_RUN(sql, STATEMENT_writer_enter, NULL, NULL, error,
                          sql_text(span_of(mark->name)), sql_text(span_of(mark->holder)));
@@ -91,6 +136,15 @@ enum status mark_enter(struct mark *mark, struct sql *sql, enum ledger_use use, 
     }
     mark->value = row.value;
     return STATUS_OK;
+}
+
+void mark_name_owner(struct sql *sql, struct error *error)
+{
+    struct mark_row row;
+    struct error unheard;
+
+    if (mark_peek(OWNER_NAME, sql, &row, &unheard) == STATUS_OK && row.found)
+        error_prefix(error, "the ledger was last taken by %s", row.holder);
 }
 
 void mark_leave(struct mark *mark, struct sql *sql, enum ledger_use use)
@@ -113,6 +167,8 @@ enum status mark_move(struct mark *mark, struct sql *sql, struct error *error)
     enum status status =
         sql_run(sql, STATEMENT_writer_move, values, 3, NULL, NULL, &changed, error);
 
+    if (status == STATUS_CONFLICT)
+        return mark_not_owner(mark, sql, error);
     if (status != STATUS_OK || changed == 1)
         return status;
     status = mark_read(mark, sql, &row, error);
@@ -126,7 +182,7 @@ enum status mark_move(struct mark *mark, struct sql *sql, struct error *error)
 static enum status mark_fetch(struct mark *mark, struct sql *sql, struct mark_row *row,
                               struct error *error)
 {
-    enum status status = sql_begin(sql, error);
+    enum status status = mark_begin(mark, sql, error);
 
     if (status == STATUS_OK)
         status = mark_read(mark, sql, row, error);

@@ -25,6 +25,12 @@ struct mark {
 enum status mark_enter(struct mark *mark, struct sql *sql, enum ledger_use use,
                        struct error *error) MUST_CHECK;
 
+/* Puts "the ledger was last taken by …" in front of the words; on a session of any kind. */
+void mark_name_owner(struct sql *sql, struct error *error);
+
+/* Begins a transaction of the writer. CONFLICT: another process has taken the ledger over. */
+enum status mark_begin(struct mark *mark, struct sql *sql, struct error *error) MUST_CHECK;
+
 /* Removes the row of one that shared, if that still works. */
 void mark_leave(struct mark *mark, struct sql *sql, enum ledger_use use);
 

@@ -207,11 +207,15 @@ WHERE policy_id = ?1
 UPDATE steward SET until = 0 WHERE policy_id = ?1 AND holder = ?2;
 
 -- name: writer_enter
+-- By two: whoever finds the mark one further than it left it knows that its own commit did that.
 INSERT INTO writer (name, mark, holder) VALUES (?1, 1, ?2)
-ON DUPLICATE KEY UPDATE mark = writer.mark + 1, holder = ?2;
+ON DUPLICATE KEY UPDATE mark = writer.mark + 2, holder = ?2;
 
 -- name: writer_read
 SELECT mark, holder FROM writer WHERE name = ?1 FOR UPDATE;
+
+-- name: writer_peek
+SELECT mark, holder FROM writer WHERE name = ?1;
 
 -- name: writer_move
 UPDATE writer SET mark = ?3 WHERE name = ?1 AND mark = ?2;

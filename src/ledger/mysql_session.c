@@ -14,7 +14,8 @@
 #define MARIADB_VERSION_MIN 100600
 #define MYSQL_VERSION_MIN   80000
 
-#define OWNER_WAIT_S        5 /* a predecessor that was killed may still be finishing */
+#define OWNER_WAIT_S        2 /* a predecessor that was killed may still be finishing */
+#define OWNER_WAIT_MAX_S    10
 #define SNAPSHOT_ANSWER_S   600
 #define SCHEMA_ANSWER_S     86400
 #define NETWORK_WRITE_S     600
@@ -36,6 +37,11 @@ static int64_t session_timeout_s(const struct ledger_session *session)
     return (session->store->target.timeout_ms + 999) / 1000;
 }
 
+static int64_t session_lock_s(const struct ledger_session *session)
+{
+    return (session_timeout_s(session) + 1) / 2;
+}
+
 /* A lock gives up first, then the server on the statement, then the library on the server: so it is
  * known why. */
 static struct ledger_mysql_patience session_patience(const struct ledger_session *session,
@@ -47,7 +53,7 @@ static struct ledger_mysql_patience session_patience(const struct ledger_session
         .connect_s = (unsigned)timeout_s,
         .answer_s = (unsigned)timeout_s + 2,
         .statement_ms = timeout_ms + 1000,
-        .lock_s = timeout_ms < 2000 ? 1 : timeout_ms / 1000,
+        .lock_s = session_lock_s(session),
         .idle_s = session->kind == SESSION_WRITER ? IDLE_WRITER_S : IDLE_S,
     };
 
@@ -284,24 +290,37 @@ static enum status session_take_own_lock(struct ledger_session *session,
     return status;
 }
 
-static enum status session_take_ownership(struct ledger_session *session,
-                                          enum ledger_mysql_occasion occasion, struct error *error)
+/* The connection of a process that was killed ends when the server notices, after its last commit
+ * or when it has given up on a lock. The server answers before the library gives up on it. */
+static int64_t session_owner_s(const struct ledger_session *session)
+{
+    int64_t wait_s = session_lock_s(session) + OWNER_WAIT_S;
+
+    if (wait_s > session_timeout_s(session) + 1)
+        wait_s = session_timeout_s(session) + 1;
+    return wait_s < OWNER_WAIT_MAX_S ? wait_s : OWNER_WAIT_MAX_S;
+}
+
+static enum status session_take_ownership(struct ledger_session *session, struct error *error)
 {
     char name[LEDGER_MYSQL_LOCK_SIZE];
     struct lock_holder holder = {0};
     bool taken = false;
-    int64_t wait_s = session_timeout_s(session);
+    int64_t wait_s = session_owner_s(session);
 
     session_name_lock(session, "owner", name);
-    enum status status = session_take_lock(
-        session, name, wait_s < OWNER_WAIT_S ? wait_s : OWNER_WAIT_S, &taken, error);
+    enum status status = session_take_lock(session, name, wait_s, &taken, error);
     if (status != STATUS_OK || taken)
         return status;
     status = session_find_holder(session, name, &holder, error);
     if (status != STATUS_OK)
         return status;
+    if (holder.connection == 0)
+        return error_set(error, STATUS_UNAVAILABLE,
+                         "the ledger at %s was in use until just now; try again",
+                         session->store->target.words);
     return error_set(
-        error, occasion == LEDGER_MYSQL_FIRST ? STATUS_CONFLICT : STATUS_UNAVAILABLE,
+        error, STATUS_CONFLICT,
         "another process owns the ledger at %s: connection %lld of user %s from %s; stop "
         "it first (if its machine is gone, end the connection: KILL %lld)",
         session->store->target.words, (long long)holder.connection, holder.user, holder.host,
@@ -315,7 +334,7 @@ static enum status session_take_locks(struct ledger_session *session,
         return STATUS_OK;
     enum status status = session_take_own_lock(session, occasion, error);
     if (status == STATUS_OK && session->store->use == LEDGER_OWN)
-        status = session_take_ownership(session, occasion, error);
+        status = session_take_ownership(session, error);
     return status;
 }
 

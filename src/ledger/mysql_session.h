@@ -37,8 +37,8 @@ struct ledger_session {
 enum ledger_mysql_occasion { LEDGER_MYSQL_FIRST, LEDGER_MYSQL_ANEW };
 enum ledger_mysql_pace { LEDGER_MYSQL_ORDINARY, LEDGER_MYSQL_LONG };
 
-/* Connects and sets everything up. UNAVAILABLE; FAILED when the server will not do; CONFLICT (FIRST
- * only) when another process owns the ledger. */
+/* Connects and sets everything up. UNAVAILABLE; FAILED when the server will not do; CONFLICT when
+ * another process owns the ledger. */
 enum status ledger_mysql_session_connect(struct ledger_session *session,
                                          enum ledger_mysql_occasion occasion,
                                          enum ledger_mysql_pace pace,

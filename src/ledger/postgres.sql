@@ -210,12 +210,16 @@ WHERE policy_id = $1
 UPDATE steward SET until = 0 WHERE policy_id = $1 AND holder = $2;
 
 -- name: writer_enter
+-- By two: whoever finds the mark one further than it left it knows that its own commit did that.
 INSERT INTO writer (name, mark, holder) VALUES ($1, 1, $2)
-ON CONFLICT (name) DO UPDATE SET mark = writer.mark + 1, holder = excluded.holder;
+ON CONFLICT (name) DO UPDATE SET mark = writer.mark + 2, holder = excluded.holder;
 
 -- name: writer_read
 -- Waits for a transaction that has moved the mark and is still under way.
 SELECT mark, holder FROM writer WHERE name = $1 FOR UPDATE;
+
+-- name: writer_peek
+SELECT mark, holder FROM writer WHERE name = $1;
 
 -- name: writer_move
 UPDATE writer SET mark = $3 WHERE name = $1 AND mark = $2;

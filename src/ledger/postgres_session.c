@@ -9,7 +9,8 @@
 
 #define SERVER_VERSION_MIN 120000
 #define OWNER_LOCK         0x64696273 /* "dibs" */
-#define OWNER_WAIT_MS      5000
+#define OWNER_WAIT_MS      2000
+#define OWNER_WAIT_MAX_MS  10000
 #define OWNER_PAUSE_MS     50
 #define PATIENCE_MORE_MS   1000
 
@@ -93,9 +94,14 @@ static struct sql_value postgres_session_number(int64_t number, char *text, size
     return sql_text(span_of(text));
 }
 
-/* A lock is given up before the whole statement is, so that the two are told apart. A process of
- * ours that stalls must not hold locks for long, nor a machine that is gone; one that only reads
- * may take its time with what it was sent. */
+/* A lock is given up before the whole statement is, so that the two are told apart. */
+static int64_t postgres_session_lock_ms(const struct ledger_session *session)
+{
+    return session->store->timeout_ms / 2 + 1;
+}
+
+/* A process of ours that stalls must not hold locks for long, nor a machine that is gone; one that
+ * only reads may take its time with what it was sent. */
 static enum status postgres_session_set_up(struct ledger_session *session,
                                            struct postgres_setup *setup, struct error *error)
 {
@@ -104,7 +110,7 @@ static enum status postgres_session_set_up(struct ledger_session *session,
     char texts[5][24];
     const struct sql_value values[] = {
         postgres_session_number(timeout_ms, texts[0], sizeof(texts[0])),
-        postgres_session_number(timeout_ms / 2 + 1, texts[1], sizeof(texts[1])),
+        postgres_session_number(postgres_session_lock_ms(session), texts[1], sizeof(texts[1])),
         postgres_session_number(timeout_ms * 3, texts[2], sizeof(texts[2])),
         postgres_session_number(timeout_ms / 2000 + 1, texts[3], sizeof(texts[3])),
         postgres_session_number(only_reads ? 0 : timeout_ms, texts[4], sizeof(texts[4])),
@@ -187,35 +193,46 @@ static enum status postgres_session_read_words(void *context, const struct sql_v
     return STATUS_OK;
 }
 
-/* Another process has it: at the start that ends us, later it may pass. */
 static enum status postgres_session_not_owner(struct ledger_session *session, struct error *error)
 {
     struct sql_value lock = sql_i64(OWNER_LOCK);
-    struct error who = {"someone who is just leaving"};
+    struct error who = {""};
     enum status status = postgres_session_try(session, "owner_who", &lock, 1,
                                               postgres_session_read_words, &who, error);
 
     if (status != STATUS_OK)
         return status;
-    return error_set(error, session->was_owner ? STATUS_UNAVAILABLE : STATUS_CONFLICT,
+    if (who.text[0] == '\0')
+        return error_set(error, STATUS_UNAVAILABLE,
+                         "this ledger was in use until just now; try again");
+    return error_set(error, STATUS_CONFLICT,
                      "this ledger is in use (%s); only one dibs with a gate of its own may run on "
                      "it: stop that one, or give this one another --ledger",
                      who.text);
 }
 
 /* Waits a while: the connection of a process that was killed ends when the server notices, after
- * its last commit. If the lock is held by a connection that we lost, that one is ended. */
-static enum status postgres_session_own(struct ledger_session *session, struct error *error)
+ * its last commit, or when it has given up on a lock. If it is held by a connection that we lost,
+ * that one is ended. */
+static enum status postgres_session_own(struct ledger_session *session,
+                                        const struct postgres_backend *fresh, struct error *error)
 {
-    int64_t deadline_ms = clock_monotonic_ms() + OWNER_WAIT_MS;
+    int64_t patience_ms = postgres_session_lock_ms(session) + OWNER_WAIT_MS;
+    int64_t deadline_ms =
+        clock_monotonic_ms() + (patience_ms < OWNER_WAIT_MAX_MS ? patience_ms : OWNER_WAIT_MAX_MS);
     struct sql_value lock = sql_i64(OWNER_LOCK);
     const struct sql_value lost[] = {sql_i64(session->backend.pid),
                                      sql_text(span_of(session->backend.start))};
     bool is_owner = false;
     enum status status = STATUS_OK;
 
-    if (session->was_owner)
+    if (session->may_own)
         status = postgres_session_try(session, "owner_end", lost, 2, NULL, NULL, error);
+    /* From here on it is this connection that has the lock, also if we do not hear so. */
+    if (status == STATUS_OK) {
+        session->backend = *fresh;
+        session->may_own = true;
+    }
     while (status == STATUS_OK) {
         status = postgres_session_try(session, "owner_take", &lock, 1, postgres_session_read_flag,
                                       &is_owner, error);
@@ -225,8 +242,6 @@ static enum status postgres_session_own(struct ledger_session *session, struct e
             return postgres_session_not_owner(session, error);
         nanosleep(&(struct timespec){.tv_nsec = OWNER_PAUSE_MS * 1000000L}, NULL);
     }
-    if (status == STATUS_OK)
-        session->was_owner = true;
     return status;
 }
 
@@ -251,7 +266,7 @@ enum status postgres_session_connect(struct ledger_session *session, struct erro
         status = postgres_session_refuse(session, &setup, error);
     if (status == STATUS_OK && session->kind == SESSION_WRITER && store->use == LEDGER_OWN &&
         !store->looks_only)
-        status = postgres_session_own(session, error);
+        status = postgres_session_own(session, &setup.backend, error);
     if (status != STATUS_OK) {
         postgres_link_close(&session->link);
         return status;

@@ -38,7 +38,7 @@ struct ledger_session {
     struct postgres_link link;
     struct postgres_backend backend;
     bool is_prepared[STATEMENT_COUNT]; /* on this connection */
-    bool was_owner;                    /* has had the ownership, which ends with the connection */
+    bool may_own;                      /* `backend` has asked for the ownership, and may have it */
     bool has_schema_lock;
     bool in_transaction;
     bool has_begun; /* something of the transaction has reached the server */

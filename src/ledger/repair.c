@@ -165,9 +165,12 @@ static enum status repair_put_lease(struct repair *repair, const struct lease *l
                    sql_i64(lease->count));
 }
 
-static enum status repair_on_lease(void *context, const struct lease *lease, struct error *error)
+/* What was given out of it is counted by the claims that come next: some may be newer. */
+static enum status repair_on_lease(void *context, const struct lease *lease, int64_t given_count,
+                                   struct error *error)
 {
     struct repair *repair = context;
+    (void)given_count;
     size_t capacity = repair->lease_capacity;
 
     if (repair->mode == REPAIR_LOOK)

@@ -196,10 +196,14 @@ WHERE policy_id = ?1
 UPDATE steward SET until = 0 WHERE policy_id = ?1 AND holder = ?2;
 
 -- name: writer_enter
+-- By two: whoever finds the mark one further than it left it knows that its own commit did that.
 INSERT INTO writer (name, mark, holder) VALUES (?1, 1, ?2)
-ON CONFLICT (name) DO UPDATE SET mark = mark + 1, holder = excluded.holder;
+ON CONFLICT (name) DO UPDATE SET mark = mark + 2, holder = excluded.holder;
 
 -- name: writer_read
+SELECT mark, holder FROM writer WHERE name = ?1;
+
+-- name: writer_peek
 SELECT mark, holder FROM writer WHERE name = ?1;
 
 -- name: writer_move

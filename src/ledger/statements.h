@@ -50,6 +50,7 @@
     X(steward_release)         \
     X(writer_enter)            \
     X(writer_read)             \
+    X(writer_peek)             \
     X(writer_move)             \
     X(writer_leave)            \
     X(lease_open_of_policy)    \

@@ -171,8 +171,10 @@ static enum status writer_write(struct writer *writer, struct write_batch *batch
                                 enum issue_care care, struct error *error)
 {
     struct sql *sql = &writer->sql;
-    enum status status = sql_begin(sql, error);
+    enum status status = mark_begin(&writer->mark, sql, error);
 
+    if (status == STATUS_CONFLICT)
+        writer_die(error);
     if (status == STATUS_OK)
         status = writer_move_mark(writer, error);
     if (status == STATUS_OK)
@@ -327,7 +329,7 @@ static enum status writer_repair_once(struct writer *writer, const struct waitin
                                       bool *is_done, struct error *error)
 {
     struct sql *sql = &writer->sql;
-    enum status status = sql_begin(sql, error);
+    enum status status = mark_begin(&writer->mark, sql, error);
 
     *is_done = false;
     if (status == STATUS_OK)

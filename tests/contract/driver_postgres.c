@@ -219,7 +219,7 @@ static void test_postgres__owner_who_lost_it_comes_back(void **state)
     end_connections(fixture);
     ask(fixture->admin, "%s", take);
     assert_ok(fixture, driver->begin(sql.session, &fixture->error));
-    assert_status(fixture, block(&sql, "someone", &fixture->error), STATUS_UNAVAILABLE);
+    assert_status(fixture, block(&sql, "someone", &fixture->error), STATUS_CONFLICT);
     assert_non_null(strstr(fixture->error.text, "in use"));
     driver->rollback(sql.session);
     ask(fixture->admin, "%s", leave);

@@ -1,5 +1,6 @@
 """The fixtures of the system tests, a disk that fails on demand, and a database server to break."""
 
+import contextlib
 import pathlib
 import sys
 
@@ -11,9 +12,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 from disk import Disk  # noqa: E402
 from fixtures import (_shared_server, pytest_collection_modifyitems,  # noqa: E402,F401
                       pytest_configure, pytest_sessionstart, serve, server, shared)
+from harness import wait_until  # noqa: E402
 from ledger import KIND, ServedDatabase  # noqa: E402
 from proxy import Proxy  # noqa: E402
-from servers import KINDS  # noqa: E402
+from servers import KINDS, rows_of  # noqa: E402
 
 # What breaks a database server needs one, and what breaks a disk breaks the file of SQLite.
 collect_ignore_glob = ["test_database_*.py"] if KIND == "sqlite" else ["test_disk.py"]
@@ -97,3 +99,51 @@ def proxy(victim):
     """A way to the victim that can be cut."""
     with Proxy(victim.port) as way:
         yield way
+
+
+class ForeignSession:
+    """A session of somebody else in the ledger's database, with an open transaction."""
+
+    WAITERS = {
+        "postgres": "SELECT count(*) AS waiters FROM pg_stat_activity"
+                    " WHERE datname = ? AND wait_event_type = 'Lock'",
+        "mysql": "SELECT count(*) AS waiters FROM information_schema.innodb_trx t"
+                 " JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id"
+                 " WHERE p.db = ? AND t.trx_state = 'LOCK WAIT'",
+    }
+
+    def __init__(self, database):
+        self.database = database
+        self.connection = database.server.connect(database.name)
+        self.begin()
+
+    def begin(self):
+        self.execute("BEGIN")
+
+    def execute(self, text, *arguments):
+        return rows_of(self.connection, text.replace("?", "%s"), *arguments)
+
+    def await_waiter(self):
+        """Waits until someone else waits for a lock in this database."""
+        text = self.WAITERS[self.database.kind].replace("?", "%s")
+        wait_until(lambda: self.database.server.query(self.database.name, text,
+                                                      self.database.name)[0]["waiters"] > 0,
+                   "someone who waits for a lock")
+
+    def rollback(self):
+        self.execute("ROLLBACK")
+
+    def commit(self):
+        self.execute("COMMIT")
+
+
+@pytest.fixture
+def foreign():
+    """Opens sessions of somebody else: with foreign(database) as session."""
+    @contextlib.contextmanager
+    def open_session(database):
+        session = ForeignSession(database)
+        with contextlib.closing(session.connection):
+            yield session
+
+    return open_session

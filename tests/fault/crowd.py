@@ -6,7 +6,7 @@ import itertools
 import threading
 import time
 
-from harness import expect_problem, claim_bytes
+from harness import claim_bytes, expect_problem, wait_until
 from history import endless
 from wire import SLOW, Closed, Connection
 
@@ -157,6 +157,29 @@ class Crowd:
     def await_silence(self, count=1, timeout_s=30):
         """Waits for so many more connections that broke."""
         self._await(None, count, timeout_s)
+
+
+# --- the server meanwhile ---
+
+
+def await_ready(server):
+    """Waits until every part of it is."""
+    wait_until(lambda: server.get("/readyz").status == 200, "readiness", timeout_s=30)
+
+
+def expect_away(server):
+    """What a server says while it cannot use its database: its own words about that."""
+    assert server.get("/healthz").status == 200
+    answer = wait_until(lambda: next((a for a in [server.get("/readyz")] if a.status == 503), None),
+                        "a server that is not ready", timeout_s=30)
+    part = next(part for part in answer.json["parts"] if part["name"] == "ledger")
+    assert part["ready"] is False, answer
+    assert server.events("ledger_refuses"), server.log_text()
+    return part["detail"]
+
+
+def expect_one_life(server):
+    assert len(server.events("listening")) == 1, "it was started again"
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ the answer; or one of them is held, and comes after dibs has given up waiting.""
 
 import pytest
 
-from crowd import Crowd
+from crowd import Crowd, await_ready, expect_one_life
 from harness import expect, expect_problem, tally, wait_until
 from history import Claim, History
 from ledger import coupons
@@ -45,7 +45,7 @@ def test_database_commit__under_load(on_victim, proxy, way):
             crowd.await_wins(50)
     history.check_rows(server)
     history.check_answers(server)
-    assert len(server.events("listening")) == 1
+    expect_one_life(server)
     # Nobody got a second unit: the rows are those who won.
     assert len(coupons(server.database, policy)) == len(history.wins)
 
@@ -93,10 +93,6 @@ def test_database_commit__killed_in_doubt(on_victim, proxy, way):
 # --- the writes of those who wait: the gate must hear of what was done without them ---
 
 
-def until_healthy(server):
-    wait_until(lambda: server.get("/readyz").status == 200, "readiness")
-
-
 def lose(server, proxy, way, ask, shuts):
     """Asks while the COMMIT is lost; the answer, once dibs can reach its database again. Where it
     can at once, nobody notices: it looks, and does again what was not done."""
@@ -109,7 +105,7 @@ def lose(server, proxy, way, ask, shuts):
         proxy.admit()
     else:
         assert answer.status in (200, 201), answer
-    until_healthy(server)
+    await_ready(server)
     return answer
 
 
@@ -231,7 +227,7 @@ def test_database_commit__of_a_lease(on_victim, proxy, way, shuts):
         expect_problem(first, 503, "UNAVAILABLE")
         proxy.cut()
         proxy.admit()
-        until_healthy(server)
+        await_ready(server)
     for i in range(3):
         answer = in_the_end(lambda i=i: server.claim(policy, f"v{i}", key=f"v{i}"),
                             {201, 200, 409})

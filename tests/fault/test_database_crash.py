@@ -4,30 +4,12 @@ goes on when it is back, without a restart of dibs."""
 import os
 import time
 
-from crowd import Crowd
-from harness import expect_problem, wait_until
+from crowd import Crowd, await_ready, expect_away, expect_one_life
+from harness import expect_problem
 from history import ROUNDS, History
 from ledger import coupons
 
 DOWN_S = float(os.environ.get("DIBS_TEST_DOWN_S") or 3)
-
-
-def is_ready(server):
-    return server.get("/readyz").status == 200
-
-
-def expect_away(server):
-    """What a server says while its database is away; returns its words about it."""
-    assert server.get("/healthz").status == 200
-    answer = wait_until(lambda: next((a for a in [server.get("/readyz")] if a.status == 503), None),
-                        "a server that is not ready")
-    part = next(part for part in answer.json["parts"] if part["name"] == "ledger")
-    assert part["ready"] is False
-    return part["detail"]
-
-
-def expect_one_life(server):
-    assert len(server.events("listening")) == 1, "it was started again"
 
 
 def test_database_crash__killed_again_and_again(on_victim, victim):
@@ -75,4 +57,4 @@ def test_database_crash__down_in_the_middle_of_a_drop(on_victim, victim):
     history.check_rows(server)
     history.check_answers(server)
     expect_one_life(server)
-    wait_until(lambda: is_ready(server), "readiness")
+    await_ready(server)
