@@ -90,7 +90,9 @@ static enum status redis_link_secure(redisContext *link, const struct redis_targ
         SSL_free(ssl);
         return error_set(error, STATUS_UNAVAILABLE, "no memory for TLS");
     }
-    SSL_set_tlsext_host_name(ssl, address->host);
+    /* OpenSSL's macro casts the const away, which clang refuses. */
+    struct redis_address copy = *address;
+    SSL_set_tlsext_host_name(ssl, copy.host);
     if (redisInitiateSSL(link, ssl) != REDIS_OK)
         return error_set(error, STATUS_UNAVAILABLE, "TLS: %s", link->errstr);
     return STATUS_OK;

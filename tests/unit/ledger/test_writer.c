@@ -131,10 +131,14 @@ static enum status script_insert(struct ledger_session *session, struct coupon_r
 {
     struct script *script = script_of(session);
 
-    if (script->insert_failures > 0) {
+    pthread_mutex_lock(&script->lock);
+    bool fails = script->insert_failures > 0;
+    enum status told = script->insert_status;
+    if (fails)
         script->insert_failures--;
-        return error_set(error, script->insert_status, "told so");
-    }
+    pthread_mutex_unlock(&script->lock);
+    if (fails)
+        return error_set(error, told, "told so");
     for (size_t i = 0; i < count; i++) {
         rows[i].conflicts = false;
         if (rows[i].claim->seq == script->bad_seq && rows[i].state == COUPON_ISSUED)
