@@ -71,14 +71,15 @@ enum status transaction_take_lease(struct sql *sql, void *argument, struct error
 }
 
 /* Units that a gate gave back. Their seqs were never given out, so when they are the policy's
- * last they are free for the next lease, and the line stays dense. */
+ * last they are free for the next lease, and the line stays dense. A lease that somebody has closed
+ * meanwhile has returned them already. */
 static enum status transaction_shrink_lease(struct sql *sql, struct policy *policy,
                                             const struct lease *lease, int64_t count,
                                             struct error *error)
 {
-    if (count >= lease->count)
+    ensure(lease->policy_id == policy->id);
+    if (!lease->open || count >= lease->count)
         return STATUS_OK;
-    ensure(lease->policy_id == policy->id && lease->open);
     policy->unleased += lease->count - count;
     if (lease->first_seq + lease->count == policy->next_seq)
         policy->next_seq = lease->first_seq + count;
