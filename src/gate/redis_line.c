@@ -270,12 +270,12 @@ static void redis_call_refused(struct redis_call_out *call, enum redis_trouble t
     }
     if (trouble == REDIS_TROUBLE_DROP)
         redis_channel_drop(channel);
-    redis_call_fail(call,
-                    trouble == REDIS_TROUBLE_NO_POLICY &&
-                            !redis_watch_has(&line->gate->watch, call->flight->batch->policy_id)
-                        ? VERDICT_NO_POLICY
-                        : VERDICT_UNAVAILABLE);
-    redis_call_land(call);
+    /* One that the ledger does not have is neither known here nor armed there. */
+    bool is_unknown = (trouble == REDIS_TROUBLE_NO_POLICY || trouble == REDIS_TROUBLE_UNARMED) &&
+                      !redis_watch_has(&line->gate->watch, call->flight->batch->policy_id);
+    redis_call_fail(call, is_unknown ? VERDICT_NO_POLICY : VERDICT_UNAVAILABLE);
+    if (!call->waits)
+        redis_call_land(call);
 }
 
 /* With GATE_ACK_LEDGER wins and claims that are pending wait for the ledger. */
