@@ -186,6 +186,7 @@ static const struct {
     {"57014", STATUS_UNAVAILABLE, false}, /* statement timeout */
     {"53", STATUS_UNAVAILABLE, false},    /* disk full, out of memory, too many connections */
     {"58", STATUS_UNAVAILABLE, false},    /* input or output error */
+    {"08P01", STATUS_FAILED, true},       /* we broke the protocol */
     {"08", STATUS_UNAVAILABLE, true},     /* connection trouble */
     {"57P", STATUS_UNAVAILABLE, true},    /* shutting down, crashed, starting, dropped */
     {"25P03", STATUS_UNAVAILABLE, true},  /* idle in a transaction for too long */

@@ -2,7 +2,6 @@
  * and those that it must not write to. */
 #include <pthread.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -137,13 +136,12 @@ static void test_postgres__stopped_server_hangs_nobody(void **state)
     struct sql sql;
 
     open_session(fixture, SESSION_WRITER, TIMEOUT_SHORT_MS, &sql, &store);
-    pid_t backend = backend_of(fixture);
-    assert_int_equal(kill(backend, SIGSTOP), 0);
+    stop_backend(fixture);
     int64_t started_ms = clock_monotonic_ms();
     assert_status(fixture, block(&sql, "someone", &fixture->error), STATUS_UNAVAILABLE);
     assert_non_null(strstr(fixture->error.text, "does not answer"));
     assert_in_range(clock_monotonic_ms() - started_ms, TIMEOUT_SHORT_MS, TIMEOUT_MS);
-    assert_int_equal(kill(backend, SIGCONT), 0);
+    continue_backend(fixture);
     assert_ok(fixture, block(&sql, "another", &fixture->error));
     close_both(&sql, store);
 }
@@ -155,11 +153,10 @@ static void test_postgres__commit_to_a_stopped_server_is_unknown(void **state)
     struct sql sql;
 
     open_session(fixture, SESSION_WRITER, TIMEOUT_SHORT_MS, &sql, &store);
-    pid_t backend = backend_of(fixture);
     assert_ok(fixture, driver->begin(sql.session, &fixture->error));
     assert_ok(fixture, SQL_RUN(&sql, STATEMENT_writer_enter, NULL, NULL, &fixture->error,
                                sql_text(SPAN("owner")), sql_text(SPAN("test"))));
-    assert_int_equal(kill(backend, SIGSTOP), 0);
+    stop_backend(fixture);
     assert_status(fixture, driver->commit(sql.session, &fixture->error), STATUS_UNKNOWN);
     driver->rollback(sql.session);
     /* The look waits for the transaction that may still be committed. */
@@ -167,7 +164,7 @@ static void test_postgres__commit_to_a_stopped_server_is_unknown(void **state)
                   SQL_RUN(&sql, STATEMENT_writer_enter, NULL, NULL, &fixture->error,
                           sql_text(SPAN("owner")), sql_text(SPAN("test"))),
                   STATUS_BUSY);
-    assert_int_equal(kill(backend, SIGCONT), 0);
+    continue_backend(fixture);
     assert_ok(fixture, SQL_RUN(&sql, STATEMENT_writer_enter, NULL, NULL, &fixture->error,
                                sql_text(SPAN("owner")), sql_text(SPAN("test"))));
     close_both(&sql, store);

@@ -2,6 +2,7 @@
 #include "postgres_fixture.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -65,6 +66,18 @@ pid_t backend_of(struct fixture *fixture)
     return (pid_t)ask(fixture->admin, "SELECT pid " BACKENDS);
 }
 
+void stop_backend(struct fixture *fixture)
+{
+    fixture->stopped = backend_of(fixture);
+    assert_int_equal(kill(fixture->stopped, SIGSTOP), 0);
+}
+
+void continue_backend(struct fixture *fixture)
+{
+    assert_int_equal(kill(fixture->stopped, SIGCONT), 0);
+    fixture->stopped = 0;
+}
+
 /* Ends the connections that the driver has, and waits until they are gone. */
 void end_connections(struct fixture *fixture)
 {
@@ -98,8 +111,10 @@ int tear_down(void **state)
     struct fixture *fixture = *state;
     PGconn *connection = connect_to(getenv("DIBS_TEST_POSTGRES_URL"));
 
+    if (fixture->stopped != 0)
+        continue_backend(fixture);
     PQfinish(fixture->admin);
-    ask(connection, "DROP DATABASE %s", fixture->name);
+    ask(connection, "DROP DATABASE %s WITH (FORCE)", fixture->name);
     PQfinish(connection);
     free(fixture);
     return 0;

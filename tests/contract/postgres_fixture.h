@@ -21,6 +21,7 @@ struct fixture {
     char name[32];
     char url[256];
     PGconn *admin; /* on the test's database, beside the driver */
+    pid_t stopped; /* a process of the server that stands still; 0: none */
     struct error error;
 };
 
@@ -44,6 +45,10 @@ void await(PGconn *connection, int64_t number, const char *text);
 
 /* The process behind the one connection that the driver has. */
 pid_t backend_of(struct fixture *fixture);
+
+/* SIGSTOP to the process behind it, and SIGCONT, at the latest when the test ends. */
+void stop_backend(struct fixture *fixture);
+void continue_backend(struct fixture *fixture);
 
 /* Ends the connections that the driver has, and waits until they are gone. */
 void end_connections(struct fixture *fixture);

@@ -1,0 +1,132 @@
+"""No statement reads a whole table of coupons on PostgreSQL, however much the planner knows."""
+
+import contextlib
+import json
+import re
+
+import pytest
+
+from harness import ROOT, Server, expect
+from ledger import ServedDatabase
+from servers import Postgres, rows_of
+
+# It shows a sanitizer nothing that the other tests do not.
+pytestmark = pytest.mark.heavy
+
+POLICIES = 12
+COUPONS = 10_000    # of each
+REPEATS = 40        # The planner settles on a plan after a few runs, on each connection.
+
+# Arguments that stand for what is asked for: one policy, one lease, one user.
+ARGUMENTS = {
+    "lease_balance": "3",
+    "lease_rows": "3, 1, 900",
+    "lease_list_open": "",
+    "coupon_insert": "ARRAY[3], ARRAY[20000], ARRAY['u'], ARRAY[1], ARRAY[1], ARRAY['ISSUED'],"
+                     " ARRAY['x'::bytea], ARRAY[3], ARRAY[1], ARRAY[1], NULL, NULL, NULL",
+    "coupon_by_seq": "3, 17",
+    "coupon_for_update": "3, 17",
+    "coupon_by_slot": "3, 'user-17', 1",
+    "coupon_list_of_user": "'user-17', 0, 0, 100",
+    "coupon_list_of_claimant": "3, 'user-17', 10",
+    "coupon_redeem": "3, 17, 1, 'order'",
+    "coupon_cancel": "3, 17, 1",
+    "coupon_scan": "",
+    "coupon_range": "3, 0, 500, 500",
+    "coupon_active": "3",
+}
+
+
+def statements():
+    """{name: text} of postgres.sql."""
+    text = (ROOT / "src" / "ledger" / "postgres.sql").read_text("utf-8")
+    parts = re.split(r"^-- name: (\w+)\n", text, flags=re.M)[1:]
+    return {name: body.split(";")[0] for name, body in zip(parts[::2], parts[1::2])}
+
+
+@pytest.fixture(name="database", params=["with statistics", "without statistics"])
+def fixture_database(request):
+    """A ledger with many coupons, of which the planner knows or does not."""
+    settings = {"autovacuum": "off", "session_preload_libraries": "auto_explain",
+                "auto_explain.log_min_duration": 0}
+    with Postgres(settings=settings) as server:
+        database = ServedDatabase(server)
+        with Server(database=database) as dibs:
+            for _ in range(POLICIES):
+                dibs.create(total=COUPONS, limit=3)
+        database.execute(f"""
+            INSERT INTO coupon (policy_id, seq, lease_id, requested_at, issued_at, nth, slot,
+                request_id, user_id, state)
+            SELECT l.policy_id, seq, l.id, 1, 1, 1, 1, decode(md5(seq::text), 'hex'),
+                'user-' || seq, 'ISSUED'
+            FROM generate_series(1, {COUPONS - 1000}) seq, lease l""")
+        if request.param == "with statistics":
+            database.execute("VACUUM ANALYZE")
+        yield database
+
+
+def nodes_of(plan):
+    """All nodes of a plan."""
+    yield plan
+    for child in plan.get("Plans", []):
+        yield from nodes_of(child)
+
+
+@pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
+def test_explain__every_statement_finds_coupons_by_an_index(database, mode):
+    texts = {name: text for name, text in statements().items() if re.search(r"\bcoupon\b", text)}
+    assert texts.keys() == ARGUMENTS.keys()
+    with contextlib.closing(database.server.connect(database.name)) as connection:
+        rows_of(connection, f"SET plan_cache_mode = {mode}")
+        rows_of(connection, "SET enable_sort = off")  # As in the snapshot that a gate is made from.
+        for name, text in texts.items():
+            if name not in ("coupon_scan", "lease_list_open"):
+                rows_of(connection, "RESET enable_sort")
+            rows_of(connection, f"PREPARE {name} AS {text}")
+            arguments = f"({ARGUMENTS[name]})" if ARGUMENTS[name] else ""
+            (row,) = rows_of(connection, f"EXPLAIN (FORMAT JSON) EXECUTE {name}{arguments}")
+            (answer,) = row.values()
+            plan = answer[0]["Plan"]
+            kinds = [(node["Node Type"], node.get("Relation Name")) for node in nodes_of(plan)]
+            assert ("Seq Scan", "coupon") not in kinds, (name, json.dumps(plan, indent=1))
+            if name == "coupon_insert":
+                assert plan["Conflict Arbiter Indexes"] == ["coupon_pkey"], plan
+            if name == "coupon_scan":
+                assert kinds == [("Index Scan", "coupon")], plan
+            rows_of(connection, "SET enable_sort = off")
+
+
+def use_everything(dibs):
+    """A bit of every call that asks for coupons, each many times."""
+    policies = [policy["id"] for policy in expect(dibs.get("/v1/policies"), 200)["items"]]
+    assert len(policies) == POLICIES
+    for i in range(REPEATS):
+        policy = policies[i % 3]
+        user = f"user-{i + 1}"
+        seq = dibs.win(policy, user)["seq"]
+        expect(dibs.claim(policy, f"new-{i}", key=f"key-{i}"), 201)
+        expect(dibs.claim(policy, f"new-{i}", key=f"key-{i}"), 200)
+        expect(dibs.status(policy, user), 200)
+        expect(dibs.get(f"/v1/users/{user}/coupons"), 200)
+        expect(dibs.get(f"/v1/coupons/{policy}-{seq}"), 200)
+        expect(dibs.post(f"/v1/coupons/{policy}-{seq}/redeem", {"order_id": f"o{i}"}), 200)
+        expect(dibs.cancel(f"{policy}-{i + 1}"), 200)
+        expect(dibs.patch(policies[4 + i % 3], total=COUPONS - i), 200)
+        expect(dibs.request("PUT", f"/v1/users/bad-{i}", {"blocked": True}), 200)
+    for policy in policies[8:]:
+        expect(dibs.request("DELETE", f"/v1/policies/{policy}"), 200)
+
+
+def test_explain__what_a_server_really_asks(database):
+    """As the server itself logs it, from the restoring of the gate to its end."""
+    start = database.server.log_path.stat().st_size
+    with Server(database=database) as dibs:
+        use_everything(dibs)
+    log = database.server.log_path.read_text()[start:]
+    plans = re.findall(r"duration: \S+ ms  plan:\n\tQuery Text: (.*?)(?=\n\S)", log, flags=re.S)
+    for plan in plans:
+        assert "Seq Scan on coupon" not in plan, plan
+    used = {name for name, text in statements().items()
+            if any(plan.replace("\n\t", "\n").startswith(text.strip()) for plan in plans)}
+    assert used >= {"coupon_insert", "coupon_by_seq", "coupon_for_update", "coupon_list_of_user",
+                    "coupon_redeem", "coupon_cancel", "coupon_scan", "lease_list_open"}, used
