@@ -65,7 +65,7 @@ UPDATE lease SET count = $2 WHERE id = $1;
 UPDATE lease SET state = 'CLOSED' WHERE id = $1;
 
 -- name: lease_close_all
-UPDATE lease SET state = 'CLOSED' WHERE policy_id = $1 AND state = 'OPEN';
+UPDATE lease SET state = 'CLOSED', count = 0 WHERE policy_id = $1 AND state = 'OPEN';
 
 -- name: lease_put
 -- An id that is given does not move the sequence that gives ids.

@@ -142,8 +142,9 @@ static enum status repair_on_policy(void *context, const struct policy *policy, 
 
 /* --- leases --- */
 
-/* A lease that the ledger knows becomes what the gate has of it. One that is only told for its id
- * (it is closed) keeps the ids of later leases above its own. */
+/* How many units the leases had at their end, that the gate no longer has, nobody knows: they were
+ * closed as empty. A lease that the ledger knows becomes what the gate has of it. One that is only
+ * told for its id (it is closed) keeps the ids of later leases above its own. */
 static enum status repair_put_lease(struct repair *repair, const struct lease *lease,
                                     struct error *error)
 {

@@ -497,6 +497,7 @@ static void test_repair__leases_become_the_gates(void **state)
     repair(fixture);
     assert_int_equal(number(fixture, "SELECT COUNT(*) FROM lease WHERE state = 'OPEN'"), 2);
     assert_int_equal(number(fixture, "SELECT state = 'CLOSED' FROM lease WHERE id = 1"), 1);
+    assert_int_equal(number(fixture, "SELECT count FROM lease WHERE id = 1"), 0);
     assert_int_equal(number(fixture, "SELECT first_seq FROM lease WHERE id = 4"), 9);
     assert_int_equal(number(fixture, "SELECT count FROM lease WHERE id = 4"), 3);
     /* 14 units: 9 issued, 2 left in one lease, 3 in the other. */
