@@ -154,6 +154,24 @@ static const struct command commands[] = {
         .run = command_status,
     },
     {
+        .name = "audit",
+        .summary = "Checks that every coupon and every unit of stock is where it should be",
+        .examples = EXAMPLES("dibs audit", "dibs audit --policy 42 --json", "dibs audit --repair",
+                             "dibs audit --repair --yes"),
+        .description =
+            "Holds the ledger against the running server and exits with 3 when they do not agree. "
+            "After the database was restored from an older backup, or failed over to a replica "
+            "that lagged, --repair writes what it lacks from the server's memory: do not restart "
+            "the server before. --repair shows what it would do and asks.",
+        .options = OPTIONS({"policy", "N", "Look at this policy only."},
+                           {"repair", NULL,
+                            "Bring a ledger that is older than the server up to "
+                            "date."},
+                           {"yes", NULL, "Repair without asking."}),
+        .shared_options = exchange_options,
+        .run = command_audit,
+    },
+    {
         .name = "migrate",
         .summary = "Brings the ledger's schema up to date",
         .examples = EXAMPLES("dibs migrate --dry-run", "dibs migrate",

@@ -107,6 +107,7 @@ int command_policy_resume(const struct command_call *call);
 int command_policy_close(const struct command_call *call);
 int command_claim(const struct command_call *call);
 int command_status(const struct command_call *call);
+int command_audit(const struct command_call *call);
 int command_config(const struct command_call *call);
 int command_migrate(const struct command_call *call);
 int command_version(const struct command_call *call);

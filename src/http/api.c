@@ -33,6 +33,8 @@ static handler *const handlers[ROUTE_COUNT][METHODS] = {
     [ROUTE_COUPON] = {[HTTP_METHOD_GET] = coupons_show},
     [ROUTE_COUPON_REDEEM] = {[HTTP_METHOD_POST] = coupons_redeem},
     [ROUTE_COUPON_CANCEL] = {[HTTP_METHOD_POST] = coupons_cancel},
+    [ROUTE_AUDIT] = {[HTTP_METHOD_GET] = audit_show},
+    [ROUTE_AUDIT_REPAIR] = {[HTTP_METHOD_POST] = audit_repair},
     [ROUTE_HEALTHZ] = {[HTTP_METHOD_GET] = health_live},
     [ROUTE_READYZ] = {[HTTP_METHOD_GET] = health_ready},
     [ROUTE_METRICS] = {[HTTP_METHOD_GET] = health_metrics},

@@ -74,12 +74,23 @@ bool ask_no_query(struct ask *ask)
 
 bool ask_page(struct ask *ask, char cursor_kind, struct page *page)
 {
-    struct query_param params[] = {{.name = "limit"}, {.name = "after"}};
+    return ask_page_with(ask, cursor_kind, page, NULL);
+}
+
+bool ask_page_with(struct ask *ask, char cursor_kind, struct page *page, struct query_param *extra)
+{
+    struct query_param params[3] = {{.name = "limit"}, {.name = "after"}};
     struct error error;
     int64_t limit;
     *page = (struct page){0};
-    if (!ask_query(ask, params, 2)) {
+    if (extra != NULL) {
+        params[2] = *extra;
+    }
+    if (!ask_query(ask, params, extra != NULL ? 3 : 2)) {
         return false;
+    }
+    if (extra != NULL) {
+        *extra = params[2];
     }
     if (query_integer(&params[0], 1, PAGE_LIMIT_MAX, PAGE_LIMIT_DEFAULT, &limit, &error) !=
         STATUS_OK) {

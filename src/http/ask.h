@@ -49,6 +49,8 @@ struct page {
 #define PAGE_LIMIT_DEFAULT 100
 #define PAGE_LIMIT_MAX     1000
 bool ask_page(struct ask *ask, char cursor_kind, struct page *page);
+/* And one more parameter, which may be there. */
+bool ask_page_with(struct ask *ask, char cursor_kind, struct page *page, struct query_param *extra);
 
 /* The JSON body. ASK_BODY_OPTIONAL also takes no body at all, of whatever type. */
 enum ask_body { ASK_BODY_REQUIRED, ASK_BODY_OPTIONAL };

@@ -57,6 +57,11 @@ void coupons_cancel(struct ask *ask);
 
 void users_put(struct ask *ask);
 
+/* --- audit.c --- */
+
+void audit_show(struct ask *ask);
+void audit_repair(struct ask *ask);
+
 /* --- health.c --- */
 
 void health_live(struct ask *ask);

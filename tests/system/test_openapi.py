@@ -15,6 +15,7 @@ USER_KEY = b"a key of the openapi test, 32 bytes and more"
 
 # What this build cannot be made to say from outside, and why.
 NOT_PROVOKED = {
+    ("repairLedger", "409"): "only a database that was exchanged under the server is refused",
     ("claim", "202"): "only a gate outside the process answers before the ledger has the claim",
 }
 # What HTTP itself refuses, on whatever path.
@@ -37,6 +38,8 @@ REQUESTS = {
     "getCoupon": ("GET", "/v1/coupons/{coupon}", None),
     "redeemCoupon": ("POST", "/v1/coupons/{coupon}/redeem", {"order_id": "o1"}),
     "cancelCoupon": ("POST", "/v1/coupons/{coupon}/cancel", {}),
+    "audit": ("GET", "/v1/audit", None),
+    "repairLedger": ("POST", "/v1/audit/repair", {}),
     "health": ("GET", "/healthz", None),
     "readiness": ("GET", "/readyz", None),
     "metrics": ("GET", "/metrics", None),
@@ -153,7 +156,8 @@ def spoiled(value):
     yield "with a stranger", {**value, "stranger": 1}
 
 
-@pytest.mark.parametrize("name", ["Policy", "Claim", "ClaimStatus", "Coupon", "User", "Problem"])
+@pytest.mark.parametrize("name", ["Policy", "Claim", "ClaimStatus", "Coupon", "User", "Problem",
+                                  "PolicyAudit", "Repair"])
 def test_openapi__validator_refuses_spoiled_answers(spec, name):
     schema = spec.root["components"]["schemas"][name]
     good = schema["examples"][0]
@@ -345,6 +349,23 @@ def tour_operations(tour):
     tour.ask(404, "GET", "/problems/NOTHING")
 
 
+def tour_audit(tour):
+    policy = tour.server.create(total=5)["id"]
+    tour.server.create(total=5)
+    tour.server.win(policy, "u1")
+    page = tour.ask(200, "GET", "/v1/audit?limit=1").json
+    assert len(page["items"]) == 1
+    tour.ask(200, "GET", f"/v1/audit?limit=1&after={page['next']}")
+    tour.ask(200, "GET", f"/v1/audit?policy={policy}")
+    tour.ask(404, "GET", "/v1/audit?policy=987654321", code="POLICY_NOT_FOUND")
+    for bad in ("limit=0", "after=!", "policy=0", "policy=abc", "what=1"):
+        tour.ask(400, "GET", f"/v1/audit?{bad}")
+    tour.ask(200, "POST", "/v1/audit/repair")
+    tour.operation("repairLedger", 200)
+    refuse_bodies(tour, "POST", "/v1/audit/repair", {"policy": 1})
+    tour.ask(400, "POST", "/v1/audit/repair?policy=1")
+
+
 def tour_heads(tour):
     """Every GET answers HEAD with the same head and no body."""
     policy = tour.server.create(total=5)["id"]
@@ -421,7 +442,7 @@ def test_openapi__real_answers_are_documented_and_documented_answers_are_real(sp
                                                                               tmp_path):
     server = serve()
     for visit in (tour_policies, tour_claims, tour_coupons, tour_expiry, tour_operations,
-                  tour_heads):
+                  tour_audit, tour_heads):
         visit(Tour(spec, server))
     tour_tokens(spec, serve, tmp_path)
     tour_limits(spec, serve)

@@ -38,6 +38,8 @@ static void test_router__finds_every_path(void **state)
         {"/v1/coupons/42-17", ROUTE_COUPON, {"42-17", NULL}},
         {"/v1/coupons/42-17-K7Q2M9XD/redeem", ROUTE_COUPON_REDEEM, {"42-17-K7Q2M9XD", NULL}},
         {"/v1/coupons/42-17/cancel", ROUTE_COUPON_CANCEL, {"42-17", NULL}},
+        {"/v1/audit", ROUTE_AUDIT, {NULL, NULL}},
+        {"/v1/audit/repair", ROUTE_AUDIT_REPAIR, {NULL, NULL}},
         {"/%761/policies", ROUTE_POLICIES, {NULL, NULL}},
         {"/healthz", ROUTE_HEALTHZ, {NULL, NULL}},
         {"/readyz", ROUTE_READYZ, {NULL, NULL}},
