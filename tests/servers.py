@@ -190,10 +190,12 @@ class MariaDB(DatabaseServer):
         run_quietly(
             ["mariadb-install-db", "--no-defaults", f"--datadir={folder}", "--skip-test-db",
              "--auth-root-authentication-method=normal", "--skip-name-resolve", *sizes],
-            input="", cwd=folder, env={"PATH": PATH, "HOME": str(folder)}, **house.as_account())
+            input="", cwd=folder, env={"PATH": PATH, "HOME": str(folder), "TMPDIR": str(folder)},
+            **house.as_account())
         # Bootstrap mode reads statements from stdin, and reads the accounts only when told to.
         run_quietly(
-            ["/usr/sbin/mariadbd", "--no-defaults", f"--datadir={folder}", "--bootstrap", *sizes],
+            ["/usr/sbin/mariadbd", "--no-defaults", f"--datadir={folder}",
+             f"--tmpdir={folder}", "--bootstrap", *sizes],
             input=f"USE mysql;\nFLUSH PRIVILEGES;\nCREATE USER {USER}@'127.0.0.1';\n"
                   f"GRANT {cls.PRIVILEGES} ON *.* TO {USER}@'127.0.0.1';\n",
             cwd=folder, **house.as_account())
@@ -201,6 +203,8 @@ class MariaDB(DatabaseServer):
     def command(self):
         settings = {**self.SETTINGS, "port": self.port, "datadir": self.data,
                     "socket": self.folder / "socket", "pid-file": self.folder / "pid",
+                    # Each server empties its folder of temporary files when it starts.
+                    "tmpdir": self.folder,
                     **self.settings}
         return ["/usr/sbin/mariadbd", "--no-defaults"] + [
             f"--{name}={value}" for name, value in settings.items()]
