@@ -145,8 +145,11 @@ class Bench:
         return Server([self.program("floor"), reply_bytes], self.folder)
 
     def dibs(self, ledger):
+        return self.dibs_on(f"sqlite:{ledger}")
+
+    def dibs_on(self, url):
         return Server([self.build / "dibs", "serve", "--listen", "127.0.0.1:0", "--threads", "1",
-                       "--ledger", f"sqlite:{ledger}"], self.folder)
+                       "--ledger", url], self.folder)
 
     @staticmethod
     def _clocks(server):

@@ -12,6 +12,8 @@ TITLES = {
     "gate": "The gate alone, in batches of 64",
     "memory": "Memory",
     "restore": "Restoring at the start",
+    "ledgers": "Writing claims into each ledger, rows per second of time",
+    "serving": "Durable claims over HTTP on each ledger",
 }
 
 
@@ -92,11 +94,18 @@ class Report:
                 instructions = "–" if f.value is None else f"{f.value:.0f}"
                 rows.append([f.name, f"{d['per_second'] / 1e6:.1f} M", f"{d['few_ns']:.0f} ns",
                              f"{d['many_ns']:.0f} ns", instructions, f.verdict()])
+            elif section == "ledgers":
+                rows.append([f.name, f"{d['drained']:,.0f}", f"{d['against']:,.0f}", f.ratio(),
+                             f.verdict()])
+            elif section == "serving":
+                rows.append([f.name, f"{d['speed']:,.0f}", f"{d['wall']:,.0f}"])
             else:
                 rows.append([f.name, f.ratio(), f.verdict()])
         header = {
             "claims": ["", "floor /s", "dibs /s", "dibs : floor", "target"],
             "growth": ["", few, many, "growth", "target"],
+            "ledgers": ["", "dibs /s", "other /s", "ratio", "target"],
+            "serving": ["", "per CPU second", "per second of time"],
             "gate": ["", "per second", few, many, "instructions", "target"],
         }.get(section, ["", "measured", "target"])
         return header, rows
