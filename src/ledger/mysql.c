@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "ledger/mysql_error.h"
+#include "ledger/mysql_leases.h"
 
 /* --- opening --- */
 
@@ -251,16 +252,33 @@ static enum status ledger_mysql_run_outside(struct ledger_session *session, int 
                                  changed, NULL, error);
 }
 
-static enum status ledger_mysql_run(struct ledger_session *session, enum statement statement,
-                                    const struct sql_value *values, size_t value_count,
-                                    sql_row_fn row, void *context, int64_t *changed,
-                                    struct error *error)
+static enum status ledger_mysql_run_one(struct ledger_session *session, enum statement statement,
+                                        const struct sql_value *values, size_t value_count,
+                                        sql_row_fn row, void *context, int64_t *changed,
+                                        struct error *error)
 {
     if (session->in_transaction)
         return ledger_mysql_run_inside(session, statement, values, value_count, row, context,
                                        changed, error);
     return ledger_mysql_run_outside(session, statement, values, value_count, row, context, changed,
                                     error);
+}
+
+static enum status ledger_mysql_run(struct ledger_session *session, enum statement statement,
+                                    const struct sql_value *values, size_t value_count,
+                                    sql_row_fn row, void *context, int64_t *changed,
+                                    struct error *error)
+{
+    switch (statement) {
+    case STATEMENT_lease_list_open:
+        return ledger_mysql_leases_list(session, ledger_mysql_run_one, row, context, error);
+    case STATEMENT_lease_balance:
+        return ledger_mysql_leases_balance(session, ledger_mysql_run_one, values, row, context,
+                                           error);
+    default:
+        return ledger_mysql_run_one(session, statement, values, value_count, row, context, changed,
+                                    error);
+    }
 }
 
 static enum status ledger_mysql_insert_coupons(struct ledger_session *session,
