@@ -9,6 +9,10 @@
 
 #define REASON_BLOCKED  "the user was blocked before the coupon was issued"
 #define REASON_NO_STOCK "its lease was closed and no stock was left"
+#define REASON_REFUSED  "the database refused it"
+
+/* Not a user id that anyone can have. */
+#define NOBODY "."
 
 /* A user id, its quotes and a comma, for any batch the queue can hold. */
 #define USERS_LENGTH_MAX (SIZE_MAX / 2)
@@ -207,23 +211,31 @@ static void issue_refuse(struct coupon_row *row, const struct error *why)
               LOG_FIELD("error", LOG_TEXT(why->text)));
 }
 
-/* Halves what the database does not take until the row in the way stands alone. */
-static enum status issue_insert_split(struct sql *sql, struct coupon_row *rows, size_t count,
-                                      struct error *error)
+/* Inserts under a savepoint: `*inserted` says OK, CONFLICT or INVALID, and `why`. */
+static enum status issue_try(struct sql *sql, struct coupon_row *rows, size_t count,
+                             enum status *inserted, struct error *why, struct error *error)
 {
     const struct ledger_driver *driver = sql->driver;
-    struct error why = {""};
     enum status status = driver->savepoint(sql->session, error);
 
     if (status != STATUS_OK)
         return status;
-    enum status inserted = driver->insert_coupons(sql->session, rows, count, &why);
-    if (inserted != STATUS_OK && inserted != STATUS_CONFLICT && inserted != STATUS_INVALID) {
-        if (error != NULL)
-            *error = why;
-        return inserted;
-    }
-    status = driver->savepoint_end(sql->session, inserted == STATUS_OK, error);
+    *inserted = driver->insert_coupons(sql->session, rows, count, why);
+    if (*inserted == STATUS_OK || *inserted == STATUS_CONFLICT || *inserted == STATUS_INVALID)
+        return driver->savepoint_end(sql->session, *inserted == STATUS_OK, error);
+    if (error != NULL)
+        *error = *why;
+    return *inserted;
+}
+
+/* Halves what the database does not take until the row in the way stands alone. */
+static enum status issue_insert_split(struct sql *sql, struct coupon_row *rows, size_t count,
+                                      struct error *error)
+{
+    struct error why = {""};
+    enum status inserted;
+    enum status status = issue_try(sql, rows, count, &inserted, &why, error);
+
     if (status != STATUS_OK || inserted == STATUS_OK)
         return status;
     if (count > 1) {
@@ -246,12 +258,55 @@ static enum status issue_insert(struct sql *sql, struct coupon_row *rows, size_t
     return sql->driver->insert_coupons(sql->session, rows, count, error);
 }
 
-/* --- conflicts --- */
+/* --- units --- */
 
 static enum status issue_return_unit(struct sql *sql, int64_t policy_id, struct error *error)
 {
     return SQL_RUN(sql, STATEMENT_policy_return_unit, NULL, NULL, error, sql_i64(policy_id));
 }
+
+/* A refused claim of an open lease would leave a hole in it, and with it a unit that nobody could
+ * have. A VOID row takes its place: in its user's name or, where the database does not take that
+ * either, in nobody's. */
+static enum status issue_bury(struct sql *sql, const struct coupon_row *row, bool *is_buried,
+                              struct error *error)
+{
+    struct claim nobody = *row->claim;
+    struct coupon_row grave = {.claim = row->claim,
+                               .state = COUPON_VOID,
+                               .issued_at_ms = row->issued_at_ms,
+                               .reason = REASON_REFUSED};
+    struct error why = {""};
+    enum status inserted;
+    enum status status = issue_try(sql, &grave, 1, &inserted, &why, error);
+
+    if (status == STATUS_OK && inserted == STATUS_INVALID) {
+        nobody.user = user_id_of(SPAN(NOBODY));
+        nobody.request_id = (struct request_id){{0}};
+        grave.claim = &nobody;
+        status = issue_try(sql, &grave, 1, &inserted, &why, error);
+    }
+    *is_buried = status == STATUS_OK && inserted == STATUS_OK && !grave.conflicts;
+    if (status == STATUS_OK && !*is_buried)
+        log_event(LOG_ERROR, "unit_held_up", LOG_FIELD("policy", LOG_I64(row->claim->policy_id)),
+                  LOG_FIELD("seq", LOG_I64(row->claim->seq)),
+                  LOG_FIELD("error", LOG_TEXT(why.text)),
+                  LOG_FIELD("next", LOG_TEXT("it can be claimed after the next start")));
+    return status;
+}
+
+/* For a covered win that the database refused. */
+static enum status issue_give_back(struct sql *sql, const struct coupon_row *row,
+                                   struct error *error)
+{
+    bool is_buried = false;
+    enum status status = issue_bury(sql, row, &is_buried, error);
+
+    return status == STATUS_OK && is_buried ? issue_return_unit(sql, row->claim->policy_id, error)
+                                            : status;
+}
+
+/* --- conflicts --- */
 
 static bool issue_is_same(const struct claim *a, const struct claim *b)
 {
@@ -359,7 +414,10 @@ static enum status issue_one(struct sql *sql, struct coupon_row *row, bool cover
         status = issue_insert(sql, row, 1, care, error);
     if (status == STATUS_OK && row->conflicts)
         status = issue_merge(sql, row, care, error);
-    if (status == STATUS_OK && row->is_refused)
+    bool is_buried = false;
+    if (status == STATUS_OK && row->is_refused && covered)
+        status = issue_bury(sql, row, &is_buried, error);
+    if (status == STATUS_OK && row->is_refused && !is_buried)
         status = issue_unaccount(sql, row, accounted, covered, error);
     return status;
 }
@@ -398,6 +456,8 @@ enum status issue_claims(struct sql *sql, struct issue_room *room, const struct 
         for (; i < end && status == STATUS_OK; i++) {
             if (rows[i].conflicts)
                 status = issue_resolve(sql, &rows[i], care, error);
+            if (status == STATUS_OK && rows[i].is_refused)
+                status = issue_give_back(sql, &rows[i], error);
         }
     }
     for (size_t i = 0; i < count && status == STATUS_OK; i++)

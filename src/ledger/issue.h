@@ -26,8 +26,8 @@ enum issue_care { ISSUE_WHOLE, ISSUE_SPLIT };
 
 /* states[i] becomes what claim i is now: ISSUED (or what became of it since, when it was there
  * already), MERGED (the user holds another coupon in that slot), or VOID (blocked, its lease was
- * closed and nothing is left; or, logged and without a row, its seq belongs to someone else or the
- * database refuses it). Units of MERGED and VOID rows are back in `unleased`. A status other than
+ * closed and nothing is left; or, logged, its seq belongs to someone else or the database refuses
+ * it). Units of MERGED and VOID rows are back in `unleased`. A status other than
  * OK concerns the whole transaction; CONFLICT and INVALID ask for ISSUE_SPLIT. */
 enum status issue_claims(struct sql *sql, struct issue_room *room, const struct claim *claims,
                          size_t count, enum issue_care care, int64_t now_ms,

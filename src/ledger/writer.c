@@ -14,6 +14,7 @@
 #define RETRY_PAUSE_MAX_MS 1000
 #define BATCH_CAPACITY_MIN 1024
 #define BUSY_TRIES         10
+#define BUSY_PATIENCE_MS   1000
 #define BUSY_PAUSE_MS      5
 #define IDLE_CHECK_MS      1000
 #define LINGER_CLAIMS_MIN  32
@@ -221,12 +222,13 @@ static void writer_sleep_ms(int64_t milliseconds)
     nanosleep(&time, NULL);
 }
 
-/* One try, with all that can be settled at once: others in the way are waited out, a bad row is
- * singled out, and a commit that was not answered is looked up. The rules of its writes are their
- * own; a whole transaction is only ever refused for now. */
+/* One try, with all that can be settled at once: others in the way are waited out for a while, a
+ * bad row is singled out, and a commit that was not answered is looked up. The rules of its writes
+ * are their own; a whole transaction is only ever refused for now. */
 static enum status writer_try(struct writer *writer, struct write_batch *batch, struct error *error)
 {
     enum issue_care care = ISSUE_WHOLE;
+    int64_t deadline_ms = clock_monotonic_ms() + BUSY_PATIENCE_MS;
 
     for (int i = 0; i < BUSY_TRIES; i++) {
         enum status status = STATUS_UNAVAILABLE;
@@ -241,7 +243,7 @@ static enum status writer_try(struct writer *writer, struct write_batch *batch, 
             writer->is_in_doubt = true;
         else if (care == ISSUE_WHOLE && (status == STATUS_CONFLICT || status == STATUS_INVALID))
             care = ISSUE_SPLIT;
-        else if (status != STATUS_BUSY)
+        else if (status != STATUS_BUSY || clock_monotonic_ms() >= deadline_ms)
             return status == STATUS_OK || status == STATUS_FAILED ? status : STATUS_UNAVAILABLE;
     }
     return writer->is_in_doubt ? STATUS_UNKNOWN : STATUS_UNAVAILABLE;
