@@ -147,6 +147,10 @@ extern const struct ledger_driver ledger_sqlite_driver;
 extern const struct ledger_driver ledger_postgres_driver;
 extern const struct ledger_driver ledger_mysql_driver;
 
+/* What to do about a connection that cannot be made, for the end of a driver's words. */
+#define LEDGER_CONNECT_ADVICE \
+    "see that the server runs and takes connections, and that --ledger and its password are right"
+
 /* A session with its driver, as the transactions pass it around. */
 struct sql {
     const struct ledger_driver *driver;

@@ -126,8 +126,9 @@ enum status ledger_mysql_link_connect(struct ledger_mysql_link *link,
     if (mysql_real_connect(mysql, target->host, target->user, target->password, target->database,
                            target->port, target->socket, CLIENT_FOUND_ROWS) == NULL) {
         link->code = mysql_errno(mysql);
-        (void)error_set(error, STATUS_UNAVAILABLE, "cannot connect to %s: %s (%u)", target->words,
-                        mysql_error(mysql), mysql_errno(mysql));
+        (void)error_set(error, STATUS_UNAVAILABLE, "cannot connect to %s: %s (%u); %s",
+                        target->words, mysql_error(mysql), mysql_errno(mysql),
+                        LEDGER_CONNECT_ADVICE);
         mysql_close(mysql);
         return STATUS_UNAVAILABLE;
     }

@@ -159,7 +159,8 @@ enum status postgres_link_open(struct postgres_link *link, const struct postgres
         struct error words;
         postgres_link_flatten(PQerrorMessage(link->connection), words.text, sizeof(words.text));
         postgres_link_close(link);
-        return error_set(error, STATUS_UNAVAILABLE, "cannot connect to PostgreSQL: %s", words.text);
+        return error_set(error, STATUS_UNAVAILABLE, "cannot connect to PostgreSQL: %s; %s",
+                         words.text, LEDGER_CONNECT_ADVICE);
     }
     PQsetNoticeReceiver(link->connection, postgres_link_notice, NULL);
     if (PQsetnonblocking(link->connection, 1) != 0 || PQenterPipelineMode(link->connection) != 1)
