@@ -78,8 +78,8 @@ static enum status owner_lock_refused(int descriptor, const char *path, struct e
                  command);
     }
     return error_set(error, STATUS_CONFLICT,
-                     "%s is in use (%s); only one dibs may run on a file: stop that one, or give "
-                     "this one another --ledger",
+                     "%s is in use (%s); only one dibs may run on a file: stop that one, give this "
+                     "one another --ledger, or share one of postgres:// or mysql://",
                      path, holder);
 }
 

@@ -1,6 +1,8 @@
-/* ledger_postgres.c: the ledger suite on the PostgreSQL that DIBS_TEST_POSTGRES_URL names.
+/* ledger_postgres.c: the ledger suite on the PostgreSQL that
+ * DIBS_TEST_POSTGRES_URL names.
  *
- * The URL's user must be allowed to create databases: each test gets one of its own.
+ * The URL's user must be allowed to create databases, for each test gets one of
+ * its own, and `postgres` must be let in as the administrator.
  */
 #include <libpq-fe.h>
 #include <setjmp.h>
@@ -47,6 +49,7 @@ static void execute(const char *what)
     PQfinish(connection);
 }
 
+/* Deadlocks are looked for soon, so that tests which make them do not wait. */
 const char *ledger_suite_create(void)
 {
     static int number;
@@ -56,32 +59,56 @@ const char *ledger_suite_create(void)
     execute("CREATE DATABASE");
     snprintf(url, sizeof(url), "%.*s/%s", (int)(strrchr(maintenance, '/') - maintenance),
              maintenance, name);
+    struct ledger_suite_session *session = ledger_suite_session_open();
+    char text[128];
+    snprintf(text, sizeof(text), "ALTER DATABASE %s SET deadlock_timeout = '20ms'", name);
+    ledger_suite_ask(session, text);
+    ledger_suite_session_close(session);
     return url;
 }
 
-/* PostgreSQL refuses when somebody is still connected: a session that was not closed is found. */
+/* PostgreSQL refuses when somebody is still connected: a session that was not
+ * closed is found. */
 void ledger_suite_drop(void)
 {
     execute("DROP DATABASE");
 }
 
-int64_t ledger_suite_imbalance(int64_t policy_id)
+/* The URL is one that tests/servers.py makes: without a password or options. */
+struct ledger_suite_session *ledger_suite_session_open(void)
 {
-    char id[24];
-    const char *values[] = {id};
-    PGconn *connection = connect_to(url);
+    char where[256];
 
-    snprintf(id, sizeof(id), "%lld", (long long)policy_id);
-    PGresult *result =
-        PQexecParams(connection, LEDGER_SUITE_IMBALANCE("$1"), 1, NULL, values, NULL, NULL, 0);
-    if (PQresultStatus(result) != PGRES_TUPLES_OK)
-        fail_msg("%s", PQresultErrorMessage(result));
-    assert_int_equal(PQntuples(result), 1);
-    int64_t imbalance = strtoll(PQgetvalue(result, 0, 0), NULL, 10);
-    PQclear(result);
-    PQfinish(connection);
-    return imbalance;
+    snprintf(where, sizeof(where), "postgres://postgres%s", strchr(url, '@'));
+    return (struct ledger_suite_session *)connect_to(where);
 }
+
+void ledger_suite_session_close(struct ledger_suite_session *session)
+{
+    PQfinish((PGconn *)session);
+}
+
+int64_t ledger_suite_ask(struct ledger_suite_session *session, const char *text)
+{
+    int64_t number = 0;
+    PGresult *result = PQexec((PGconn *)session, text);
+    ExecStatusType status = PQresultStatus(result);
+
+    if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
+        print_error("%s: %s\n", text, PQresultErrorMessage(result));
+    ensure(status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK);
+    if (PQntuples(result) > 0)
+        number = strtoll(PQgetvalue(result, 0, 0), NULL, 10);
+    PQclear(result);
+    return number;
+}
+
+const bool ledger_suite_is_shared = true;
+const struct ledger_driver *const ledger_suite_driver = &ledger_postgres_driver;
+const char ledger_suite_lock_waits[] = "SELECT COUNT(*) FROM pg_stat_activity"
+                                       " WHERE datname = current_database()"
+                                       " AND wait_event_type = 'Lock'";
+const char ledger_suite_for_share[] = "FOR SHARE";
 
 int main(void)
 {

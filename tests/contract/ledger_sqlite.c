@@ -34,22 +34,41 @@ void ledger_suite_drop(void)
     rmdir(folder);
 }
 
-int64_t ledger_suite_imbalance(int64_t policy_id)
+struct ledger_suite_session *ledger_suite_session_open(void)
 {
-    static const char text[] = LEDGER_SUITE_IMBALANCE("?");
     sqlite3 *database = NULL;
-    sqlite3_stmt *prepared = NULL;
 
-    assert_int_equal(
-        sqlite3_open_v2(url + strlen("sqlite:"), &database, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
-    assert_int_equal(sqlite3_prepare_v2(database, text, -1, &prepared, NULL), SQLITE_OK);
-    sqlite3_bind_int64(prepared, 1, policy_id);
-    assert_int_equal(sqlite3_step(prepared), SQLITE_ROW);
-    int64_t imbalance = sqlite3_column_int64(prepared, 0);
-    sqlite3_finalize(prepared);
-    sqlite3_close(database);
-    return imbalance;
+    ensure(sqlite3_open(url + strlen("sqlite:"), &database) == SQLITE_OK);
+    sqlite3_busy_timeout(database, 10000);
+    return (struct ledger_suite_session *)database;
 }
+
+void ledger_suite_session_close(struct ledger_suite_session *session)
+{
+    ensure(sqlite3_close((sqlite3 *)session) == SQLITE_OK);
+}
+
+int64_t ledger_suite_ask(struct ledger_suite_session *session, const char *text)
+{
+    sqlite3 *database = (sqlite3 *)session;
+    sqlite3_stmt *prepared = NULL;
+    int64_t number = 0;
+
+    int code = sqlite3_prepare_v2(database, text, -1, &prepared, NULL);
+    if (code == SQLITE_OK && (code = sqlite3_step(prepared)) == SQLITE_ROW)
+        number = sqlite3_column_int64(prepared, 0);
+    if (code != SQLITE_ROW && code != SQLITE_DONE)
+        print_error("%s: %s\n", text, sqlite3_errmsg(database));
+    ensure(code == SQLITE_ROW || code == SQLITE_DONE);
+    sqlite3_finalize(prepared);
+    return number;
+}
+
+/* One process has the file, and no more. */
+const bool ledger_suite_is_shared = false;
+const struct ledger_driver *const ledger_suite_driver = &ledger_sqlite_driver;
+const char ledger_suite_lock_waits[] = "SELECT 0";
+const char ledger_suite_for_share[] = "";
 
 int main(void)
 {

@@ -1,31 +1,47 @@
 /* ledger_suite.h: what every ledger must do, run on each database.
  *
- * A database's program provides the three functions below and lists ledger_suite_run() as its
- * main.
+ * A database's program provides the functions of the first part and calls
+ * ledger_suite_run() in its main.
  */
 #ifndef CONTRACT_LEDGER_SUITE_H
 #define CONTRACT_LEDGER_SUITE_H
 
-#include "ledger/ledger.h"
+#include "ledger/driver.h"
 
-/* Makes an empty database and returns its URL, valid until ledger_suite_drop(). */
+/* --- what a database's program provides --- */
+
+/* Makes an empty database and returns its URL, valid until ledger_suite_drop().
+ */
 const char *ledger_suite_create(void);
 void ledger_suite_drop(void);
 
-/* The conservation of stock in one snapshot, computed by the database itself from the tables:
- * unleased + Σ open leases (count − rows) + active − total, which has to be 0. */
-int64_t ledger_suite_imbalance(int64_t policy_id);
+/* A session of the test's own beside the ledger's, of the database's
+ * administrator. Used by one thread at a time. */
+struct ledger_suite_session;
+struct ledger_suite_session *ledger_suite_session_open(void);
+void ledger_suite_session_close(struct ledger_suite_session *session);
 
-/* What computes it, for a policy named by the database's kind of placeholder. */
-#define LEDGER_SUITE_IMBALANCE(placeholder)                                              \
-    "SELECT p.unleased - p.total"                                                        \
-    " + (SELECT COALESCE(SUM(l.count - (SELECT COUNT(*) FROM coupon c"                   \
-    "      WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq"                     \
-    "        AND c.seq < l.first_seq + l.count)), 0)"                                    \
-    "    FROM lease l WHERE l.policy_id = p.id AND l.state = 'OPEN')"                    \
-    " + (SELECT COUNT(*) FROM coupon c WHERE c.policy_id = p.id AND c.slot IS NOT NULL)" \
-    " FROM policy p WHERE p.id = " placeholder
+/* Runs a statement; the number in the first column of its first row, or 0. One
+ * that does not work ends the program with words. */
+int64_t ledger_suite_ask(struct ledger_suite_session *session, const char *text);
+
+/* Several processes can have the database open at once; then the last three are
+ * used too. */
+extern const bool ledger_suite_is_shared;
+extern const struct ledger_driver *const ledger_suite_driver;
+/* How many of the database's sessions wait for a lock right now. */
+extern const char ledger_suite_lock_waits[];
+/* What makes a SELECT lock its rows shared. */
+extern const char ledger_suite_for_share[];
+
+/* --- the tests --- */
 
 int ledger_suite_run(void);
+
+/* The parts of it; how many tests failed. */
+int ledger_suite_run_issuing(void); /* claims into rows, and what is in their way */
+int ledger_suite_run_crowds(void);  /* many at once, through as many ledgers as there can be */
+int ledger_suite_run_shared(void);  /* several ledgers on one database */
+int ledger_suite_run_locks(void);   /* two transactions, interleaved at every statement */
 
 #endif

@@ -1,0 +1,219 @@
+/* ledger_suite_issuing.c: claims into rows: once each, and whatever is in the
+ * way of one is in the way of that one alone. */
+#include "ledger_fixture.h"
+
+static void test_issuing__issues_and_remembers(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lease lease;
+    struct policy policy = create(fixture, 10, &lease);
+    struct claim claims[2] = {claim_of(&lease, 1, "a", 1), claim_of(&lease, 2, "b", 1)};
+
+    assert_int_equal(issue(fixture, claims, 2), COUPON_ISSUED);
+    assert_int_equal(ledger_pending(fixture->ledger), 0);
+    reopen(fixture);
+    struct coupon coupon = coupon_of(fixture, policy.id, 2);
+    assert_true(user_id_equal(&coupon.claim.user, &claims[1].user));
+    assert_memory_equal(&coupon.claim.request_id, &claims[1].request_id, 16);
+    assert_int_equal(coupon.claim.nth, 1);
+    assert_int_equal(coupon.claim.requested_at_ms, NOW);
+    assert_int_equal(coupon.state, COUPON_ISSUED);
+    assert_int_equal(coupon.expires_at_ms, 0);
+    policy_of(fixture, policy.id);
+}
+
+static void test_issuing__same_claim_twice_is_one_row(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lease lease;
+    struct policy policy = create(fixture, 10, &lease);
+
+    assert_int_equal(issue_one(fixture, &lease, 1, "a", 1), COUPON_ISSUED);
+    assert_int_equal(issue_one(fixture, &lease, 1, "a", 1), COUPON_ISSUED);
+    struct coupon cancelled;
+    assert_int_equal(ledger_coupon_cancel(fixture->ledger, policy.id, 1, NOW, &cancelled, &policy,
+                                          &fixture->error),
+                     STATUS_OK);
+    /* A late repeat does not bring a cancelled coupon back. */
+    assert_int_equal(issue_one(fixture, &lease, 1, "a", 1), COUPON_CANCELLED);
+    assert_int_equal(policy_of(fixture, policy.id).unleased, 1);
+}
+
+/* Traps 17 and 22: another user with the same seq is refused, its neighbours
+ * are not. */
+static void test_issuing__colliding_seq_is_refused_alone(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lease lease;
+    struct policy policy = create(fixture, 600, &lease);
+    struct claim claims[500];
+
+    issue_one(fixture, &lease, 250, "first", 1);
+    for (int i = 0; i < 500; i++) {
+        char user[16];
+        snprintf(user, sizeof(user), "user-%d", i + 1);
+        claims[i] = claim_of(&lease, i + 1, user, 1);
+    }
+    issue(fixture, claims, 500);
+    for (int i = 0; i < 500; i++)
+        assert_int_equal(fixture->states[1 + i], i == 249 ? COUPON_VOID : COUPON_ISSUED);
+    struct coupon kept = coupon_of(fixture, policy.id, 250);
+    assert_true(span_equal(user_id_span(&kept.claim.user), SPAN("first")));
+    assert_int_equal(kept.state, COUPON_ISSUED);
+    policy_of(fixture, policy.id);
+}
+
+/* Trap 31: the user's slot is taken by another claim. */
+static void test_issuing__second_win_is_merged(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lease lease;
+    struct policy policy = create(fixture, 10, &lease);
+
+    issue_one(fixture, &lease, 1, "a", 1);
+    assert_int_equal(issue_one(fixture, &lease, 2, "a", 1), COUPON_MERGED);
+    assert_int_equal(coupon_of(fixture, policy.id, 2).merged_into_seq, 1);
+    assert_int_equal(policy_of(fixture, policy.id).unleased, 1);
+    assert_int_equal(issue_one(fixture, &lease, 3, "a", 2), COUPON_ISSUED);
+}
+
+static void test_issuing__blocked_user_gets_void(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lease lease;
+    struct policy policy = create(fixture, 10, &lease);
+    struct user_id bad = user_id_of(SPAN("bad"));
+    struct claim claims[3] = {claim_of(&lease, 1, "a", 1), claim_of(&lease, 2, "bad", 1),
+                              claim_of(&lease, 3, "b", 1)};
+
+    assert_int_equal(ledger_user_block(fixture->ledger, &bad, true, NOW, &fixture->error),
+                     STATUS_OK);
+    assert_int_equal(issue(fixture, claims, 3), COUPON_ISSUED);
+    assert_int_equal(fixture->states[0], COUPON_ISSUED);
+    assert_int_equal(fixture->states[1], COUPON_VOID);
+    assert_true(strlen(coupon_of(fixture, policy.id, 2).reason) > 0);
+    assert_int_equal(policy_of(fixture, policy.id).unleased, 1);
+    assert_int_equal(ledger_user_block(fixture->ledger, &bad, false, NOW, &fixture->error),
+                     STATUS_OK);
+    assert_int_equal(issue_one(fixture, &lease, 4, "bad", 1), COUPON_ISSUED);
+}
+
+static void test_issuing__late_claim_of_a_closed_lease(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lease lease;
+    struct lease fresh;
+    struct policy policy = create(fixture, 3, &lease);
+
+    issue_one(fixture, &lease, 1, "a", 1);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(ledger_lease_close(fixture->ledger, lease.id, &fixture->error), STATUS_OK);
+    assert_int_equal(policy_of(fixture, policy.id).unleased, 2);
+    assert_int_equal(issue_one(fixture, &lease, 2, "b", 1), COUPON_ISSUED);
+    assert_int_equal(policy_of(fixture, policy.id).unleased, 1);
+    assert_int_equal(
+        ledger_lease_take(fixture->ledger, policy.id, 0, &fresh, &policy, &fixture->error),
+        STATUS_OK);
+    assert_int_equal(fresh.first_seq, 4);
+    assert_int_equal(issue_one(fixture, &lease, 3, "c", 1), COUPON_VOID);
+    assert_int_equal(issue_one(fixture, &fresh, 4, "d", 1), COUPON_ISSUED);
+    assert_int_equal(policy_of(fixture, policy.id).unleased, 0);
+}
+
+static void test_issuing__expiry_from_valid_days_or_the_window(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lease lease;
+    struct policy days = {.name = "days",
+                          .discount_value = 1,
+                          .total = 5,
+                          .per_user_limit = 1,
+                          .coupon_valid_days = 2,
+                          .closes_at_ms = NOW + DAY_MS};
+    assert_int_equal(ledger_policy_create(fixture->ledger, &days, &lease, &fixture->error),
+                     STATUS_OK);
+    issue_one(fixture, &lease, 1, "a", 1);
+    struct coupon coupon = coupon_of(fixture, days.id, 1);
+    assert_int_equal(coupon.expires_at_ms, NOW + 2 * DAY_MS);
+
+    struct policy window = {.name = "window",
+                            .discount_value = 1,
+                            .total = 5,
+                            .per_user_limit = 1,
+                            .closes_at_ms = NOW + DAY_MS};
+    assert_int_equal(ledger_policy_create(fixture->ledger, &window, &lease, &fixture->error),
+                     STATUS_OK);
+    issue_one(fixture, &lease, 1, "a", 1);
+    coupon = coupon_of(fixture, window.id, 1);
+    assert_int_equal(coupon.expires_at_ms, NOW + DAY_MS);
+    assert_int_equal(coupon_state_at(coupon.state, coupon.expires_at_ms, NOW + DAY_MS - 1),
+                     COUPON_ISSUED);
+    assert_int_equal(coupon_state_at(coupon.state, coupon.expires_at_ms, NOW + DAY_MS),
+                     COUPON_EXPIRED);
+}
+
+/* What is issued again after an unknown outcome gets the same answer, whatever
+ * it was. */
+static void test_issuing__the_same_batch_again(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lease lease;
+    struct user_id bad = user_id_of(SPAN("bad"));
+    struct policy policy = create(fixture, 10, &lease);
+    struct claim claims[] = {claim_of(&lease, 1, "a", 1), claim_of(&lease, 2, "bad", 1),
+                             claim_of(&lease, 3, "a", 1), claim_of(&lease, 4, "b", 1),
+                             claim_of(&lease, 20, "c", 1)};
+
+    check(fixture, ledger_user_block(fixture->ledger, &bad, true, NOW, &fixture->error));
+    for (size_t i = 0; i < 4; i++) {
+        static const enum coupon_state expected[] = {COUPON_ISSUED, COUPON_VOID, COUPON_MERGED,
+                                                     COUPON_ISSUED, COUPON_ISSUED};
+        issue(fixture, claims, 5);
+        assert_memory_equal(fixture->states + 5 * i, expected, sizeof(expected));
+        assert_int_equal(policy_of(fixture, policy.id).unleased, 1);
+        if (i == 1)
+            reopen(fixture);
+    }
+    assert_int_equal(ask(fixture->session, "SELECT COUNT(*) FROM coupon"), 5);
+    assert_int_equal(coupon_of(fixture, policy.id, 3).merged_into_seq, 1);
+}
+
+/* A batch whose order is not that of its seqs, in which a user and a claim come
+ * up twice. The lower seq was first; each answer belongs to its claim. */
+static void test_issuing__any_order_in_a_batch(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lease first;
+    struct lease second;
+    struct policy one = create(fixture, 10, &first);
+    struct policy two = create(fixture, 10, &second);
+    struct claim claims[] = {claim_of(&second, 3, "a", 1), claim_of(&first, 5, "a", 1),
+                             claim_of(&second, 1, "b", 1), claim_of(&first, 2, "a", 1),
+                             claim_of(&first, 9, "a", 2),  claim_of(&second, 3, "a", 1)};
+
+    issue(fixture, claims, 6);
+    static const enum coupon_state expected[] = {COUPON_ISSUED, COUPON_MERGED, COUPON_ISSUED,
+                                                 COUPON_ISSUED, COUPON_ISSUED, COUPON_ISSUED};
+    assert_memory_equal(fixture->states, expected, sizeof(expected));
+    assert_memory_equal(fixture->claims, claims, sizeof(claims));
+    assert_int_equal(coupon_of(fixture, one.id, 5).merged_into_seq, 2);
+    assert_int_equal(policy_of(fixture, one.id).unleased, 1);
+    assert_int_equal(policy_of(fixture, two.id).unleased, 0);
+}
+
+int ledger_suite_run_issuing(void)
+{
+#define ISSUING_TEST(name) cmocka_unit_test_setup_teardown(test_issuing__##name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        ISSUING_TEST(issues_and_remembers),
+        ISSUING_TEST(same_claim_twice_is_one_row),
+        ISSUING_TEST(colliding_seq_is_refused_alone),
+        ISSUING_TEST(second_win_is_merged),
+        ISSUING_TEST(blocked_user_gets_void),
+        ISSUING_TEST(late_claim_of_a_closed_lease),
+        ISSUING_TEST(expiry_from_valid_days_or_the_window),
+        ISSUING_TEST(the_same_batch_again),
+        ISSUING_TEST(any_order_in_a_batch),
+    };
+    return cmocka_run_group_tests_name("ledger: issuing", tests, NULL, NULL);
+}

@@ -1,0 +1,288 @@
+/* ledger_suite_shared.c: what a database that several processes share must do
+ * when they, or someone beside them, hold what the other needs. */
+#include "ledger_fixture.h"
+
+#include <stdatomic.h>
+#include <unistd.h>
+
+/* Something that may have to wait, in a thread of its own. */
+struct errand {
+    struct fixture *fixture;
+    struct ledger_suite_session *session;
+    const char *text;
+    int64_t policy_id;
+    int64_t lease_id;
+    struct claim claim;
+    enum status status;
+    atomic_bool is_done;
+    pthread_t thread;
+};
+
+static void start(struct errand *errand, void *(*act)(void *))
+{
+    assert_int_equal(pthread_create(&errand->thread, NULL, act, errand), 0);
+}
+
+static void finish(struct errand *errand)
+{
+    pthread_join(errand->thread, NULL);
+    assert_true(errand->is_done);
+}
+
+static void *issue_claim(void *context)
+{
+    struct errand *errand = context;
+    struct ledger *ledger = errand->fixture->ledger;
+
+    wait_for(errand->fixture, ledger_issue(ledger, &errand->claim, 1, NULL, 0));
+    errand->is_done = true;
+    return NULL;
+}
+
+static void *close_lease(void *context)
+{
+    struct errand *errand = context;
+    struct error error;
+
+    errand->status = ledger_lease_close(errand->fixture->ledger, errand->lease_id, &error);
+    errand->is_done = true;
+    return NULL;
+}
+
+static void *run_text(void *context)
+{
+    struct errand *errand = context;
+
+    ledger_suite_ask(errand->session, errand->text);
+    errand->is_done = true;
+    return NULL;
+}
+
+/* --- the lease --- */
+
+/* Somebody issues: closing waits, and counts what was issued. */
+static void test_shared__closing_waits_for_issuing(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lease lease;
+    struct policy policy = create(fixture, 5, &lease);
+    struct ledger_suite_session *worker = ledger_suite_session_open();
+    struct errand closing = {.fixture = fixture, .lease_id = lease.id};
+
+    ask(worker, "BEGIN");
+    ask(worker, "SELECT id FROM lease WHERE id = %lld %s", (long long)lease.id,
+        ledger_suite_for_share);
+    start(&closing, close_lease);
+    await_lock_waits(fixture->session, 1);
+    assert_false(closing.is_done);
+    ask(worker,
+        "INSERT INTO coupon (policy_id, seq, user_id, nth, slot, state, "
+        "request_id, lease_id,"
+        " requested_at, issued_at)"
+        " VALUES (%lld, 1, 'a', 1, 1, 'ISSUED', '0123456789abcdef', %lld, 1, 1)",
+        (long long)policy.id, (long long)lease.id);
+    ask(worker, "COMMIT");
+    finish(&closing);
+    assert_int_equal(closing.status, STATUS_OK);
+    assert_int_equal(policy_of(fixture, policy.id).unleased, 4);
+    ledger_suite_session_close(worker);
+}
+
+/* Somebody closes: issuing waits, and sees that the lease is closed. */
+static void test_shared__issuing_waits_for_closing(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lease lease;
+    struct policy policy = create(fixture, 1, &lease);
+    struct ledger_suite_session *steward = ledger_suite_session_open();
+    struct errand issuing = {.fixture = fixture, .claim = claim_of(&lease, 1, "a", 1)};
+
+    ask(steward, "BEGIN");
+    ask(steward, "SELECT id FROM lease WHERE id = %lld FOR UPDATE", (long long)lease.id);
+    start(&issuing, issue_claim);
+    await_lock_waits(fixture->session, 1);
+    assert_false(issuing.is_done);
+    /* The unit returns, and is gone at once. */
+    ask(steward, "UPDATE lease SET state = 'CLOSED' WHERE id = %lld", (long long)lease.id);
+    ask(steward,
+        "INSERT INTO lease (policy_id, first_seq, count, state) VALUES (%lld, 2, "
+        "1, 'OPEN')",
+        (long long)policy.id);
+    ask(steward, "UPDATE policy SET next_seq = 3 WHERE id = %lld", (long long)policy.id);
+    ask(steward, "COMMIT");
+    finish(&issuing);
+    assert_int_equal(fixture->states[0], COUPON_VOID);
+    assert_int_equal(policy_of(fixture, policy.id).unleased, 0);
+    ledger_suite_session_close(steward);
+}
+
+static void test_shared__issuing_does_not_wait_for_issuing(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lease lease;
+    struct policy policy = create(fixture, 5, &lease);
+    struct ledger_suite_session *worker = ledger_suite_session_open();
+
+    ask(worker, "BEGIN");
+    ask(worker, "SELECT id FROM lease WHERE id = %lld %s", (long long)lease.id,
+        ledger_suite_for_share);
+    assert_int_equal(issue_one(fixture, &lease, 2, "b", 1), COUPON_ISSUED);
+    ask(worker, "COMMIT");
+    assert_int_equal(policy_of(fixture, policy.id).unleased, 0);
+    ledger_suite_session_close(worker);
+}
+
+/* --- in the way --- */
+
+/* The ledger has the lease and wants the policy; someone has the policy and
+ * wants the lease. The database gives up on the ledger, which has done the
+ * least and came last. */
+static void test_shared__a_deadlock_is_done_again(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lease lease;
+    struct policy policy = create(fixture, 5, &lease);
+    struct ledger_suite_session *holder = ledger_suite_session_open();
+    struct ledger_suite_session *blocker = ledger_suite_session_open();
+    char text[128];
+    struct errand issuing = {.fixture = fixture, .claim = claim_of(&lease, 2, "a", 1)};
+    struct errand wanting = {.session = holder, .text = text};
+
+    issue_one(fixture, &lease, 1, "a", 1); /* so that the next is merged, which returns a unit */
+    snprintf(text, sizeof(text), "SELECT id FROM lease WHERE id = %lld FOR UPDATE",
+             (long long)lease.id);
+    ask(holder, "BEGIN");
+    ask(holder, "INSERT INTO blocked_user (user_id, blocked_at)"
+                " WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM "
+                "n WHERE i < 500)"
+                " SELECT CONCAT('nobody-', i), 1 FROM n");
+    ask(holder, "UPDATE policy SET version = version + 1 WHERE id = %lld", (long long)policy.id);
+    ask(blocker, "BEGIN");
+    ask(blocker,
+        "INSERT INTO coupon (policy_id, seq, user_id, nth, slot, state, "
+        "request_id, lease_id,"
+        " requested_at, issued_at)"
+        " VALUES (%lld, 2, 'b', 1, 1, 'ISSUED', '0123456789abcdef', %lld, 1, 1)",
+        (long long)policy.id, (long long)lease.id);
+    start(&issuing, issue_claim);
+    await_lock_waits(fixture->session, 1); /* the ledger for the blocker */
+    start(&wanting, run_text);
+    await_lock_waits(fixture->session, 2); /* and the holder for the ledger */
+    ask(blocker, "ROLLBACK");
+    finish(&wanting); /* The holder got the lease and has the policy: the ledger
+                         has neither. */
+    assert_false(issuing.is_done);
+    ask(holder, "ROLLBACK");
+    finish(&issuing);
+    assert_int_equal(fixture->states[1], COUPON_MERGED);
+    assert_int_equal(policy_of(fixture, policy.id).unleased, 1);
+    assert_true(ledger_healthy(fixture->ledger));
+    assert_int_equal(ledger_stats(fixture->ledger)->commit_failures, 0);
+    ledger_suite_session_close(holder);
+    ledger_suite_session_close(blocker);
+}
+
+/* A lock that is not given up: the caller is told in time, and nothing is half
+ * done. */
+static void test_shared__a_long_wait_is_unavailable(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lease lease;
+    struct policy policy = create(fixture, 5, &lease);
+    struct fixture *impatient = fixture_new(fixture->url, LEDGER_SHARE);
+    struct ledger_options options = options_of(impatient);
+    struct coupon coupon;
+
+    options.timeout_ms = 100;
+    check(impatient, ledger_open(&impatient->ledger, &options, &impatient->error));
+    issue_one(fixture, &lease, 1, "a", 1);
+    ask(fixture->session, "BEGIN");
+    ask(fixture->session, "UPDATE policy SET version = version + 1 WHERE id = %lld",
+        (long long)policy.id);
+    assert_int_equal(ledger_coupon_cancel(impatient->ledger, policy.id, 1, NOW, &coupon, &policy,
+                                          &impatient->error),
+                     STATUS_UNAVAILABLE);
+    ask(fixture->session, "ROLLBACK");
+    assert_int_equal(coupon_of(fixture, lease.policy_id, 1).state, COUPON_ISSUED);
+    check(impatient, ledger_coupon_cancel(impatient->ledger, lease.policy_id, 1, NOW, &coupon,
+                                          &policy, &impatient->error));
+    assert_int_equal(policy_of(fixture, lease.policy_id).unleased, 1);
+    ledger_close(impatient->ledger);
+    fixture_free(impatient);
+}
+
+/* The user's slot is being taken by someone else at this very moment: it is
+ * waited for, and then the claim is merged, or the slot is free after all. */
+static void claim_while_the_slot_is_taken(struct fixture *fixture, bool is_kept)
+{
+    struct lease lease;
+    struct policy policy = create_with(fixture, 5, 2, 1, &lease);
+    struct ledger_suite_session *other = ledger_suite_session_open();
+    struct errand issuing = {.fixture = fixture, .claim = claim_of(&lease, 1, "a", 1)};
+
+    ask(other, "BEGIN");
+    ask(other, "UPDATE policy SET unleased = unleased - 1, next_seq = 5 WHERE id = %lld",
+        (long long)policy.id);
+    ask(other,
+        "INSERT INTO coupon (policy_id, seq, user_id, nth, slot, state, "
+        "request_id, lease_id,"
+        " requested_at, issued_at)"
+        " VALUES (%lld, 4, 'a', 1, 1, 'ISSUED', '0123456789abcdef', 0, 1, 1)",
+        (long long)policy.id);
+    start(&issuing, issue_claim);
+    await_lock_waits(fixture->session, 1);
+    assert_false(issuing.is_done);
+    ask(other, is_kept ? "COMMIT" : "ROLLBACK");
+    finish(&issuing);
+    assert_int_equal(fixture->states[fixture->issued_count - 1],
+                     is_kept ? COUPON_MERGED : COUPON_ISSUED);
+    assert_int_equal(policy_of(fixture, policy.id).unleased, 2);
+    ledger_suite_session_close(other);
+}
+
+static void test_shared__a_slot_that_is_being_taken(void **state)
+{
+    claim_while_the_slot_is_taken(*state, true);
+    claim_while_the_slot_is_taken(*state, false);
+}
+
+/* --- marks --- */
+
+/* Each of those that share has a mark of its own, and takes it along when it
+ * goes. */
+static void test_shared__everyone_has_a_mark(void **state)
+{
+    struct fixture *fixture = *state;
+    struct fixture *others[3];
+    struct lease lease;
+    static const char marks[] = "SELECT COUNT(*) FROM writer WHERE name LIKE 'share-%'";
+
+    for (int i = 0; i < 3; i++) {
+        others[i] = fixture_new(fixture->url, LEDGER_SHARE);
+        open_ledger(others[i]);
+        create(others[i], 1, &lease);
+    }
+    assert_int_equal(ledger_suite_ask(fixture->session, marks), 4);
+    assert_int_equal(ask(fixture->session, "SELECT COUNT(DISTINCT name) FROM writer"), 4);
+    for (int i = 0; i < 3; i++) {
+        ledger_close(others[i]->ledger);
+        fixture_free(others[i]);
+    }
+    assert_int_equal(ledger_suite_ask(fixture->session, marks), 1);
+}
+
+int ledger_suite_run_shared(void)
+{
+#define SHARED_TEST(name) \
+    cmocka_unit_test_setup_teardown(test_shared__##name, set_up_shared, tear_down)
+    const struct CMUnitTest tests[] = {
+        SHARED_TEST(closing_waits_for_issuing),
+        SHARED_TEST(issuing_waits_for_closing),
+        SHARED_TEST(issuing_does_not_wait_for_issuing),
+        SHARED_TEST(a_deadlock_is_done_again),
+        SHARED_TEST(a_long_wait_is_unavailable),
+        SHARED_TEST(a_slot_that_is_being_taken),
+        SHARED_TEST(everyone_has_a_mark),
+    };
+    return cmocka_run_group_tests_name("ledger: shared", tests, NULL, NULL);
+}
