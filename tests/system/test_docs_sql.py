@@ -37,7 +37,8 @@ class Roles:
         command = {
             "postgres": ["psql", "-v", "ON_ERROR_STOP=1", "-qX", *address, "-U", user, "-d",
                          database or self.name, "-f", "-"],
-            "mysql": ["mysql", "--no-defaults", *address, "-u", user, database or "mysql"],
+            "mysql": ["mysql", "--no-defaults", "--skip-ssl", *address, "-u", user,
+                      database or "mysql"],
         }[self.kind]
         ended = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60,
                                check=False)
