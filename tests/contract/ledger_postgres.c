@@ -74,13 +74,16 @@ void ledger_suite_drop(void)
     execute("DROP DATABASE");
 }
 
-/* The URL is one that tests/servers.py makes: without a password or options. */
+/* The URL is one that tests/servers.py makes: without a password or options. Whoever looks for a
+ * deadlock first is the one to be given up on: never the test. */
 struct ledger_suite_session *ledger_suite_session_open(void)
 {
     char where[256];
 
     snprintf(where, sizeof(where), "postgres://postgres%s", strchr(url, '@'));
-    return (struct ledger_suite_session *)connect_to(where);
+    struct ledger_suite_session *session = (struct ledger_suite_session *)connect_to(where);
+    ledger_suite_ask(session, "SET deadlock_timeout = '10min'");
+    return session;
 }
 
 void ledger_suite_session_close(struct ledger_suite_session *session)
