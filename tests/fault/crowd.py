@@ -174,7 +174,7 @@ def expect_away(server):
                         "a server that is not ready", timeout_s=30)
     part = next(part for part in answer.json["parts"] if part["name"] == "ledger")
     assert part["ready"] is False, answer
-    assert server.events("ledger_refuses"), server.log_text()
+    server.await_log("ledger_refuses")
     return part["detail"]
 
 

@@ -178,3 +178,21 @@ int posix_fallocate(int descriptor, off_t offset, off_t size)
     int error = grow_error(descriptor, offset + size);
     return error != 0 ? error : REAL(posix_fallocate)(descriptor, offset, size);
 }
+
+int posix_fallocate64(int descriptor, off64_t offset, off64_t size)
+{
+    int error = grow_error(descriptor, offset + size);
+    return error != 0 ? error : REAL(posix_fallocate64)(descriptor, offset, size);
+}
+
+int fallocate(int descriptor, int mode, off_t offset, off_t size)
+{
+    int error = grow_error(descriptor, offset + size);
+    return error != 0 ? failed(error) : REAL(fallocate)(descriptor, mode, offset, size);
+}
+
+int fallocate64(int descriptor, int mode, off64_t offset, off64_t size)
+{
+    int error = grow_error(descriptor, offset + size);
+    return error != 0 ? failed(error) : REAL(fallocate64)(descriptor, mode, offset, size);
+}
