@@ -60,6 +60,10 @@ enum status service_claims_of(struct service *service, int64_t policy_id,
         status = error_set(error, STATUS_UNAVAILABLE, "no memory for the claims of a user");
     if (status == STATUS_OK)
         status = gate_find(service->gate, policy_id, user, held, max, &held_count, error);
+    /* Who was served without the gate finds their coupon without it, too. */
+    enum status found = status;
+    if (status == STATUS_UNAVAILABLE && service->options.fallback == FALLBACK_LEDGER)
+        status = STATUS_OK;
     if (status == STATUS_OK &&
         gate_count(service->gate, policy_id, clock_wall_ms(), numbers) != STATUS_OK)
         status =
@@ -67,6 +71,8 @@ enum status service_claims_of(struct service *service, int64_t policy_id,
     if (status == STATUS_OK)
         status = ledger_coupons_of_claimant(service->ledger, policy_id, user, coupons, max,
                                             &coupon_count, error);
+    if (status == STATUS_OK && found != STATUS_OK && coupon_count == 0)
+        status = error_set(error, found, "the gate is away");
     if (status == STATUS_OK)
         *count = service_merge_claims(policy_id, user, held, held_count < max ? held_count : max,
                                       coupons, coupon_count, claims, max);

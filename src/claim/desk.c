@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "claim/errand.h"
 #include "claim/parts.h"
 
 #define PARKED_RETRY_MS 100
@@ -24,6 +25,12 @@ struct desk_list {
     size_t first;
     size_t count;
     size_t capacity;
+};
+
+/* A claim that a clerk decides in the ledger while the gate is away. */
+struct desk_errand {
+    struct errand errand; /* first: this is what comes back */
+    struct desk_entry entry;
 };
 
 /* Claims on their way to a gate that answers later, which may not move meanwhile. */
@@ -48,6 +55,8 @@ struct desk {
     struct desk_flight *flights; /* latest first */
     size_t flight_count;         /* claims in them */
     bool any_landed;
+    struct errands *errands;
+    size_t errand_count; /* claims that clerks decide */
     struct wish **batch;
     size_t batch_capacity;
     int64_t parked_tried_ms;
@@ -128,6 +137,21 @@ static void desk_flight_end(struct desk *desk, struct desk_flight *flight)
     free(flight);
 }
 
+/* Gives a claim that may be served without the gate to a clerk. False: they have too much to do. */
+static bool desk_serve(struct desk *desk, const struct desk_entry *entry)
+{
+    struct desk_errand *sent = malloc(sizeof(*sent));
+
+    ensure(sent != NULL);
+    sent->entry = *entry;
+    if (errands_send(desk->errands, &sent->errand, &sent->entry.wish)) {
+        desk->errand_count++;
+        return true;
+    }
+    free(sent);
+    return false;
+}
+
 /* --- life --- */
 
 static void desk_on_decided(void *context, struct gate_batch *batch)
@@ -152,8 +176,12 @@ enum status desk_open(struct desk **desk, const struct desk_options *options, st
     opened->ledger = service->ledger;
     struct gate_line_options line = {
         .loop = options->loop, .decided = desk_on_decided, .context = opened};
-    enum status status = gate_line_open(opened->gate, &line, &opened->line, error);
+    opened->errands = errands_open(service, options->wake, options->context);
+    enum status status = opened->errands == NULL
+                             ? error_set(error, STATUS_UNAVAILABLE, "no memory for a desk")
+                             : gate_line_open(opened->gate, &line, &opened->line, error);
     if (status != STATUS_OK) {
+        errands_close(opened->errands);
         free(opened);
         return status;
     }
@@ -167,6 +195,7 @@ enum status desk_open(struct desk **desk, const struct desk_options *options, st
     pthread_mutex_unlock(&service->bells_lock);
     if (!has_room) {
         gate_line_close(opened->line);
+        errands_close(opened->errands);
         free(opened);
         return error_set(error, STATUS_FAILED, "more than %d desks", DESKS_MAX);
     }
@@ -189,6 +218,7 @@ void desk_close(struct desk *desk)
     }
     pthread_mutex_unlock(&service->bells_lock);
     gate_line_close(desk->line);
+    errands_close(desk->errands);
     while (desk->flights != NULL)
         desk_flight_end(desk, desk->flights);
     free(desk->incoming.entries);
@@ -207,6 +237,7 @@ void desk_submit(struct desk *desk, const struct wish *wish, void *asker)
     entry->wish.request_id = wish->request_id;
     entry->wish.verdict = VERDICT_UNDECIDED;
     entry->wish.is_accepted = false;
+    entry->wish.is_away = false;
     entry->asker = asker;
     entry->deadline_ms = 0;
     entry->void_count = 0;
@@ -215,7 +246,8 @@ void desk_submit(struct desk *desk, const struct wish *wish, void *asker)
 
 size_t desk_waiting(const struct desk *desk)
 {
-    return desk->incoming.count + desk->waiting.count + desk->parked.count + desk->flight_count;
+    return desk->incoming.count + desk->waiting.count + desk->parked.count + desk->flight_count +
+           desk->errand_count;
 }
 
 const struct histogram *desk_batch_sizes(const struct desk *desk)
@@ -260,12 +292,24 @@ static void desk_send(struct desk *desk, int64_t policy_id, size_t count, int64_
     for (size_t i = 0; i < count; i++) {
         struct desk_entry *entry = desk_entry_of(desk->batch[i]);
         flight->entries[i] = *entry;
+        flight->entries[i].wish.is_away = false;
         flight->wishes[i] = &flight->entries[i].wish;
         entry->is_away = true;
         entry->wish.verdict = VERDICT_UNAVAILABLE;
     }
     if (gate_claim(desk->line, &flight->batch, wall_ms))
         desk_on_decided(desk, &flight->batch);
+}
+
+/* The claims gathered in desk->batch do not go to the gate, which is away. */
+static void desk_go_around(struct desk *desk, size_t count, enum fallback_way way)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct desk_entry *entry = desk_entry_of(desk->batch[i]);
+        entry->wish.ticket = 0;
+        entry->wish.verdict = way == FALLBACK_HOLD ? VERDICT_LEASE_WANTED : VERDICT_UNAVAILABLE;
+        entry->is_away = way == FALLBACK_SERVE && desk_serve(desk, entry);
+    }
 }
 
 /* Hands the undecided claims of one policy to the gate, starting with the one at `from`. */
@@ -285,7 +329,11 @@ static void desk_decide_policy(struct desk *desk, size_t from, int64_t wall_ms)
         ensure(gate_claim(desk->line, &batch, wall_ms));
         return;
     }
-    desk_send(desk, policy_id, count, wall_ms);
+    enum fallback_way way = fallback_admit(desk->options.service->fallback, policy_id, count);
+    if (way == FALLBACK_ASK)
+        desk_send(desk, policy_id, count, wall_ms);
+    else
+        desk_go_around(desk, count, way);
 }
 
 /* Answers now, or puts the claim where it waits, also when its ticket has become durable already:
@@ -339,11 +387,47 @@ static void desk_decide_incoming(struct desk *desk, int64_t wall_ms, int64_t now
     desk_list_clear(incoming);
 }
 
+/* Routes what the gate has made of one batch. Those for whom it was away may be served without it:
+ * if it won for them all the same, the ledger merges both. */
+static void desk_land_flight(struct desk *desk, struct desk_flight *flight, int64_t now_ms)
+{
+    size_t away_count = 0;
+
+    for (size_t i = 0; i < flight->batch.count; i++)
+        away_count += flight->entries[i].wish.is_away;
+    enum fallback_way way =
+        fallback_note(desk->options.service->fallback, flight->batch.policy_id, away_count);
+    for (size_t i = 0; i < flight->batch.count; i++) {
+        struct desk_entry *entry = &flight->entries[i];
+        if (entry->wish.is_away && way == FALLBACK_SERVE && desk_serve(desk, entry))
+            continue;
+        if (entry->wish.is_away && way == FALLBACK_HOLD)
+            entry->wish.verdict = VERDICT_LEASE_WANTED;
+        desk_route(desk, entry, now_ms);
+    }
+}
+
+/* Routes what clerks have decided since the last tick. */
+static void desk_land_errands(struct desk *desk, int64_t now_ms)
+{
+    struct errand *next;
+
+    if (desk->errand_count == 0)
+        return;
+    for (struct errand *errand = errands_take(desk->errands); errand != NULL; errand = next) {
+        next = errand->next;
+        desk->errand_count--;
+        desk_route(desk, &((struct desk_errand *)errand)->entry, now_ms);
+        free(errand);
+    }
+}
+
 /* Routes what the gate has answered since the last tick. */
 static void desk_land(struct desk *desk, int64_t now_ms)
 {
     struct desk_flight *next;
 
+    desk_land_errands(desk, now_ms);
     if (!desk->any_landed)
         return;
     desk->any_landed = false;
@@ -351,8 +435,7 @@ static void desk_land(struct desk *desk, int64_t now_ms)
         next = flight->next;
         if (!flight->has_landed)
             continue;
-        for (size_t i = 0; i < flight->batch.count; i++)
-            desk_route(desk, &flight->entries[i], now_ms);
+        desk_land_flight(desk, flight, now_ms);
         desk_flight_end(desk, flight);
     }
 }
@@ -426,6 +509,7 @@ void desk_tick(struct desk *desk, int64_t wall_ms)
         desk_retry_parked(desk, wall_ms, now_ms);
     desk->stock_changes_seen = stock_changes;
     desk_decide_incoming(desk, wall_ms, now_ms);
+    desk_land(desk, now_ms); /* What could be told from memory. */
     /* The count is set before durability is read: a commit that comes in between rings. */
     atomic_store(&desk->waiting_count, desk->waiting.count + desk->parked.count);
     if (desk->waiting.count > 0) {

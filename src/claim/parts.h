@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "claim/clerk.h"
+#include "claim/fallback.h"
 #include "claim/service.h"
 #include "claim/steward.h"
 #include "claim/sync.h"
@@ -31,8 +32,9 @@ struct service {
     struct ledger *ledger;
     struct relay *relay;
     struct steward steward;
-    struct sync *sync;     /* of a shared gate; else NULL */
-    struct worker *worker; /* of a shared gate, when this process works; else NULL */
+    struct sync *sync;         /* of a shared gate; else NULL */
+    struct worker *worker;     /* of a shared gate, when this process works; else NULL */
+    struct fallback *fallback; /* of a shared gate; else NULL */
     struct clerks clerks;
     struct hash_key code_key;
     _Atomic uint64_t stock_changes; /* rises when a policy's stock or window may have changed */

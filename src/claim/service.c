@@ -90,6 +90,8 @@ static enum status service_share(struct service *service, struct error *error)
     enum status status = works ? worker_start(&service->worker, service, error) : STATUS_OK;
 
     if (status == STATUS_OK)
+        status = fallback_start(&service->fallback, service, error);
+    if (status == STATUS_OK)
         status = sync_start(&service->sync, service, error);
     if (status == STATUS_OK && works)
         status = worker_run(service->worker, error);
@@ -168,6 +170,7 @@ void service_close(struct service *service)
         clerks_stop(&service->clerks);
     steward_stop(&service->steward);
     sync_stop(service->sync);
+    fallback_stop(service->fallback);
     if (service->worker != NULL)
         worker_stop(service->worker, service->options.stop_timeout_ms);
     ledger_close(service->ledger);
@@ -205,6 +208,14 @@ enum status service_refresh(struct service *service, int64_t policy_id, struct p
 {
     enum status status = ledger_policy_get(service->ledger, policy_id, policy, error);
     return status == STATUS_OK ? gate_policy_set(service->gate, policy, error) : status;
+}
+
+bool service_count_fallback(struct service *service, struct fallback_numbers *numbers)
+{
+    if (service->fallback == NULL)
+        return false;
+    fallback_count(service->fallback, numbers);
+    return true;
 }
 
 /* --- readiness --- */

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/model.h"
+#include "claim/breaker.h"
 #include "gate/gate.h"
 #include "ledger/ledger.h"
 
@@ -162,6 +163,21 @@ enum status service_audit(struct service *service, int64_t after_id, struct poli
  * this ledger; the words say why. UNKNOWN: it may have been done. */
 enum status service_repair(struct service *service, struct ledger_repair *done,
                            struct error *error) MUST_CHECK;
+
+/* --- without the gate --- */
+
+/* Of a shared gate that may be away. */
+struct fallback_numbers {
+    uint64_t breakers[BREAKER_STATES]; /* policies whose breaker is in that state, but the closed */
+    uint64_t switches[BREAKER_STATES]; /* how often one went into that state */
+    uint64_t won;                      /* claims decided in the ledger */
+    uint64_t held;
+    uint64_t refused;
+    uint64_t entering; /* winners that the gate has not heard of yet */
+};
+
+/* False: this gate is never away. */
+bool service_count_fallback(struct service *service, struct fallback_numbers *numbers);
 
 /* --- readiness --- */
 

@@ -17,6 +17,8 @@ enum status gate_alone_reset(struct gate *gate, int64_t policy_id, int64_t last_
                              struct error *error);
 enum status gate_alone_arm(struct gate *gate, int64_t policy_id, int64_t active_count,
                            struct error *error);
+enum status gate_alone_enter(struct gate *gate, int64_t policy_id, const struct claim *claims,
+                             const enum coupon_state *states, size_t count, struct error *error);
 enum status gate_alone_retire(struct gate *gate, int64_t policy_id, int64_t seconds,
                               struct error *error);
 bool gate_alone_is_ready(struct gate *gate, struct error *words);

@@ -12,7 +12,7 @@ static void gate_check_ops(const struct gate_ops *ops)
            ops->restore_key && ops->line_open && ops->line_close && ops->claim &&
            ops->acknowledge && ops->settle && ops->block && ops->find && ops->count && ops->list &&
            ops->stands && ops->visit && ops->pending && ops->acknowledge_keys && ops->reset &&
-           ops->arm && ops->retire && ops->is_ready);
+           ops->arm && ops->enter && ops->retire && ops->is_ready);
 }
 
 enum status gate_open(struct gate **gate, const struct gate_options *options, struct error *error)
@@ -142,6 +142,12 @@ enum status gate_arm(struct gate *gate, int64_t policy_id, int64_t active_count,
                      struct error *error)
 {
     return gate->ops->arm(gate, policy_id, active_count, error);
+}
+
+enum status gate_enter(struct gate *gate, int64_t policy_id, const struct claim *claims,
+                       const enum coupon_state *states, size_t count, struct error *error)
+{
+    return gate->ops->enter(gate, policy_id, claims, states, count, error);
 }
 
 enum status gate_retire(struct gate *gate, int64_t policy_id, int64_t seconds, struct error *error)

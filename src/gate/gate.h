@@ -37,6 +37,7 @@ struct wish {
     uint64_t ticket;     /* what the verdict rests on; 0: durable already */
     uint32_t void_count; /* of the policy at the time; for gate_stands() */
     bool is_accepted;    /* WON: the gate has it for sure, the ledger not yet */
+    bool is_away;        /* UNAVAILABLE: the gate could not be asked, or did not answer */
 };
 
 /* The wishes of one tick for one policy, in their order; the caller's until they are decided. */
@@ -187,6 +188,8 @@ struct gate_ops {
                          struct error *error);
     enum status (*arm)(struct gate *gate, int64_t policy_id, int64_t active_count,
                        struct error *error);
+    enum status (*enter)(struct gate *gate, int64_t policy_id, const struct claim *claims,
+                         const enum coupon_state *states, size_t count, struct error *error);
     enum status (*retire)(struct gate *gate, int64_t policy_id, int64_t seconds,
                           struct error *error);
     bool (*is_ready)(struct gate *gate, struct error *words);
@@ -294,6 +297,14 @@ enum status gate_reset(struct gate *gate, int64_t policy_id, int64_t last_seq,
  * has, all of them restored before. */
 enum status gate_arm(struct gate *gate, int64_t policy_id, int64_t active_count,
                      struct error *error) MUST_CHECK;
+
+/* Coupons of one policy that the ledger gave while the gate was away: their users hold them here
+ * too from now on, and their keys answer; of those that are not active only the keys. Takes no
+ * stock; what is here already is passed over. UNAVAILABLE: the gate does not answer for the policy
+ * just now, which it tells also of no coupons at all; NOT_FOUND: it does not have it. */
+enum status gate_enter(struct gate *gate, int64_t policy_id, const struct claim *claims,
+                       const enum coupon_state *states, size_t count,
+                       struct error *error) MUST_CHECK;
 
 /* Lets go of a policy that is closed and has nothing pending, after so many seconds. */
 enum status gate_retire(struct gate *gate, int64_t policy_id, int64_t seconds,

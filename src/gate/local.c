@@ -551,6 +551,7 @@ static const struct gate_ops gate_local_ops = {
     .acknowledge_keys = gate_alone_acknowledge_keys,
     .reset = gate_alone_reset,
     .arm = gate_alone_arm,
+    .enter = gate_alone_enter,
     .retire = gate_alone_retire,
     .is_ready = gate_alone_is_ready,
     .visit = gate_local_visit,

@@ -371,6 +371,7 @@ static const struct gate_ops gate_redis_ops = {
     .acknowledge_keys = gate_redis_acknowledge_keys,
     .reset = gate_redis_reset,
     .arm = gate_redis_arm,
+    .enter = gate_redis_enter,
     .retire = gate_redis_retire,
     .is_ready = gate_redis_is_ready,
     .visit = gate_redis_visit,

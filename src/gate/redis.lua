@@ -612,6 +612,64 @@ local function arm(keys, args)
   return 1
 end
 
+-- ARGS: user, seq, nth, state (I or R; C: only its key answers) and request id of coupons that the
+-- ledger gave while this gate was away. Takes no stock; a second call does nothing.
+local function enter(keys, args)
+  local meta = read_meta(keys[5])
+  if not meta then
+    return redis.error_reply('NOPOLICY')
+  end
+  if not is_armed(keys[5]) then
+    return redis.error_reply('UNARMED')
+  end
+  if #args % 5 ~= 0 or #args > 5 * BATCH_MAX then
+    return redis.error_reply('DIBSBAD ' .. #args .. ' words of coupons')
+  end
+  if #args == 0 then
+    return 0
+  end
+  local users, held_of, changed, named, entered = {}, {}, {}, {}, 0
+  for i = 1, #args, 5 do
+    users[#users + 1] = args[i]
+  end
+  redis.call('HLEN', keys[6])
+  for i, text in ipairs(redis.call('HMGET', keys[3], unpack(users))) do
+    held_of[users[i]] = held_of[users[i]] or read_held(text)
+  end
+  for i = 1, #args, 5 do
+    local user, seq, nth, state, request = unpack(args, i, i + 4)
+    local held = held_of[user]
+    local known = state == 'C'
+    for _, own in ipairs(held) do
+      known = known or own.seq == tonumber(seq)
+    end
+    if not known then
+      held[#held + 1] = {seq = tonumber(seq), nth = tonumber(nth), state = state, bound = 0,
+        request = request}
+      changed[user] = true
+      entered = entered + 1
+    end
+    if is_keyed(request) then
+      named[#named + 1] = request
+      named[#named + 1] = seq .. ':' .. nth .. ':' .. user
+    end
+  end
+  local fields = {}
+  for user in pairs(changed) do
+    fields[#fields + 1] = user
+    fields[#fields + 1] = held_text(held_of[user])
+  end
+  if #fields > 0 then
+    call_many('HSET', keys[3], fields)
+    redis.call('HINCRBY', keys[5], 'issued', entered)
+    redis.call('HINCRBY', keys[5], 'changes', 1)
+  end
+  if #named > 0 then
+    call_many('HSET', keys[6], named)
+  end
+  return entered
+end
+
 -- ARGS: seconds after which a policy that is closed and has nothing pending is forgotten.
 local function retire(keys, args)
   local meta = read_meta(keys[5])
@@ -707,6 +765,7 @@ redis.register_function('dibs_reset', reset)
 redis.register_function('dibs_restore', restore)
 redis.register_function('dibs_restore_keys', restore_keys)
 redis.register_function('dibs_arm', arm)
+redis.register_function('dibs_enter', enter)
 redis.register_function('dibs_retire', retire)
 redis.register_function{function_name = 'dibs_count', callback = count, flags = {'no-writes'}}
 redis.register_function{function_name = 'dibs_find', callback = find, flags = {'no-writes'}}

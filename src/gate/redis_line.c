@@ -88,6 +88,14 @@ static void redis_call_fail(struct redis_call_out *call, enum verdict verdict)
     }
 }
 
+/* Redis is not there, or not well. */
+static void redis_call_is_away(struct redis_call_out *call)
+{
+    redis_call_fail(call, VERDICT_UNAVAILABLE);
+    for (size_t i = 0; i < call->count; i++)
+        call->wishes[i]->is_away = true;
+}
+
 static void redis_call_land(struct redis_call_out *call)
 {
     struct redis_flight *flight = call->flight;
@@ -273,7 +281,10 @@ static void redis_call_refused(struct redis_call_out *call, enum redis_trouble t
     /* One that the ledger does not have is neither known here nor armed there. */
     bool is_unknown = (trouble == REDIS_TROUBLE_NO_POLICY || trouble == REDIS_TROUBLE_UNARMED) &&
                       !redis_watch_has(&line->gate->watch, call->flight->batch->policy_id);
-    redis_call_fail(call, is_unknown ? VERDICT_NO_POLICY : VERDICT_UNAVAILABLE);
+    if (trouble == REDIS_TROUBLE_LATER || trouble == REDIS_TROUBLE_DROP)
+        redis_call_is_away(call);
+    else
+        redis_call_fail(call, is_unknown ? VERDICT_NO_POLICY : VERDICT_UNAVAILABLE);
     if (!call->waits)
         redis_call_land(call);
 }
@@ -308,7 +319,7 @@ static void redis_line_on_verdicts(redisAsyncContext *link, void *answer, void *
     redisReply *reply = answer;
 
     if (reply == NULL) {
-        redis_call_fail(call, VERDICT_UNAVAILABLE);
+        redis_call_is_away(call);
         if (!call->waits)
             redis_call_land(call);
         return;
@@ -321,7 +332,7 @@ static void redis_line_on_verdicts(redisAsyncContext *link, void *answer, void *
             redis_call_decided(call);
     } else {
         log_event(LOG_ERROR, "gate_answers_wrongly", LOG_FIELD("batch", LOG_TEXT(call->name)));
-        redis_call_fail(call, VERDICT_UNAVAILABLE);
+        redis_call_is_away(call);
         if (!call->waits)
             redis_call_land(call);
         redisAsyncDisconnect(link);
@@ -392,7 +403,7 @@ static void redis_line_send(struct redis_call_out *call, struct redis_channel *c
     if (link == NULL ||
         redisAsyncCommandArgv(link, redis_line_on_verdicts, call, (int)(CALL_HEAD + call->count),
                               line->argv, line->lengths) != REDIS_OK) {
-        redis_call_fail(call, VERDICT_UNAVAILABLE);
+        redis_call_is_away(call);
         redis_call_land(call);
         return;
     }
@@ -439,6 +450,7 @@ bool gate_redis_claim(struct gate_line *gate_line, struct gate_batch *batch, int
         for (size_t i = 0; i < batch->count; i++) {
             if (batch->wishes[i]->verdict == VERDICT_UNDECIDED) {
                 batch->wishes[i]->verdict = VERDICT_UNAVAILABLE;
+                batch->wishes[i]->is_away = true;
                 batch->wishes[i]->ticket = 0;
             }
         }

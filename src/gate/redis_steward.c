@@ -321,6 +321,49 @@ enum status gate_redis_arm(struct gate *gate, int64_t policy_id, int64_t active_
     return status == STATUS_OK ? redis_watch_look(&redis->watch, policy_id, error) : status;
 }
 
+/* Up to RESTORE_MAX coupons. */
+static enum status redis_enter_some(struct gate_redis *redis, int64_t policy_id,
+                                    const struct claim *claims, const enum coupon_state *states,
+                                    size_t count, struct error *error)
+{
+    char seqs[RESTORE_MAX][24];
+    char nths[RESTORE_MAX][12];
+    char ids[RESTORE_MAX][33];
+    struct redis_argument arguments[RESTORE_MAX * 5];
+
+    for (size_t i = 0; i < count; i++) {
+        snprintf(seqs[i], sizeof(seqs[i]), "%lld", (long long)claims[i].seq);
+        snprintf(nths[i], sizeof(nths[i]), "%d", (int)claims[i].nth);
+        redis_write_request_id(&claims[i].request_id, ids[i]);
+        arguments[5 * i] = redis_user(&claims[i].user);
+        arguments[5 * i + 1] = redis_text(seqs[i]);
+        arguments[5 * i + 2] = redis_text(nths[i]);
+        arguments[5 * i + 3] = redis_text(states[i] == COUPON_REDEEMED        ? "R"
+                                          : coupon_state_is_active(states[i]) ? "I"
+                                                                              : "C");
+        arguments[5 * i + 4] = redis_text(ids[i]);
+    }
+    enum status status = redis_do(redis, policy_id, "dibs_enter", arguments, 5 * count, error);
+    return status == STATUS_UNKNOWN ? STATUS_UNAVAILABLE : status;
+}
+
+enum status gate_redis_enter(struct gate *gate, int64_t policy_id, const struct claim *claims,
+                             const enum coupon_state *states, size_t count, struct error *error)
+{
+    struct gate_redis *redis = gate_redis_of(gate);
+    enum status status = STATUS_OK;
+    size_t done = 0;
+
+    do {
+        size_t some = count - done < RESTORE_MAX ? count - done : RESTORE_MAX;
+        status = redis_enter_some(redis, policy_id, claims + done, states + done, some, error);
+        done += some;
+    } while (status == STATUS_OK && done < count);
+    /* Who has won in a policy that is sold out has changed. */
+    return status == STATUS_OK && count > 0 ? redis_watch_look(&redis->watch, policy_id, error)
+                                            : status;
+}
+
 enum status gate_redis_retire(struct gate *gate, int64_t policy_id, int64_t seconds,
                               struct error *error)
 {

@@ -138,6 +138,37 @@ static void write_ledger(struct buffer *out, struct api *api)
         service_tasks_waiting(api->service));
 }
 
+/* Of a gate in another process, which may be away. */
+static void write_fallback(struct buffer *out, struct api *api)
+{
+    struct fallback_numbers numbers;
+    if (!service_count_fallback(api->service, &numbers)) {
+        return;
+    }
+    metrics_family(out, "dibs_gate_breakers", METRICS_GAUGE,
+                   "Policies whose way to the gate is cut (open) or on trial (half_open).");
+    for (unsigned state = BREAKER_HALF_OPEN; state < BREAKER_STATES; state++) {
+        char labels[32];
+        snprintf(labels, sizeof labels, "state=\"%s\"", breaker_state_name(state));
+        metrics_sample_u64(out, "dibs_gate_breakers", labels, numbers.breakers[state]);
+    }
+    metrics_family(out, "dibs_gate_breaker_switches_total", METRICS_COUNTER,
+                   "How often a breaker went into that state.");
+    for (unsigned state = 0; state < BREAKER_STATES; state++) {
+        char labels[32];
+        snprintf(labels, sizeof labels, "state=\"%s\"", breaker_state_name(state));
+        metrics_sample_u64(out, "dibs_gate_breaker_switches_total", labels,
+                           numbers.switches[state]);
+    }
+    metrics_family(out, "dibs_fallback_claims_total", METRICS_COUNTER,
+                   "Claims decided in the ledger while the gate was away.");
+    metrics_sample_u64(out, "dibs_fallback_claims_total", "result=\"won\"", numbers.won);
+    metrics_sample_u64(out, "dibs_fallback_claims_total", "result=\"held\"", numbers.held);
+    metrics_sample_u64(out, "dibs_fallback_claims_total", "result=\"refused\"", numbers.refused);
+    one(out, "dibs_fallback_entering", METRICS_GAUGE,
+        "Winners of the fallback that the gate has not heard of yet.", numbers.entering);
+}
+
 static void write_http(struct buffer *out, struct api *api, const struct totals *totals)
 {
     uint64_t connections = 0;
@@ -221,6 +252,7 @@ void health_metrics(struct ask *ask)
     metrics_sample(out, "process_start_time_seconds", NULL, (double)api->started_ms / 1000);
     write_claims(out, &totals);
     write_ledger(out, api);
+    write_fallback(out, api);
     write_http(out, api, &totals);
     write_policies(out, api, http_loop_wall_ms(ask->loop->http));
     reply_begin(ask->loop, ask->exchange, 200, SPAN("text/plain; version=0.0.4; charset=utf-8"));

@@ -1,0 +1,34 @@
+/* errand.h: claims that clerks decide in the ledger for a desk, while the gate is away.
+ *
+ * Threads: a desk's errands belong to its loop's thread; clerks bring them back from theirs.
+ */
+#ifndef CLAIM_ERRAND_H
+#define CLAIM_ERRAND_H
+
+#include "claim/service.h"
+
+struct errands;
+struct wish;
+
+/* The beginning of what a desk gives a clerk; from malloc(). */
+struct errand {
+    struct clerk_task task;
+    struct errand *next;
+    struct errands *errands;
+    struct wish *wish; /* within the same allocation */
+};
+
+/* `wake` is called from any thread when one has been done. NULL: no memory. */
+struct errands *errands_open(struct service *service, void (*wake)(void *context), void *context);
+
+/* Those that are still with the clerks are thrown away when they are done. */
+void errands_close(struct errands *errands);
+
+/* Lets a clerk decide the wish, which fallback_admit() or fallback_note() has told to be served.
+ * False: they have too much to do; it is still the caller's, and need not be served any more. */
+bool errands_send(struct errands *errands, struct errand *errand, struct wish *wish);
+
+/* Those that are done, the caller's to free. */
+struct errand *errands_take(struct errands *errands);
+
+#endif

@@ -1,0 +1,54 @@
+/* fallback.h: what becomes of claims while a shared gate is away: they are turned away at once, or
+ * served from the stock that the ledger keeps in reserve.
+ *
+ * Every policy has a breaker of its own, since the servers of a cluster fail one by one. While it
+ * is open a thread looks at the gate; before claims go there again, everyone who won meanwhile
+ * through this process enters it, so that they are known there.
+ *
+ * Threads: every function may be called from any thread; start and stop from the owner.
+ */
+#ifndef CLAIM_FALLBACK_H
+#define CLAIM_FALLBACK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "claim/breaker.h"
+
+struct service;
+struct fallback;
+struct fallback_numbers;
+struct wish;
+
+enum status fallback_start(struct fallback **fallback, struct service *service,
+                           struct error *error) MUST_CHECK;
+
+/* Winners who have not entered the gate are in the ledger all the same: if they win again, the
+ * ledger merges it. */
+void fallback_stop(struct fallback *fallback);
+
+/* Where claims go. */
+enum fallback_way {
+    FALLBACK_ASK,    /* to the gate */
+    FALLBACK_SERVE,  /* to fallback_serve(), each of them, for certain */
+    FALLBACK_HOLD,   /* nowhere for the moment: try again soon */
+    FALLBACK_REFUSE, /* nowhere: the gate is away */
+};
+
+/* For a batch of claims that are to be decided. Never blocks on I/O. */
+enum fallback_way fallback_admit(struct fallback *fallback, int64_t policy_id, size_t count);
+
+/* The gate has been asked; it was away for so many of the batch. Where those go now; never to the
+ * gate. Never blocks on I/O. */
+enum fallback_way fallback_note(struct fallback *fallback, int64_t policy_id, size_t away_count);
+
+/* Decides one claim in the ledger. Blocks. */
+void fallback_serve(struct fallback *fallback, struct wish *wish);
+
+/* One that was to be served is not, after all. */
+void fallback_drop(struct fallback *fallback, int64_t policy_id);
+
+void fallback_count(struct fallback *fallback, struct fallback_numbers *numbers);
+
+#endif
