@@ -147,9 +147,20 @@ class Bench:
     def dibs(self, ledger):
         return self.dibs_on(f"sqlite:{ledger}")
 
-    def dibs_on(self, url):
+    def dibs_on(self, url, gate="local"):
         return Server([self.build / "dibs", "serve", "--listen", "127.0.0.1:0", "--threads", "1",
-                       "--ledger", url], self.folder)
+                       "--ledger", url, "--gate", gate], self.folder)
+
+    @contextlib.contextmanager
+    def worker(self, url, gate):
+        process = subprocess.Popen(
+            [str(self.build / "dibs"), "worker", "--ledger", url, "--gate", gate],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait(STOP_TIMEOUT_S)
 
     @staticmethod
     def _clocks(server):

@@ -14,6 +14,7 @@ TITLES = {
     "restore": "Restoring at the start",
     "ledgers": "Writing claims into each ledger, rows per second of time",
     "serving": "Durable claims over HTTP on each ledger",
+    "redis": "The gate in Redis, decisions per second of Redis's CPU, against a script per request",
 }
 
 
@@ -94,7 +95,7 @@ class Report:
                 instructions = "–" if f.value is None else f"{f.value:.0f}"
                 rows.append([f.name, f"{d['per_second'] / 1e6:.1f} M", f"{d['few_ns']:.0f} ns",
                              f"{d['many_ns']:.0f} ns", instructions, f.verdict()])
-            elif section == "ledgers":
+            elif section in ("ledgers", "redis"):
                 rows.append([f.name, f"{d['drained']:,.0f}", f"{d['against']:,.0f}", f.ratio(),
                              f.verdict()])
             elif section == "serving":
@@ -105,6 +106,7 @@ class Report:
             "claims": ["", "floor /s", "dibs /s", "dibs : floor", "target"],
             "growth": ["", few, many, "growth", "target"],
             "ledgers": ["", "dibs /s", "other /s", "ratio", "target"],
+            "redis": ["", "dibs /s", "script /s", "ratio", "target"],
             "serving": ["", "per CPU second", "per second of time"],
             "gate": ["", "per second", few, many, "instructions", "target"],
         }.get(section, ["", "measured", "target"])
