@@ -346,13 +346,24 @@ static void ledger_reader_return(struct ledger *ledger, struct sql sql)
     pthread_mutex_unlock(&ledger->readers_lock);
 }
 
+/* Ends a read. What an older database says is not told: "there is no such coupon" may be wrong. */
+static enum status ledger_read_end(struct ledger *ledger, struct sql sql, enum status status,
+                                   struct error *error)
+{
+    ledger_reader_return(ledger, sql);
+    if (!ledger_is_behind(ledger) || (status != STATUS_OK && status != STATUS_NOT_FOUND))
+        return status;
+    if (error != NULL)
+        ledger_state(ledger, error);
+    return STATUS_UNAVAILABLE;
+}
+
 enum status ledger_policy_get(struct ledger *ledger, int64_t id, struct policy *policy,
                               struct error *error)
 {
     struct sql sql = ledger_reader_take(ledger);
     enum status status = rows_policy_by_id(&sql, id, ROWS_LOOK, policy, error);
-    ledger_reader_return(ledger, sql);
-    return status;
+    return ledger_read_end(ledger, sql, status, error);
 }
 
 /* Rows into the caller's array. */
@@ -387,9 +398,8 @@ enum status ledger_policy_list(struct ledger *ledger, int64_t after_id, struct p
     struct sql sql = ledger_reader_take(ledger);
     enum status status = SQL_RUN(&sql, STATEMENT_policy_list, ledger_page_policy, &page, error,
                                  sql_i64(after_id), sql_i64((int64_t)max));
-    ledger_reader_return(ledger, sql);
     *count = page.count;
-    return status;
+    return ledger_read_end(ledger, sql, status, error);
 }
 
 enum status ledger_coupon_get(struct ledger *ledger, int64_t policy_id, int64_t seq,
@@ -397,8 +407,7 @@ enum status ledger_coupon_get(struct ledger *ledger, int64_t policy_id, int64_t 
 {
     struct sql sql = ledger_reader_take(ledger);
     enum status status = rows_coupon_by_seq(&sql, policy_id, seq, ROWS_LOOK, coupon, error);
-    ledger_reader_return(ledger, sql);
-    return status;
+    return ledger_read_end(ledger, sql, status, error);
 }
 
 enum status ledger_coupons_of_user(struct ledger *ledger, const struct user_id *user,
@@ -411,9 +420,8 @@ enum status ledger_coupons_of_user(struct ledger *ledger, const struct user_id *
     enum status status = SQL_RUN(&sql, STATEMENT_coupon_list_of_user, ledger_page_coupon, &page,
                                  error, sql_text(user_id_span(user)), sql_i64(after_policy_id),
                                  sql_i64(after_seq), sql_i64((int64_t)max));
-    ledger_reader_return(ledger, sql);
     *count = page.count;
-    return status;
+    return ledger_read_end(ledger, sql, status, error);
 }
 
 enum status ledger_coupons_of_claimant(struct ledger *ledger, int64_t policy_id,
@@ -425,9 +433,8 @@ enum status ledger_coupons_of_claimant(struct ledger *ledger, int64_t policy_id,
     enum status status =
         SQL_RUN(&sql, STATEMENT_coupon_list_of_claimant, ledger_page_coupon, &page, error,
                 sql_i64(policy_id), sql_text(user_id_span(user)), sql_i64((int64_t)max));
-    ledger_reader_return(ledger, sql);
     *count = page.count;
-    return status;
+    return ledger_read_end(ledger, sql, status, error);
 }
 
 static enum status ledger_note_row(void *context, const struct sql_value *columns,
@@ -447,8 +454,7 @@ enum status ledger_user_blocked(struct ledger *ledger, const struct user_id *use
     *blocked = false;
     enum status status = SQL_RUN(&sql, STATEMENT_blocked_has, ledger_note_row, blocked, error,
                                  sql_text(user_id_span(user)));
-    ledger_reader_return(ledger, sql);
-    return status;
+    return ledger_read_end(ledger, sql, status, error);
 }
 
 /* --- restoring --- */

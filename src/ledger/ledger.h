@@ -225,7 +225,8 @@ enum status ledger_visit_blocked(struct ledger *ledger, const struct ledger_visi
 /* --- an older ledger --- */
 
 /* Whether the database was last seen to be older than what this process has committed: restored
- * from a backup, or a replica that lagged. Nothing is written to it then but a repair. */
+ * from a backup, or a replica that lagged. Nothing is written to it then but a repair, and reads of
+ * policies, coupons and users are UNAVAILABLE. */
 bool ledger_is_behind(const struct ledger *ledger);
 
 /* What the ledger is told by a gate that may know more. */
