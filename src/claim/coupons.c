@@ -111,6 +111,18 @@ static void service_coupon_doubt(struct service *service, int64_t policy_id, int
         &(struct steward_doubt){.about = DOUBT_COUPON, .policy_id = policy_id, .seq = seq});
 }
 
+/* The ledger has the change. A shared gate that is away hears of it when it is back; one that has
+ * let go of the policy need not. */
+static enum status service_coupon_told(struct service *service, int64_t policy_id, int64_t seq,
+                                       enum status told)
+{
+    if (!service->gate->ops->is_shared || (told != STATUS_UNAVAILABLE && told != STATUS_NOT_FOUND))
+        return told;
+    if (told == STATUS_UNAVAILABLE)
+        service_coupon_doubt(service, policy_id, seq);
+    return STATUS_OK;
+}
+
 enum status service_coupon_redeem(struct service *service, int64_t policy_id, int64_t seq,
                                   const struct user_id *order_id, struct coupon *coupon,
                                   struct error *error)
@@ -119,10 +131,11 @@ enum status service_coupon_redeem(struct service *service, int64_t policy_id, in
                                               clock_wall_ms(), coupon, error);
     if (status == STATUS_UNKNOWN)
         service_coupon_doubt(service, policy_id, seq);
-    if (status == STATUS_OK)
-        status =
-            gate_settle(service->gate, policy_id, &coupon->claim.user, seq, COUPON_REDEEMED, error);
-    return status;
+    if (status != STATUS_OK)
+        return status;
+    status =
+        gate_settle(service->gate, policy_id, &coupon->claim.user, seq, COUPON_REDEEMED, error);
+    return service_coupon_told(service, policy_id, seq, status);
 }
 
 /* The unit is in the ledger's unleased stock when this returns and the gate knows it: the next
@@ -136,12 +149,13 @@ enum status service_coupon_cancel(struct service *service, int64_t policy_id, in
 
     if (status == STATUS_UNKNOWN)
         service_coupon_doubt(service, policy_id, seq);
-    if (status == STATUS_OK)
-        status = gate_settle(service->gate, policy_id, &coupon->claim.user, seq, COUPON_CANCELLED,
-                             error);
+    if (status != STATUS_OK)
+        return status;
+    status =
+        gate_settle(service->gate, policy_id, &coupon->claim.user, seq, COUPON_CANCELLED, error);
     if (status == STATUS_OK)
         status = gate_policy_set(service->gate, &policy, error);
-    return status;
+    return service_coupon_told(service, policy_id, seq, status);
 }
 
 /* Only what can no longer change is told: a call that comes meanwhile tells the rest itself. */
@@ -158,6 +172,8 @@ enum status service_coupon_settle(struct service *service, int64_t policy_id, in
         (coupon.state == COUPON_REDEEMED || coupon.state == COUPON_CANCELLED))
         status =
             gate_settle(service->gate, policy_id, &coupon.claim.user, seq, coupon.state, error);
+    if (status == STATUS_NOT_FOUND && service->gate->ops->is_shared)
+        return STATUS_OK;
     return status == STATUS_OK ? service_refresh(service, policy_id, &policy, error) : status;
 }
 

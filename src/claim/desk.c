@@ -476,12 +476,34 @@ static void desk_answer_waiting(struct desk *desk, int64_t now_ms)
     }
 }
 
+/* Those who have waited too long for a lease, wherever they are: they come back from a gate that
+ * answers later in any order. */
+static void desk_expire_parked(struct desk *desk, int64_t now_ms)
+{
+    struct desk_list *parked = &desk->parked;
+    size_t left = 0;
+
+    for (size_t i = 0; i < parked->count; i++) {
+        struct desk_entry *entry = desk_list_at(parked, i);
+        if (now_ms >= entry->deadline_ms)
+            desk_answer_unavailable(desk, entry);
+        else
+            *desk_list_at(parked, left++) = *entry;
+    }
+    parked->count = left;
+    if (left == 0)
+        desk_list_clear(parked);
+}
+
 /* Decides those who wait for a lease once more, before anyone who came after them. */
 static void desk_retry_parked(struct desk *desk, int64_t wall_ms, int64_t now_ms)
 {
     struct desk_list fresh = desk->incoming;
 
     desk->parked_tried_ms = now_ms;
+    /* From a gate that answers later they are back here only until the next try. */
+    if (!desk->gate->ops->decides_at_once)
+        desk_expire_parked(desk, now_ms);
     desk->incoming = desk->parked;
     desk->parked = desk->spare;
     for (size_t i = 0; i < desk->incoming.count; i++)
@@ -489,10 +511,7 @@ static void desk_retry_parked(struct desk *desk, int64_t wall_ms, int64_t now_ms
     desk_decide_incoming(desk, wall_ms, now_ms);
     desk->spare = desk->incoming;
     desk->incoming = fresh;
-    while (desk->parked.count > 0 && now_ms >= desk_list_at(&desk->parked, 0)->deadline_ms) {
-        desk_answer_unavailable(desk, desk_list_at(&desk->parked, 0));
-        desk_list_drop_first(&desk->parked);
-    }
+    desk_expire_parked(desk, now_ms);
 }
 
 void desk_tick(struct desk *desk, int64_t wall_ms)

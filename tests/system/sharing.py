@@ -1,0 +1,92 @@
+"""A shop whose servers share a gate in Redis: servers, workers and the ledger between them.
+
+    with Sharing(tmp_path, redis) as shop:          # a PostgreSQL of its own
+        one, two = shop.serve(), shop.serve(fallback="ledger")
+        shop.work()
+
+    with Sharing(tmp_path, redis, ledger="sqlite") as shop:
+        server = shop.serve()                       # which works as well
+"""
+
+import contextlib
+import pathlib
+
+import servers
+from harness import Server, wait_until
+from ledger import ServedDatabase, SqliteDatabase, audit, coupons
+
+
+class Worker(Server):
+    """One `dibs worker`."""
+
+    def command(self):
+        return [*self.wrapper, str(self.binary), "worker", "--ledger", self.database.url,
+                *self.arguments]
+
+    def start(self):
+        self.spawn()
+        self.await_log("working")
+        return self
+
+
+class Sharing:
+    """Everything around one Redis and one ledger; stopped, judged and audited at its end."""
+
+    def __init__(self, folder, redis, ledger="postgres"):
+        self.folder = pathlib.Path(folder)
+        self.redis = redis
+        self.ledger = ledger
+        self.database = None
+        self.processes = []
+        self._ends = contextlib.ExitStack()
+
+    def __enter__(self):
+        if self.ledger == "sqlite":
+            self.database = SqliteDatabase(self.folder / "dibs.db")
+        else:
+            server = self._ends.enter_context(servers.KINDS[self.ledger]())
+            self.database = ServedDatabase(server)
+        return self
+
+    def _start(self, kind, gate, **config):
+        config = {"gate": gate or self.redis.url(), "gate_timeout": "500ms", **config}
+        process = kind(folder=self.folder / f"process-{len(self.processes)}", config=config,
+                       database=self.database)
+        self.processes.append(process)
+        return process.start()
+
+    def serve(self, gate=None, **config):
+        """A server; `gate` when it reaches Redis by another way."""
+        return self._start(Server, gate, **config)
+
+    def work(self, gate=None, **config):
+        return self._start(Worker, gate, **config)
+
+    def drained(self, policy_id):
+        """Whether nothing is pending in Redis."""
+        with self.redis.client() as client:
+            return client.zcard(f"COUPON:POLICY:{{{policy_id}}}:PENDING") == 0
+
+    def await_drained(self, policy_id):
+        wait_until(lambda: self.drained(policy_id), "what is pending is written", 30)
+
+    def holders(self, policy_id):
+        """Who has which seq in the ledger, of the coupons that count."""
+        return {row["user_id"]: row["seq"] for row in coupons(self.database, policy_id)
+                if row["state"] in ("ISSUED", "REDEEMED")}
+
+    def __exit__(self, kind, error, trace):
+        try:
+            for process in self.processes:
+                if kind is not None:
+                    print(process.log_text())
+                elif process.process is not None:
+                    assert process.alive, f"it died\n{process.log_text()}"
+                    process.stop()
+                    process.check_log()
+            if kind is None:
+                audit(self.database)
+        finally:
+            for process in self.processes:
+                process.dispose()
+            self._ends.close()

@@ -1,0 +1,192 @@
+"""While Redis is away: turned away at once, or served from the reserve; and the way back."""
+
+import pathlib
+import sys
+import time
+
+import pytest
+
+from harness import expect, expect_problem, wait_until
+from ledger import coupons
+from servers import Redis
+from sharing import Sharing
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "fault"))
+from proxy import Proxy  # noqa: E402 pylint: disable=wrong-import-position
+
+
+@pytest.fixture
+def redis():
+    with Redis() as server:
+        yield server
+
+
+def breakers(server):
+    """The states that breakers went into, in their order."""
+    return [event["state"] for event in server.events("gate_breaker")]
+
+
+def open_breaker(server, policy):
+    """Claims until the way to the gate counts as cut; nobody wins or loses by it."""
+    def is_open():
+        server.claim(policy, "knocker")
+        return breakers(server)[-1:] == ["open"]
+
+    wait_until(is_open, "the breaker opens")
+
+
+def await_closed(server, policy):
+    """Claims until the way to the gate is free again."""
+    def is_closed():
+        server.claim(policy, "knocker")
+        return breakers(server)[-1:] == ["closed"]
+
+    wait_until(is_closed, "the breaker closes", 30)
+
+
+def switches(server):
+    return {state: server.metrics()[f'dibs_gate_breaker_switches_total{{state="{state}"}}']
+            for state in ("open", "half_open", "closed")}
+
+
+def test_redis_fallback__reject_answers_at_once_and_recovers(tmp_path, redis):
+    with Sharing(tmp_path, redis, ledger="sqlite") as shop:
+        server = shop.serve(gate_timeout="2s")
+        policy = server.create(total=100, reserve=50)["id"]
+        assert server.claim(policy, "before").status == 202
+        redis.pause()
+        open_breaker(server, policy)
+        # It hangs: without a breaker each of these would wait for the timeout.
+        began = time.monotonic()
+        answers = [server.claim(policy, f"u{i}") for i in range(60)]
+        assert time.monotonic() - began < 2
+        for answer in answers:
+            expect_problem(answer, 503, "UNAVAILABLE")
+        # Those who are told to come back do not come at once, and not together.
+        waits = {int(answer.headers["retry-after"]) for answer in answers}
+        assert min(waits) >= 1 and len(waits) > 1, waits
+        assert server.metrics()['dibs_gate_breakers{state="open"}'] == 1
+        redis.resume()
+        await_closed(server, policy)
+        assert server.claim(policy, "after").status == 202
+        shop.await_drained(policy)
+        # Nobody was served from the reserve.
+        assert set(shop.holders(policy)) <= {"before", "after", "knocker"}
+        states = breakers(server)
+        assert states[0] == "open" and states[-2:] == ["half_open", "closed"]
+        assert switches(server) == {state: states.count(state)
+                                    for state in ("open", "half_open", "closed")}
+
+
+def test_redis_fallback__serves_the_reserve_and_no_more(tmp_path, redis):
+    with Sharing(tmp_path, redis, ledger="sqlite") as shop:
+        server = shop.serve(fallback="ledger")
+        policy = server.create(total=20, reserve=5)["id"]
+        assert server.claim(policy, "early").status == 202
+        shop.await_drained(policy)
+        redis.kill()
+        open_breaker(server, policy)  # The knocker may have won one unit of the reserve.
+        told = {}
+        for number in range(10):
+            answer = server.claim(policy, f"u{number}", key=f"key-{number}")
+            if answer.status == 201:
+                assert answer.json["result"] == "ISSUED" and answer.json["state"] == "ISSUED"
+                told[f"u{number}"] = answer.json
+            else:
+                expect_problem(answer, 503, "UNAVAILABLE")  # used up, which is not sold out
+        assert len(told) == 5 - ("knocker" in shop.holders(policy))
+        user, won = next(iter(told.items()))
+        # A retry finds its claim, with its key and without.
+        for again in (server.claim(policy, user), server.claim(policy, user, key="key-0")):
+            assert expect(again, 200)["seq"] == won["seq"]
+        assert expect(server.claim(policy, "early"), 200)["result"] == "ALREADY_ISSUED"
+        expect_problem(server.claim(policy, "thief", key="key-0"), 422, "IDEMPOTENCY_MISMATCH")
+        assert expect(server.status(policy, user), 200)["state"] == "ISSUED"
+        redis.start()
+        await_closed(server, policy)
+        # They are known in Redis now.
+        for user, won in told.items():
+            assert expect(server.claim(policy, user), 200)["seq"] == won["seq"]
+        assert expect(server.claim(policy, "u0", key="key-0"), 200)["seq"] == told["u0"]["seq"]
+        assert server.metrics()["dibs_fallback_entering"] == 0
+        # And the rest is won as ever, to the last unit.
+        for number in range(100, 120):
+            server.claim(policy, f"u{number}")
+        shop.await_drained(policy)
+        wait_until(lambda: len(shop.holders(policy)) == 20, "all are issued")
+        expect_problem(server.claim(policy, "late"), 409, "SOLD_OUT")
+        assert server.policy(policy)["issued"] == 20
+
+
+def test_redis_fallback__a_winner_who_cancels_may_win_again(tmp_path, redis):
+    """What was cancelled while Redis was away does not enter it, and what entered it leaves."""
+    with Sharing(tmp_path, redis, ledger="sqlite") as shop:
+        server = shop.serve(fallback="ledger")
+        policy = server.create(total=20, reserve=10)["id"]
+        redis.kill()
+        open_breaker(server, policy)
+        gone = expect(server.claim(policy, "gone", key="k"), 201)
+        kept = expect(server.claim(policy, "kept"), 201)
+        assert expect(server.cancel(gone["coupon_id"]), 200)["state"] == "CANCELLED"
+        redis.start()
+        await_closed(server, policy)
+        # The key answers with its claim, cancelled as it is; the user is free.
+        again = expect(server.claim(policy, "gone", key="k"), 200)
+        assert (again["seq"], again["coupon_state"]) == (gone["seq"], "CANCELLED")
+        fresh = server.claim(policy, "gone")
+        assert fresh.status == 202 and fresh.json["seq"] != gone["seq"]
+        assert expect(server.cancel(kept["coupon_id"]), 200)["state"] == "CANCELLED"
+        assert server.claim(policy, "kept").status == 202
+        shop.await_drained(policy)
+
+
+def test_redis_fallback__one_of_two_servers_is_cut_off(tmp_path, redis):
+    """Traps 19 and 31: the same users on both sides of the cut."""
+    users = [f"u{i}" for i in range(150)]
+    with Sharing(tmp_path, redis) as shop, Proxy(redis.port) as way:
+        near = shop.serve(ack_timeout="1s")
+        far = shop.serve(gate=f"redis://127.0.0.1:{way.port}", fallback="ledger")
+        worker = shop.work()
+        policy = near.create(total=100, reserve=30)["id"]
+        wait_until(lambda: far.claim(policy, "probe").status in (200, 202), "both know it")
+        worker.signal(19)  # SIGSTOP: what is won in Redis stays pending.
+        way.refuse()
+        way.cut()
+        open_breaker(far, policy)
+        # The gate's lease is sold, and nobody brings it the reserve: those who come too late wait
+        # for it, and are told to come again.
+        outcomes = near.claims(policy, users)
+        assert {o.answer.status for o in outcomes} == {202, 503}
+        by_near = {o.answer.json["user"]: o.answer.json
+                   for o in outcomes if o.answer.status == 202}
+        by_far = {user: expect(far.claim(policy, user), 201) for user in list(by_near)[:10]}
+        by_far |= {o.answer.json["user"]: o.answer.json
+                   for o in far.claims(policy, users) if o.answer.status == 201}
+        way.admit()
+        worker.signal(18)  # SIGCONT
+        await_closed(far, policy)
+        shop.await_drained(policy)
+        rows = {row["seq"]: row for row in coupons(shop.database, policy)}
+        active = [row for row in rows.values() if row["state"] == "ISSUED"]
+        assert len(active) <= 100
+        assert len({row["user_id"] for row in active}) == len(active)
+        for claim in [*by_near.values(), *by_far.values()]:
+            row = rows[claim["seq"]]
+            assert row["user_id"] == claim["user"]
+            assert row["state"] in ("ISSUED", "MERGED")
+            if row["state"] == "MERGED":
+                other = rows[row["merged_into"]]
+                assert (other["user_id"], other["state"]) == (row["user_id"], "ISSUED")
+        merged = [row for row in rows.values() if row["state"] == "MERGED"]
+        assert len(merged) >= 10
+        status = expect(near.status(policy, merged[0]["user_id"]), 200)
+        assert status["state"] == "ISSUED" or status["merged_into"]
+        # Both servers tell them of the same coupon from now on.
+        user = merged[0]["user_id"]
+        assert (expect(near.claim(policy, user), 200)["seq"]
+                == expect(far.claim(policy, user), 200)["seq"] == merged[0]["merged_into"])
+        # The units of the merged are won by others, and no more than there are.
+        for number in range(200):
+            near.claim(policy, f"v{number}")
+        shop.await_drained(policy)
+        wait_until(lambda: len(shop.holders(policy)) == 100, "every unit is issued", 30)
