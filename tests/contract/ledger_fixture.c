@@ -1,12 +1,9 @@
-/* ledger_fixture.c: databases, ledgers on them, and what the tests do with
- * them. */
+/* ledger_fixture.c: databases, ledgers on them, and what the tests do with them. */
 #include "ledger_fixture.h"
 
 #include <unistd.h>
 
 #include "base/log.h"
-
-#define NEVER_MS 60000
 
 static void on_issued(void *context, const struct claim *claims, const enum coupon_state *states,
                       size_t count)
@@ -99,6 +96,8 @@ int set_up_shared(void **state)
 int tear_down(void **state)
 {
     struct fixture *fixture = *state;
+    for (size_t i = 0; i < fixture->session_count; i++)
+        ledger_suite_session_close(fixture->sessions[i]);
     ledger_close(fixture->ledger);
     ledger_suite_session_close(fixture->session);
     ledger_suite_drop();
@@ -187,6 +186,12 @@ enum status change(struct fixture *fixture, int64_t id, struct policy_change wha
 
 /* --- from beside --- */
 
+struct ledger_suite_session *another_session(struct fixture *fixture)
+{
+    ensure(fixture->session_count < sizeof(fixture->sessions) / sizeof(fixture->sessions[0]));
+    return fixture->sessions[fixture->session_count++] = ledger_suite_session_open();
+}
+
 int64_t ask(struct ledger_suite_session *session, const char *format, ...)
 {
     char text[1024];
@@ -207,20 +212,7 @@ int64_t imbalance_of(struct ledger_suite_session *session, int64_t policy_id)
                "      WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq"
                "        AND c.seq < l.first_seq + l.count)), 0)"
                "    FROM lease l WHERE l.policy_id = p.id AND l.state = 'OPEN')"
-               " + (SELECT COUNT(*) FROM coupon c WHERE c.policy_id = p.id AND "
-               "c.slot IS NOT NULL)"
+               " + (SELECT COUNT(*) FROM coupon c WHERE c.policy_id = p.id AND c.slot IS NOT NULL)"
                " FROM policy p WHERE p.id = %lld",
                (long long)policy_id);
-}
-
-void await_lock_waits(struct ledger_suite_session *session, int64_t count)
-{
-    for (int waited_ms = 0; ledger_suite_ask(session, ledger_suite_lock_waits) != count;
-         waited_ms += 2) {
-        if (waited_ms > NEVER_MS)
-            fail_msg("%lld sessions wait for a lock, not %lld",
-                     (long long)ledger_suite_ask(session, ledger_suite_lock_waits),
-                     (long long)count);
-        usleep(2000);
-    }
 }

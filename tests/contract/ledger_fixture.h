@@ -1,8 +1,7 @@
-/* ledger_fixture.h: a ledger on a database of its own, and the moves that the
- * suite's tests make.
+/* ledger_fixture.h: a ledger on a database of its own, and the moves that the suite's tests make.
  *
- * Threads: a fixture's moves may be called from any; what it remembers of
- * claims is in the order in which the ledger told it.
+ * Threads: a fixture's moves may be called from any; what it remembers of claims is in the order in
+ * which the ledger told it.
  */
 #ifndef CONTRACT_LEDGER_FIXTURE_H
 #define CONTRACT_LEDGER_FIXTURE_H
@@ -33,7 +32,9 @@ struct fixture {
     struct claim claims[CLAIMS_MAX];
     enum coupon_state states[CLAIMS_MAX];
     size_t issued_count;
-    struct ledger_suite_session *session; /* the test's own */
+    struct ledger_suite_session *session;     /* the test's own */
+    struct ledger_suite_session *sessions[4]; /* others of its, which end with it */
+    size_t session_count;
 };
 
 /* Fails the test with the ledger's words. */
@@ -46,8 +47,7 @@ struct ledger_options options_of(struct fixture *fixture);
 void open_ledger(struct fixture *fixture);
 void reopen(struct fixture *fixture);
 
-/* A database, a ledger that owns it, or shares it, and a session of the test's
- * own. */
+/* A database, a ledger that owns it, or shares it, and a session of the test's own. */
 int set_up(void **state);
 int set_up_shared(void **state);
 int tear_down(void **state);
@@ -56,8 +56,7 @@ int tear_down(void **state);
 
 void wait_for(struct fixture *fixture, uint64_t ticket);
 
-/* A policy with that total, all of it lent but the reserve, and a limit of 5
- * per user. */
+/* A policy with that total, all of it lent but the reserve, and a limit of 5 per user. */
 struct policy create(struct fixture *fixture, int64_t total, struct lease *lease);
 struct policy create_with(struct fixture *fixture, int64_t total, int64_t reserve,
                           int32_t per_user_limit, struct lease *lease);
@@ -78,15 +77,14 @@ enum status change(struct fixture *fixture, int64_t id, struct policy_change wha
 
 /* --- from beside --- */
 
+/* One more session of the test's own, until the test ends. */
+struct ledger_suite_session *another_session(struct fixture *fixture);
+
 /* The number that a statement of the test's own answers. */
 int64_t ask(struct ledger_suite_session *session, const char *format, ...) PRINTF_LIKE(2, 3);
 
-/* The conservation of stock in one snapshot, computed by the database itself
- * from the tables: unleased + Σ open leases (count − rows) + active − total,
- * which has to be 0. */
+/* The conservation of stock in one snapshot, computed by the database itself from the tables:
+ * unleased + Σ open leases (count − rows) + active − total, which has to be 0. */
 int64_t imbalance_of(struct ledger_suite_session *session, int64_t policy_id);
-
-/* Waits until that many sessions of the database wait for a lock. */
-void await_lock_waits(struct ledger_suite_session *session, int64_t count);
 
 #endif

@@ -1,8 +1,7 @@
-/* ledger_mysql.c: the ledger suite on the MySQL or MariaDB that
- * DIBS_TEST_MYSQL_URL names.
+/* ledger_mysql.c: the ledger suite on the MySQL or MariaDB that DIBS_TEST_MYSQL_URL names.
  *
- * The URL's user must be allowed to create databases, for each test gets one of
- * its own, and `root` must be let in as the administrator.
+ * The URL's user must be allowed to create databases, for each test gets one of its own, and `root`
+ * must be let in as the administrator.
  */
 #include <mysql.h>
 #include <setjmp.h>
@@ -33,8 +32,8 @@ static void execute(MYSQL *connection, const char *text)
         fail_msg("%s: %s", text, mysql_error(connection));
 }
 
-/* The URL is one that tests/servers.py makes: without a password or options.
- * The user is its own unless another one is named. */
+/* The URL is one that tests/servers.py makes: without a password or options. The user is its own
+ * unless another one is named. */
 static MYSQL *connect_to(const char *database, const char *other_user)
 {
     char user[32];
@@ -48,8 +47,7 @@ static MYSQL *connect_to(const char *database, const char *other_user)
     if (mysql_real_connect(connection, host, other_user != NULL ? other_user : user, NULL, database,
                            port, NULL, 0) == NULL)
         fail_msg("%s", mysql_error(connection));
-    /* A transaction that was left open shows as an error instead of a wait
-     * without end. */
+    /* A transaction that was left open shows as an error instead of a wait without end. */
     execute(connection, "SET lock_wait_timeout = 10");
     return connection;
 }
@@ -114,10 +112,9 @@ int64_t ledger_suite_ask(struct ledger_suite_session *session, const char *text)
 
 const bool ledger_suite_is_shared = true;
 const struct ledger_driver *const ledger_suite_driver = &ledger_mysql_driver;
-/* INNODB_TRX shows the past to whoever asks more often than ten times a second.
- */
-const char ledger_suite_lock_waits[] = "SELECT variable_value FROM information_schema.global_status"
-                                       " WHERE variable_name = 'innodb_row_lock_current_waits'";
+/* INNODB_TRX shows the past to whoever asks more often than ten times a second. */
+const char ledger_suite_lock_waits[] = "SELECT COUNT FROM information_schema.INNODB_METRICS"
+                                       " WHERE NAME = 'lock_row_lock_current_waits'";
 const char ledger_suite_for_share[] = "LOCK IN SHARE MODE";
 
 int main(void)

@@ -1,8 +1,7 @@
-/* ledger_postgres.c: the ledger suite on the PostgreSQL that
- * DIBS_TEST_POSTGRES_URL names.
+/* ledger_postgres.c: the ledger suite on the PostgreSQL that DIBS_TEST_POSTGRES_URL names.
  *
- * The URL's user must be allowed to create databases, for each test gets one of
- * its own, and `postgres` must be let in as the administrator.
+ * The URL's user must be allowed to create databases, for each test gets one of its own, and
+ * `postgres` must be let in as the administrator.
  */
 #include <libpq-fe.h>
 #include <setjmp.h>
@@ -67,8 +66,7 @@ const char *ledger_suite_create(void)
     return url;
 }
 
-/* PostgreSQL refuses when somebody is still connected: a session that was not
- * closed is found. */
+/* PostgreSQL refuses when somebody is still connected: a session that was not closed is found. */
 void ledger_suite_drop(void)
 {
     execute("DROP DATABASE");

@@ -50,8 +50,8 @@ static enum status step_insert(struct ledger_session *session, struct coupon_row
     return ledger_suite_driver->insert_coupons(session, rows, count, error);
 }
 
-/* As the writer does it: what is in each other's way is done again, a batch
- * that is refused is done with care, and what breaks a rule is undone. */
+/* As the writer does it: what is in each other's way is done again, a batch that is refused is
+ * done with care, and what breaks a rule is undone. */
 static void *act(void *context)
 {
     struct actor *actor = context;
@@ -77,8 +77,7 @@ static void *act(void *context)
     return NULL;
 }
 
-/* Lets the actor come to where it would begin the step behind those, to its
- * end, or to a lock. */
+/* Lets the actor come to where it would begin the step behind those, to its end, or to a lock. */
 static void advance(struct stage *stage, struct actor *actor, int steps)
 {
     pthread_mutex_lock(&stage->lock);
@@ -191,8 +190,7 @@ void play_all(struct stage *stage, scene_fn set, scene_fn look)
                     expect(stage, imbalance_of(stage->fixture->session, stage->policy.id) == 0,
                            "stock is not conserved");
                 look(stage);
-                /* The first round tells how many steps there are, undisturbed or nearly
-                 * so. */
+                /* The first round tells how many steps there are, undisturbed or nearly so. */
                 for (int k = 0; k < 2 && i == 1 && j == 1 && first == 0; k++)
                     steps[k] = stage->actors[k].steps;
             }

@@ -1,10 +1,8 @@
-/* ledger_stage.h: two transactions on two sessions, interleaved at every
- * statement.
+/* ledger_stage.h: two transactions on two sessions, interleaved at every statement.
  *
- * One goes some steps, then the other some, then each to its end; a step is
- * whatever it asks of the driver. One that waits for a lock of the other's has
- * come as far as it can. In each case the outcome must be one that they could
- * have had one after the other.
+ * One goes some steps, then the other some, then each to its end; a step is whatever it asks of the
+ * driver. One that waits for a lock of the other's has come as far as it can. In each case the
+ * outcome must be one that they could have had one after the other.
  *
  * Threads: the test's own; the actors have theirs.
  */
@@ -75,8 +73,8 @@ void cast(struct stage *stage, int number,
           enum status (*body)(struct sql *sql, void *argument, struct error *error),
           void *argument);
 
-/* A scene is set, played and looked at again for each interleaving; the stock
- * of stage->policy, if there is one, has to be conserved each time. */
+/* A scene is set, played and looked at again for each interleaving; the stock of stage->policy,
+ * if there is one, has to be conserved each time. */
 typedef void (*scene_fn)(struct stage *stage);
 void play_all(struct stage *stage, scene_fn set, scene_fn look);
 

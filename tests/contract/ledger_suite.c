@@ -1,5 +1,4 @@
-/* ledger_suite.c: policies, coupons and restoring: the ledger's contract as
- * tests. */
+/* ledger_suite.c: policies, coupons and restoring: the ledger's contract as tests. */
 #include "ledger_fixture.h"
 
 #include <unistd.h>

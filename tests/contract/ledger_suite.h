@@ -1,7 +1,7 @@
 /* ledger_suite.h: what every ledger must do, run on each database.
  *
- * A database's program provides the functions of the first part and calls
- * ledger_suite_run() in its main.
+ * A database's program provides the functions of the first part and calls ledger_suite_run() in its
+ * main.
  */
 #ifndef CONTRACT_LEDGER_SUITE_H
 #define CONTRACT_LEDGER_SUITE_H
@@ -15,18 +15,17 @@
 const char *ledger_suite_create(void);
 void ledger_suite_drop(void);
 
-/* A session of the test's own beside the ledger's, of the database's
- * administrator. Used by one thread at a time. */
+/* A session of the test's own beside the ledger's, of the database's administrator. Used by one
+ * thread at a time. */
 struct ledger_suite_session;
 struct ledger_suite_session *ledger_suite_session_open(void);
 void ledger_suite_session_close(struct ledger_suite_session *session);
 
-/* Runs a statement; the number in the first column of its first row, or 0. One
- * that does not work ends the program with words. */
+/* Runs a statement; the number in the first column of its first row, or 0. One that does not
+ * work ends the program with words. */
 int64_t ledger_suite_ask(struct ledger_suite_session *session, const char *text);
 
-/* Several processes can have the database open at once; then the last three are
- * used too. */
+/* Several processes can have the database open at once; then the last three are used too. */
 extern const bool ledger_suite_is_shared;
 extern const struct ledger_driver *const ledger_suite_driver;
 /* How many of the database's sessions wait for a lock right now. */

@@ -1,6 +1,5 @@
-/* ledger_suite_crowds.c: many at once: each member of a crowd has a ledger of
- * its own where several processes may share a database, and all have the one
- * where they may not. */
+/* ledger_suite_crowds.c: many at once: each member of a crowd has a ledger of its own where
+ * several processes may share a database, and all have the one where they may not. */
 #include "ledger_fixture.h"
 
 #include <stdatomic.h>
@@ -97,8 +96,7 @@ static struct claim pending_claim(const struct crowd *crowd, int64_t seq)
     return claim_of(&crowd->lease, seq, user, 1);
 }
 
-/* Forwards, backwards, from the middle, and in strides; whole batches are under
- * way at once. */
+/* Forwards, backwards, from the middle, and in strides; whole batches are under way at once. */
 static int64_t nth_seq(int number, int64_t i)
 {
     if (number % 4 == 0)
@@ -174,8 +172,7 @@ static void *claim_many(void *context)
     return NULL;
 }
 
-/* Exactly as many winners as there are units, in a dense line, and nobody above
- * the limit. */
+/* Exactly as many winners as there are units, in a dense line, and nobody above the limit. */
 static void test_crowd__races_for_the_last_units(void **state)
 {
     struct crowd *crowd = *state;
@@ -315,8 +312,7 @@ static void *lend_and_return(void *context)
     return NULL;
 }
 
-/* Leases are taken, used and closed from everywhere: no seq is lent twice, no
- * unit is lost. */
+/* Leases are taken, used and closed from everywhere: no seq is lent twice, no unit is lost. */
 static void test_crowd__leases_come_and_go(void **state)
 {
     struct crowd *crowd = *state;

@@ -1,5 +1,5 @@
-/* ledger_suite_issuing.c: claims into rows: once each, and whatever is in the
- * way of one is in the way of that one alone. */
+/* ledger_suite_issuing.c: claims into rows: once each, and whatever is in the way of one is in
+ * the way of that one alone. */
 #include "ledger_fixture.h"
 
 static void test_issuing__issues_and_remembers(void **state)
@@ -39,8 +39,7 @@ static void test_issuing__same_claim_twice_is_one_row(void **state)
     assert_int_equal(policy_of(fixture, policy.id).unleased, 1);
 }
 
-/* Traps 17 and 22: another user with the same seq is refused, its neighbours
- * are not. */
+/* Traps 17 and 22: another user with the same seq is refused, its neighbours are not. */
 static void test_issuing__colliding_seq_is_refused_alone(void **state)
 {
     struct fixture *fixture = *state;
@@ -152,8 +151,7 @@ static void test_issuing__expiry_from_valid_days_or_the_window(void **state)
                      COUPON_EXPIRED);
 }
 
-/* What is issued again after an unknown outcome gets the same answer, whatever
- * it was. */
+/* What is issued again after an unknown outcome gets the same answer, whatever it was. */
 static void test_issuing__the_same_batch_again(void **state)
 {
     struct fixture *fixture = *state;
@@ -178,8 +176,8 @@ static void test_issuing__the_same_batch_again(void **state)
     assert_int_equal(coupon_of(fixture, policy.id, 3).merged_into_seq, 1);
 }
 
-/* A batch whose order is not that of its seqs, in which a user and a claim come
- * up twice. The lower seq was first; each answer belongs to its claim. */
+/* A batch whose order is not that of its seqs, in which a user and a claim come up twice. The
+ * lower seq was first; each answer belongs to its claim. */
 static void test_issuing__any_order_in_a_batch(void **state)
 {
     struct fixture *fixture = *state;

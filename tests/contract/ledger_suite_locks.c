@@ -1,5 +1,4 @@
-/* ledger_suite_locks.c: pairs of transactions that must not get in each other's
- * way unnoticed. */
+/* ledger_suite_locks.c: pairs of transactions that must not get in each other's way unnoticed. */
 #include "ledger/fallback.h"
 #include "ledger_stage.h"
 

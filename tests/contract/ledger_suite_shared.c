@@ -1,9 +1,11 @@
-/* ledger_suite_shared.c: what a database that several processes share must do
- * when they, or someone beside them, hold what the other needs. */
+/* ledger_suite_shared.c: what a database that several processes share must do when they, or
+ * someone beside them, hold what the other needs. */
 #include "ledger_fixture.h"
 
 #include <stdatomic.h>
 #include <unistd.h>
+
+#define NEVER_MS 30000
 
 /* Something that may have to wait, in a thread of its own. */
 struct errand {
@@ -21,6 +23,18 @@ struct errand {
 static void start(struct errand *errand, void *(*act)(void *))
 {
     assert_int_equal(pthread_create(&errand->thread, NULL, act, errand), 0);
+}
+
+/* Waits until that errand, and so many in all, wait for a lock. */
+static void await_waiting(struct fixture *fixture, const struct errand *errand, int64_t count)
+{
+    for (int waited_ms = 0; ledger_suite_ask(fixture->session, ledger_suite_lock_waits) != count;
+         waited_ms += 2) {
+        if (errand->is_done || waited_ms > NEVER_MS)
+            fail_msg("it did not have to wait");
+        usleep(2000);
+    }
+    assert_false(errand->is_done);
 }
 
 static void finish(struct errand *errand)
@@ -58,6 +72,17 @@ static void *run_text(void *context)
     return NULL;
 }
 
+/* What another ledger would write. */
+static void write_coupon(struct ledger_suite_session *session, int64_t policy_id, int64_t seq,
+                         const char *user, int64_t lease_id)
+{
+    ask(session,
+        "INSERT INTO coupon (policy_id, seq, user_id, nth, slot, state, request_id, lease_id,"
+        " requested_at, issued_at)"
+        " VALUES (%lld, %lld, '%s', 1, 1, 'ISSUED', '0123456789abcdef', %lld, 1, 1)",
+        (long long)policy_id, (long long)seq, user, (long long)lease_id);
+}
+
 /* --- the lease --- */
 
 /* Somebody issues: closing waits, and counts what was issued. */
@@ -66,26 +91,20 @@ static void test_shared__closing_waits_for_issuing(void **state)
     struct fixture *fixture = *state;
     struct lease lease;
     struct policy policy = create(fixture, 5, &lease);
-    struct ledger_suite_session *worker = ledger_suite_session_open();
-    struct errand closing = {.fixture = fixture, .lease_id = lease.id};
+    struct ledger_suite_session *worker = another_session(fixture);
+    static struct errand closing;
 
+    closing = (struct errand){.fixture = fixture, .lease_id = lease.id};
     ask(worker, "BEGIN");
     ask(worker, "SELECT id FROM lease WHERE id = %lld %s", (long long)lease.id,
         ledger_suite_for_share);
     start(&closing, close_lease);
-    await_lock_waits(fixture->session, 1);
-    assert_false(closing.is_done);
-    ask(worker,
-        "INSERT INTO coupon (policy_id, seq, user_id, nth, slot, state, "
-        "request_id, lease_id,"
-        " requested_at, issued_at)"
-        " VALUES (%lld, 1, 'a', 1, 1, 'ISSUED', '0123456789abcdef', %lld, 1, 1)",
-        (long long)policy.id, (long long)lease.id);
+    await_waiting(fixture, &closing, 1);
+    write_coupon(worker, policy.id, 1, "a", lease.id);
     ask(worker, "COMMIT");
     finish(&closing);
     assert_int_equal(closing.status, STATUS_OK);
     assert_int_equal(policy_of(fixture, policy.id).unleased, 4);
-    ledger_suite_session_close(worker);
 }
 
 /* Somebody closes: issuing waits, and sees that the lease is closed. */
@@ -94,26 +113,24 @@ static void test_shared__issuing_waits_for_closing(void **state)
     struct fixture *fixture = *state;
     struct lease lease;
     struct policy policy = create(fixture, 1, &lease);
-    struct ledger_suite_session *steward = ledger_suite_session_open();
-    struct errand issuing = {.fixture = fixture, .claim = claim_of(&lease, 1, "a", 1)};
+    struct ledger_suite_session *steward = another_session(fixture);
+    static struct errand issuing;
 
+    issuing = (struct errand){.fixture = fixture, .claim = claim_of(&lease, 1, "a", 1)};
     ask(steward, "BEGIN");
     ask(steward, "SELECT id FROM lease WHERE id = %lld FOR UPDATE", (long long)lease.id);
     start(&issuing, issue_claim);
-    await_lock_waits(fixture->session, 1);
-    assert_false(issuing.is_done);
+    await_waiting(fixture, &issuing, 1);
     /* The unit returns, and is gone at once. */
     ask(steward, "UPDATE lease SET state = 'CLOSED' WHERE id = %lld", (long long)lease.id);
     ask(steward,
-        "INSERT INTO lease (policy_id, first_seq, count, state) VALUES (%lld, 2, "
-        "1, 'OPEN')",
+        "INSERT INTO lease (policy_id, first_seq, count, state) VALUES (%lld, 2, 1, 'OPEN')",
         (long long)policy.id);
     ask(steward, "UPDATE policy SET next_seq = 3 WHERE id = %lld", (long long)policy.id);
     ask(steward, "COMMIT");
     finish(&issuing);
     assert_int_equal(fixture->states[0], COUPON_VOID);
     assert_int_equal(policy_of(fixture, policy.id).unleased, 0);
-    ledger_suite_session_close(steward);
 }
 
 static void test_shared__issuing_does_not_wait_for_issuing(void **state)
@@ -121,7 +138,7 @@ static void test_shared__issuing_does_not_wait_for_issuing(void **state)
     struct fixture *fixture = *state;
     struct lease lease;
     struct policy policy = create(fixture, 5, &lease);
-    struct ledger_suite_session *worker = ledger_suite_session_open();
+    struct ledger_suite_session *worker = another_session(fixture);
 
     ask(worker, "BEGIN");
     ask(worker, "SELECT id FROM lease WHERE id = %lld %s", (long long)lease.id,
@@ -129,48 +146,41 @@ static void test_shared__issuing_does_not_wait_for_issuing(void **state)
     assert_int_equal(issue_one(fixture, &lease, 2, "b", 1), COUPON_ISSUED);
     ask(worker, "COMMIT");
     assert_int_equal(policy_of(fixture, policy.id).unleased, 0);
-    ledger_suite_session_close(worker);
 }
 
 /* --- in the way --- */
 
-/* The ledger has the lease and wants the policy; someone has the policy and
- * wants the lease. The database gives up on the ledger, which has done the
- * least and came last. */
+/* The ledger has the lease and wants the policy; someone has the policy and wants the lease. The
+ * database gives up on the ledger, which has done the least and came last. */
 static void test_shared__a_deadlock_is_done_again(void **state)
 {
     struct fixture *fixture = *state;
     struct lease lease;
     struct policy policy = create(fixture, 5, &lease);
-    struct ledger_suite_session *holder = ledger_suite_session_open();
-    struct ledger_suite_session *blocker = ledger_suite_session_open();
+    struct ledger_suite_session *holder = another_session(fixture);
+    struct ledger_suite_session *blocker = another_session(fixture);
     char text[128];
-    struct errand issuing = {.fixture = fixture, .claim = claim_of(&lease, 2, "a", 1)};
-    struct errand wanting = {.session = holder, .text = text};
+    static struct errand issuing;
+    static struct errand wanting;
 
+    issuing = (struct errand){.fixture = fixture, .claim = claim_of(&lease, 2, "a", 1)};
+    wanting = (struct errand){.session = holder, .text = text};
     issue_one(fixture, &lease, 1, "a", 1); /* so that the next is merged, which returns a unit */
     snprintf(text, sizeof(text), "SELECT id FROM lease WHERE id = %lld FOR UPDATE",
              (long long)lease.id);
     ask(holder, "BEGIN");
     ask(holder, "INSERT INTO blocked_user (user_id, blocked_at)"
-                " WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM "
-                "n WHERE i < 500)"
+                " WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 500)"
                 " SELECT CONCAT('nobody-', i), 1 FROM n");
     ask(holder, "UPDATE policy SET version = version + 1 WHERE id = %lld", (long long)policy.id);
     ask(blocker, "BEGIN");
-    ask(blocker,
-        "INSERT INTO coupon (policy_id, seq, user_id, nth, slot, state, "
-        "request_id, lease_id,"
-        " requested_at, issued_at)"
-        " VALUES (%lld, 2, 'b', 1, 1, 'ISSUED', '0123456789abcdef', %lld, 1, 1)",
-        (long long)policy.id, (long long)lease.id);
+    write_coupon(blocker, policy.id, 2, "b", lease.id);
     start(&issuing, issue_claim);
-    await_lock_waits(fixture->session, 1); /* the ledger for the blocker */
+    await_waiting(fixture, &issuing, 1); /* the ledger for the blocker */
     start(&wanting, run_text);
-    await_lock_waits(fixture->session, 2); /* and the holder for the ledger */
+    await_waiting(fixture, &wanting, 2); /* and the holder for the ledger */
     ask(blocker, "ROLLBACK");
-    finish(&wanting); /* The holder got the lease and has the policy: the ledger
-                         has neither. */
+    finish(&wanting); /* The holder got the lease and has the policy: the ledger has neither. */
     assert_false(issuing.is_done);
     ask(holder, "ROLLBACK");
     finish(&issuing);
@@ -178,12 +188,9 @@ static void test_shared__a_deadlock_is_done_again(void **state)
     assert_int_equal(policy_of(fixture, policy.id).unleased, 1);
     assert_true(ledger_healthy(fixture->ledger));
     assert_int_equal(ledger_stats(fixture->ledger)->commit_failures, 0);
-    ledger_suite_session_close(holder);
-    ledger_suite_session_close(blocker);
 }
 
-/* A lock that is not given up: the caller is told in time, and nothing is half
- * done. */
+/* A lock that is not given up: the caller is told in time, and nothing is half done. */
 static void test_shared__a_long_wait_is_unavailable(void **state)
 {
     struct fixture *fixture = *state;
@@ -211,33 +218,27 @@ static void test_shared__a_long_wait_is_unavailable(void **state)
     fixture_free(impatient);
 }
 
-/* The user's slot is being taken by someone else at this very moment: it is
- * waited for, and then the claim is merged, or the slot is free after all. */
+/* The user's slot is being taken by someone else at this very moment: it is waited for, and then
+ * the claim is merged, or the slot is free after all. */
 static void claim_while_the_slot_is_taken(struct fixture *fixture, bool is_kept)
 {
     struct lease lease;
     struct policy policy = create_with(fixture, 5, 2, 1, &lease);
-    struct ledger_suite_session *other = ledger_suite_session_open();
-    struct errand issuing = {.fixture = fixture, .claim = claim_of(&lease, 1, "a", 1)};
+    struct ledger_suite_session *other = another_session(fixture);
+    static struct errand issuing;
 
+    issuing = (struct errand){.fixture = fixture, .claim = claim_of(&lease, 1, "a", 1)};
     ask(other, "BEGIN");
     ask(other, "UPDATE policy SET unleased = unleased - 1, next_seq = 5 WHERE id = %lld",
         (long long)policy.id);
-    ask(other,
-        "INSERT INTO coupon (policy_id, seq, user_id, nth, slot, state, "
-        "request_id, lease_id,"
-        " requested_at, issued_at)"
-        " VALUES (%lld, 4, 'a', 1, 1, 'ISSUED', '0123456789abcdef', 0, 1, 1)",
-        (long long)policy.id);
+    write_coupon(other, policy.id, 4, "a", 0);
     start(&issuing, issue_claim);
-    await_lock_waits(fixture->session, 1);
-    assert_false(issuing.is_done);
+    await_waiting(fixture, &issuing, 1);
     ask(other, is_kept ? "COMMIT" : "ROLLBACK");
     finish(&issuing);
     assert_int_equal(fixture->states[fixture->issued_count - 1],
                      is_kept ? COUPON_MERGED : COUPON_ISSUED);
     assert_int_equal(policy_of(fixture, policy.id).unleased, 2);
-    ledger_suite_session_close(other);
 }
 
 static void test_shared__a_slot_that_is_being_taken(void **state)
@@ -248,8 +249,7 @@ static void test_shared__a_slot_that_is_being_taken(void **state)
 
 /* --- marks --- */
 
-/* Each of those that share has a mark of its own, and takes it along when it
- * goes. */
+/* Each of those that share has a mark of its own, and takes it along when it goes. */
 static void test_shared__everyone_has_a_mark(void **state)
 {
     struct fixture *fixture = *state;
