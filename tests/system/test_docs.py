@@ -18,6 +18,7 @@ CHANGING = [
     (re.compile(r"(?m)^Date: .*$"), "Date: DATE"),
     (re.compile(r"(?m)^X-Request-Id: .*$"), "X-Request-Id: ID"),
     (re.compile(r"(?m)^:.*$"), ""),
+    (re.compile(r'"kind":"(?:sqlite|postgres|mysql)"'), "LEDGER"),
     (CODE, "CODE"),
 ]
 
