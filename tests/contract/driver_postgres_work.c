@@ -136,17 +136,17 @@ static enum status refuse_row(void *context, const struct sql_value *columns, st
     return ++*(int64_t *)context == 10 ? error_set(error, STATUS_INVALID, "enough") : STATUS_OK;
 }
 
-/* Longer than the server lets a statement run. */
+#define SCAN_ROWS 200000 /* more than all buffers on the way hold */
+
+/* In all longer than the server lets a statement run, and than the driver waits for an answer. */
 static enum status dawdle(void *context, const struct sql_value *columns, struct error *error)
 {
     (void)columns;
     (void)error;
-    if (++*(int64_t *)context == 1)
-        nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+    if (++*(int64_t *)context % (SCAN_ROWS / 4) == 1)
+        nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
     return STATUS_OK;
 }
-
-#define SCAN_ROWS 200000 /* more than all buffers on the way hold */
 
 static void put_coupons(struct fixture *fixture, int64_t first, int64_t count)
 {
