@@ -8,7 +8,7 @@
 #include "command/exchange.h"
 
 #define PAGE_LIMIT "100"
-#define PATH_SIZE  256
+#define PATH_SIZE  (EXCHANGE_TEXT_SIZE + 64)
 /* Reading every coupon of a large policy takes its time, and so does writing them. */
 #define PATIENCE_MS (10 * 60 * 1000)
 
