@@ -11,6 +11,7 @@
 
 #define TIMEOUT_DEFAULT_MS 1000
 #define VERSION_MAJOR_MIN  7
+#define ROW_NUMBERS        14
 
 /* --- texts --- */
 
@@ -50,6 +51,7 @@ enum coupon_state redis_state_of(char letter)
 {
     return letter == 'R'   ? COUPON_REDEEMED
            : letter == 'C' ? COUPON_CANCELLED
+           : letter == 'E' ? COUPON_EXPIRED
            : letter == 'V' ? COUPON_VOID
                            : COUPON_ISSUED;
 }
@@ -62,56 +64,73 @@ static struct redis_argument redis_number_text(char text[24], int64_t number)
 
 /* --- calls --- */
 
-/* Calls a function that is safe to be called again: a call whose outcome is not known is. */
-static enum status redis_call_surely(struct gate_redis *redis, int64_t policy_id,
-                                     const char *function, const struct redis_argument *arguments,
-                                     size_t count, redisReply **reply, struct error *error)
-{
-    enum status status =
-        redis_pool_call(&redis->pool, policy_id, function, arguments, count, reply, error);
-
-    if (status == STATUS_UNKNOWN)
-        status = redis_pool_call(&redis->pool, policy_id, function, arguments, count, reply, error);
-    return status == STATUS_UNKNOWN ? STATUS_UNAVAILABLE : status;
-}
-
-static enum status redis_change(struct gate_redis *redis, int64_t policy_id, const char *function,
-                                const struct redis_argument *arguments, size_t count,
-                                struct error *error)
+enum status redis_do(struct gate_redis *redis, int64_t policy_id, const char *function,
+                     const struct redis_argument *arguments, size_t count, struct error *error)
 {
     redisReply *reply = NULL;
     enum status status =
-        redis_call_surely(redis, policy_id, function, arguments, count, &reply, error);
+        redis_pool_call_surely(&redis->pool, policy_id, function, arguments, count, &reply, error);
 
     freeReplyObject(reply);
-    /* Whoever changed it sees the change at once. */
-    return status == STATUS_OK ? redis_watch_look(&redis->watch, policy_id, error) : status;
+    return status == STATUS_UNKNOWN ? STATUS_UNAVAILABLE : status;
+}
+
+/* Whoever changed a policy sees the change at once, if Redis is still there to be looked at. */
+static enum status redis_changed(struct gate_redis *redis, int64_t policy_id, enum status status)
+{
+    if (status == STATUS_OK)
+        (void)!redis_watch_look(&redis->watch, policy_id, NULL);
+    return status;
+}
+
+/* A name for a call that must not count twice. */
+static struct redis_argument redis_call_name(char text[33])
+{
+    struct request_id name;
+
+    random_bytes(&name, sizeof(name));
+    redis_write_request_id(&name, text);
+    return (struct redis_argument){.bytes = text, .length = 32};
 }
 
 static enum status gate_redis_policy_set(struct gate *gate, const struct policy *policy,
                                          struct error *error)
 {
-    int64_t numbers[] = {policy->version,      policy->per_user_limit, policy->opens_at_ms,
-                         policy->closes_at_ms, policy->paused,         policy->closed_at_ms,
-                         policy->unleased,     policy->total};
-    char texts[8][24];
-    struct redis_argument arguments[8];
+    struct gate_redis *redis = gate_redis_of(gate);
+    const int64_t numbers[ROW_NUMBERS] = {
+        policy->version,       policy->per_user_limit, policy->opens_at_ms,
+        policy->closes_at_ms,  policy->paused,         policy->closed_at_ms,
+        policy->unleased,      policy->total,          policy->coupon_valid_days,
+        policy->next_seq,      policy->reserve,        policy->created_at_ms,
+        policy->discount_type, policy->discount_value};
+    char texts[ROW_NUMBERS][24];
+    struct redis_argument arguments[ROW_NUMBERS + 1];
 
-    for (size_t i = 0; i < 8; i++)
+    for (size_t i = 0; i < ROW_NUMBERS; i++)
         arguments[i] = redis_number_text(texts[i], numbers[i]);
-    return redis_change(gate_redis_of(gate), policy->id, "dibs_set_policy", arguments, 8, error);
+    arguments[ROW_NUMBERS] =
+        (struct redis_argument){.bytes = policy->name, .length = strlen(policy->name)};
+    return redis_changed(
+        redis, policy->id,
+        redis_do(redis, policy->id, "dibs_set_policy", arguments, ROW_NUMBERS + 1, error));
 }
 
 static enum status gate_redis_lend(struct gate *gate, const struct lease *lease,
                                    int64_t given_count, struct error *error)
 {
+    struct gate_redis *redis = gate_redis_of(gate);
     char texts[3][24];
-    const struct redis_argument arguments[] = {redis_number_text(texts[0], lease->id),
-                                               redis_number_text(texts[1], lease->first_seq),
-                                               redis_number_text(texts[2], lease->count)};
+    char name[33];
+    redisReply *reply = NULL;
+    const struct redis_argument arguments[] = {
+        redis_number_text(texts[0], lease->id), redis_number_text(texts[1], lease->first_seq),
+        redis_number_text(texts[2], lease->count), redis_call_name(name)};
 
     ensure(given_count == 0);
-    return redis_change(gate_redis_of(gate), lease->policy_id, "dibs_lend", arguments, 3, error);
+    enum status status = redis_pool_call_surely(&redis->pool, lease->policy_id, "dibs_lend",
+                                                arguments, 4, &reply, error);
+    freeReplyObject(reply);
+    return redis_changed(redis, lease->policy_id, status);
 }
 
 /* "id:count id:count" */
@@ -129,43 +148,41 @@ static size_t redis_read_shrunk(const char *text, struct lease_shrunk *shrunk)
     return count;
 }
 
-/* A recall has a name, so that asking again after a lost answer takes nothing more. */
 static enum status gate_redis_recall(struct gate *gate, int64_t policy_id, int64_t count,
                                      struct lease_shrunk *shrunk, size_t *shrunk_count,
                                      struct error *error)
 {
     struct gate_redis *redis = gate_redis_of(gate);
-    struct request_id name;
-    char name_text[33];
+    char name[33];
     char count_text[24];
     redisReply *reply = NULL;
 
     *shrunk_count = 0;
-    random_bytes(&name, sizeof(name));
-    redis_write_request_id(&name, name_text);
     struct redis_argument wanted = redis_number_text(count_text, count);
     if (count == GATE_RECALL_ALL)
         wanted = (struct redis_argument){.bytes = "all", .length = 3};
-    const struct redis_argument arguments[] = {wanted, {.bytes = name_text, .length = 32}};
+    const struct redis_argument arguments[] = {wanted, redis_call_name(name)};
     enum status status =
-        redis_call_surely(redis, policy_id, "dibs_recall", arguments, 2, &reply, error);
+        redis_pool_call_surely(&redis->pool, policy_id, "dibs_recall", arguments, 2, &reply, error);
     if (status == STATUS_OK && reply->str != NULL)
         *shrunk_count = redis_read_shrunk(reply->str, shrunk);
     freeReplyObject(reply);
-    return status == STATUS_OK ? redis_watch_look(&redis->watch, policy_id, error) : status;
+    return redis_changed(redis, policy_id, status);
 }
 
 static enum status gate_redis_settle(struct gate *gate, int64_t policy_id,
                                      const struct user_id *user, int64_t seq,
                                      enum coupon_state state, struct error *error)
 {
+    struct gate_redis *redis = gate_redis_of(gate);
     char seq_text[24];
     const struct redis_argument arguments[] = {
         {.bytes = user->bytes, .length = user->length},
         redis_number_text(seq_text, seq),
         {.bytes = state == COUPON_REDEEMED ? "R" : "C", .length = 1}};
 
-    return redis_change(gate_redis_of(gate), policy_id, "dibs_settle", arguments, 3, error);
+    return redis_changed(redis, policy_id,
+                         redis_do(redis, policy_id, "dibs_settle", arguments, 3, error));
 }
 
 static enum status gate_redis_block(struct gate *gate, const struct user_id *user, bool blocked,
@@ -177,18 +194,24 @@ static enum status gate_redis_block(struct gate *gate, const struct user_id *use
 }
 
 /* "seq:nth:state:ahead:requested_at" */
-static void redis_read_found(const char *text, struct gate_claim *claim)
+static bool redis_read_found(const redisReply *reply, struct gate_claim *claim)
 {
-    char *end;
+    long long seq;
+    long long ahead;
+    long long requested_at_ms;
+    int nth;
+    char state;
 
-    claim->seq = strtoll(text, &end, 10);
-    claim->nth = *end == ':' ? (int32_t)strtol(end + 1, &end, 10) : 0;
-    char state = *end == ':' ? end[1] : 'I';
-    end += *end == ':' ? 2 : 0;
-    claim->pending = state == 'P';
-    claim->coupon_state = redis_state_of(state);
-    claim->ahead = *end == ':' ? strtoll(end + 1, &end, 10) : 0;
-    claim->requested_at_ms = *end == ':' ? strtoll(end + 1, &end, 10) : 0;
+    if (reply->str == NULL || sscanf(reply->str, "%lld:%d:%c:%lld:%lld", &seq, &nth, &state, &ahead,
+                                     &requested_at_ms) != 5)
+        return false;
+    *claim = (struct gate_claim){.seq = seq,
+                                 .nth = nth,
+                                 .pending = state == 'P',
+                                 .ahead = ahead,
+                                 .requested_at_ms = requested_at_ms,
+                                 .coupon_state = redis_state_of(state)};
+    return true;
 }
 
 static enum status gate_redis_find(struct gate *gate, int64_t policy_id, const struct user_id *user,
@@ -197,26 +220,27 @@ static enum status gate_redis_find(struct gate *gate, int64_t policy_id, const s
 {
     const struct redis_argument argument = {.bytes = user->bytes, .length = user->length};
     redisReply *reply = NULL;
-    enum status status =
-        redis_call_surely(gate_redis_of(gate), policy_id, "dibs_find", &argument, 1, &reply, error);
+    enum status status = redis_pool_call_surely(&gate_redis_of(gate)->pool, policy_id, "dibs_find",
+                                                &argument, 1, &reply, error);
 
     *count = 0;
     if (status != STATUS_OK)
-        return status;
+        return status == STATUS_UNKNOWN ? STATUS_UNAVAILABLE : status;
     /* Redis tells the latest last. */
-    for (size_t i = reply->elements; i > 0; i--) {
-        if (*count < claims_max)
-            redis_read_found(reply->element[i - 1]->str, &claims[*count]);
+    for (size_t i = reply->elements; i > 0 && status == STATUS_OK; i--) {
+        if (*count < claims_max && !redis_read_found(reply->element[i - 1], &claims[*count]))
+            status = error_set(error, STATUS_FAILED, "dibs_find answers something else");
         ++*count;
     }
     freeReplyObject(reply);
-    return STATUS_OK;
+    return status;
 }
 
 static enum status gate_redis_count(struct gate *gate, int64_t policy_id, int64_t now_ms,
                                     struct gate_numbers *numbers)
 {
-    return redis_watch_count(&gate_redis_of(gate)->watch, policy_id, now_ms, numbers);
+    (void)now_ms; /* The window is judged by Redis's clock. */
+    return redis_watch_count(&gate_redis_of(gate)->watch, policy_id, numbers);
 }
 
 static size_t gate_redis_list(struct gate *gate, int64_t after_id, int64_t *ids, size_t ids_max)
@@ -274,9 +298,13 @@ static enum status redis_check_server(const struct gate_redis *redis,
     char fsync[16] = "?";
     redisReply *info = redisCommand(link, "INFO everything");
 
-    if (info == NULL || info->type == REDIS_REPLY_ERROR || info->str == NULL) {
-        enum status status = error_set(error, STATUS_UNAVAILABLE, "INFO: %.200s",
-                                       info == NULL ? link->errstr : info->str);
+    if (info == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "INFO: %s", link->errstr);
+    if (info->type == REDIS_REPLY_ERROR || info->str == NULL) {
+        enum redis_trouble trouble = redis_trouble_of(info);
+        enum status status =
+            error_set(error, trouble == REDIS_TROUBLE_LATER ? STATUS_UNAVAILABLE : STATUS_FAILED,
+                      "INFO is refused: %.200s", info->str == NULL ? "no text" : info->str);
         freeReplyObject(info);
         return status;
     }
@@ -314,16 +342,18 @@ static enum status redis_check_servers(struct gate_redis *redis, struct error *e
 
     for (size_t i = 0; i < count && status == STATUS_OK; i++) {
         redisContext *link = NULL;
-        status = redis_pool_take(&redis->pool, &addresses[i], &link, error);
+        status = redis_link_open(&link, &redis->target, &addresses[i], error);
         if (status != STATUS_OK)
             break;
         status = redis_check_server(redis, &addresses[i], link, error);
-        if (status == STATUS_OK) {
-            redis_pool_give(&redis->pool, &addresses[i], link);
-        } else {
+        if (status != STATUS_OK)
             error_prefix(error, "Redis at %s", redis_address_words(&addresses[i]).text);
-            redisFree(link);
-        }
+        redisFree(link);
+        /* One that is good enough gets the functions. */
+        if (status == STATUS_OK)
+            status = redis_pool_take(&redis->pool, &addresses[i], &link, error);
+        if (status == STATUS_OK)
+            redis_pool_give(&redis->pool, &addresses[i], link);
     }
     free(addresses);
     return status;
@@ -334,7 +364,12 @@ static void gate_redis_free(struct gate_redis *redis)
     redis_pool_release(&redis->pool);
     redis_map_release(&redis->map);
     blocklist_release(&redis->blocklist);
-    pthread_mutex_destroy(&redis->restore.lock);
+    while (redis->restores != NULL) {
+        struct redis_restore *next = redis->restores->next;
+        free(redis->restores);
+        redis->restores = next;
+    }
+    pthread_mutex_destroy(&redis->restore_lock);
     redis_target_release(&redis->target);
     free(redis);
 }
@@ -398,7 +433,7 @@ enum status gate_redis_open(struct gate **gate, const struct gate_options *optio
     redis_map_init(&redis->map, &redis->target);
     redis_pool_init(&redis->pool, &redis->target, &redis->map);
     blocklist_init(&redis->blocklist);
-    pthread_mutex_init(&redis->restore.lock, NULL);
+    pthread_mutex_init(&redis->restore_lock, NULL);
     status = redis_check_servers(redis, error);
     if (status == STATUS_OK)
         status = redis_watch_start(&redis->watch, &redis->pool, options->stock_changed,

@@ -1,22 +1,32 @@
 #!lua name=dibs
 -- The Redis gate. Each function decides or changes one policy in one atomic step.
 --
--- Lua has no rollback: every function reads all it needs first, which also proves the types of the
--- keys, and only then writes. The number of commands per call does not depend on the batch.
+-- Lua has no rollback: every function reads and checks all it needs first, which also proves the
+-- types of the keys, and only then writes. The number of commands per call does not depend on the
+-- batch.
 --
 -- KEYS of every function, all with the policy's hash tag:
 --   1 REMAINING  string  stock left in the gate
 --   2 PENDING    zset    seq -> "nth:lease:requested_at:request_id:user"; the outbox
---   3 ISSUED     hash    user -> "seq:nth:state:bound:request_id", several joined by commas
+--   3 ISSUED     hash    user -> "seq:nth:state:bound:requested_at:request_id", several joined by
+--                        commas, latest last
 --   4 LEASE      list    "id:first:next:end" of each lease, oldest first
---   5 META       hash    limit, window, pause, close, stock numbers, version
+--   5 META       hash    the policy's row, stock numbers, the arming token
 --   6 KEYS       hash    request id of an Idempotency-Key -> "seq:nth:user"
 --   7 BOUND      zset    seq -> "request_id:seq": keys bound later, for the ledger; the outbox
--- The state of a claim is P (pending), I (issued), R (redeemed) or C (cancelled).
+-- The state of a claim is P (pending), I (issued) or R (redeemed).
 --
 -- A policy is armed by a token in a variable of this library: after a restart, a promotion, a slot
 -- move or a reload it is unarmed, though its keys may have survived, and nobody is answered until
 -- the steward has reconciled it with the ledger.
+--
+-- Servers answer SOLD_OUT from memory for a moment after they have seen a policy empty: nothing
+-- left in the gate, nothing unleased. So stock reaches an empty policy in two steps: it is
+-- announced, by a row with unleased units, and HOLD_BACK_MS later it may be lent. A policy that was
+-- reset is armed no earlier than that either.
+--
+-- Refusals begin with a word that the caller knows: UNARMED, NOPOLICY, STALELEASE, TOOSOON, TOOFEW,
+-- SPREAD, PENDING, ARMED, DIBSBAD (keys or arguments that are not ours).
 
 local VERSION = 1
 local BOUND_MAX = 31
@@ -24,8 +34,14 @@ local KEYED = 56   -- '8': the first hex digit of a request id made from a key i
 local BLOCKED = 98 -- 'b'
 local HOLD_BACK_MS = 500
 local BATCH_MAX = 2000 -- what one call may carry: Lua's stack is limited
+local RECALL_LEASES_MAX = 64
+local DAY_MS = 86400000
 
-local armed = {}
+local armed = {} -- token -> META of its policy; of every database
+
+local function fail(words)
+  error(redis.error_reply(words))
+end
 
 local function whole(number)
   return string.format('%.0f', number)
@@ -36,21 +52,75 @@ local function now_ms()
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
 
-local META = {'limit', 'opens', 'closes', 'paused', 'closed', 'unleased', 'total', 'version',
-  'lease_top', 'seq_top', 'issued', 'changes', 'changed_at', 'sold_at'}
+-- Fails unless those arguments are whole numbers.
+local function check_whole(args, from, to)
+  for i = from, to do
+    if not args[i] or not string.find(args[i], '^%d+$') then
+      fail('DIBSBAD argument ' .. i .. ' is not a number')
+    end
+  end
+end
 
--- Armed is what has its token both here and in its keys: a restart loses the one, FLUSHALL the other.
+local function check_count(args, count)
+  if #args ~= count then
+    fail('DIBSBAD ' .. #args .. ' arguments instead of ' .. count)
+  end
+end
+
+-- --- reading ---
+
+-- A policy's row as the ledger has it, in the order in which set_policy() takes it.
+local ROW = {'version', 'limit', 'opens', 'closes', 'paused', 'closed', 'unleased', 'total',
+  'days', 'next', 'reserve', 'created', 'kind', 'value', 'name'}
+local META = {'version', 'limit', 'opens', 'closes', 'paused', 'closed', 'unleased', 'total',
+  'days', 'lease_top', 'seq_top', 'issued', 'changes', 'announced_at', 'sold_at', 'reset_at'}
+
+-- Armed is what has its token both here and in its keys: a restart loses the one, FLUSHALL the
+-- other.
 local function is_armed(key)
-  return armed[key] and redis.call('HGET', key, 'armed') == armed[key]
+  local token = redis.call('HGET', key, 'armed')
+  return token and armed[token] == key
+end
+
+local function disarm(key)
+  armed[redis.call('HGET', key, 'armed') or ''] = nil
 end
 
 local function read_meta(key)
   local values = redis.call('HMGET', key, unpack(META))
+  if not values[1] then
+    return nil
+  end
   local meta = {}
   for i, name in ipairs(META) do
-    meta[name] = tonumber(values[i])
+    meta[name] = tonumber(values[i] or '0')
+    if not meta[name] then
+      fail('DIBSBAD ' .. name .. ' of the policy is not a number')
+    end
   end
-  return meta.version and meta or nil
+  return meta
+end
+
+local function need_meta(key)
+  local meta = read_meta(key)
+  if not meta then
+    fail('NOPOLICY there is no such policy')
+  end
+  return meta
+end
+
+local function need_armed(key)
+  if not is_armed(key) then
+    fail('UNARMED the policy awaits its steward')
+  end
+end
+
+local function read_remaining(key)
+  local remaining = tonumber(redis.call('GET', key) or '0')
+  if not remaining then
+    fail('DIBSBAD the stock is not a number')
+  end
+  return remaining
 end
 
 local function read_leases(key)
@@ -58,7 +128,7 @@ local function read_leases(key)
   for i, text in ipairs(redis.call('LRANGE', key, 0, -1)) do
     local id, first, next_seq, stop = string.match(text, '^(%d+):(%d+):(%d+):(%d+)$')
     if not id then
-      return nil, redis.error_reply('DIBSBAD a lease is not readable')
+      fail('DIBSBAD a lease is not readable')
     end
     leases[i] = {id = tonumber(id), first = tonumber(first), next = tonumber(next_seq),
       stop = tonumber(stop), at = i - 1}
@@ -71,14 +141,16 @@ local function lease_text(lease)
     whole(lease.stop)
 end
 
--- "17:1:I:0:ab…" and its like, latest last.
 local function read_held(text)
   local held = {}
   if text then
-    for seq, nth, state, bound, request in
-      string.gmatch(text, '(%d+):(%d+):(%a):(%d+):(%x+)') do
+    for seq, nth, state, bound, at, request in
+      string.gmatch(text, '(%d+):(%d+):(%a):(%d+):(%d+):(%x+)') do
       held[#held + 1] = {seq = tonumber(seq), nth = tonumber(nth), state = state,
-        bound = tonumber(bound), request = request}
+        bound = tonumber(bound), at = at, request = request}
+    end
+    if #held == 0 then
+      fail('DIBSBAD what a user holds is not readable')
     end
   end
   return held
@@ -88,17 +160,35 @@ local function held_text(held)
   local parts = {}
   for i, claim in ipairs(held) do
     parts[i] = whole(claim.seq) .. ':' .. claim.nth .. ':' .. claim.state .. ':' .. claim.bound ..
-      ':' .. claim.request
+      ':' .. claim.at .. ':' .. claim.request
   end
   return table.concat(parts, ',')
 end
 
--- Runs HSET and the like with arguments that may be more than Lua can unpack at once; an even number
--- at a time, since they may be pairs.
+-- Rises with every change that servers must notice, and never comes back to a number it had, also
+-- not when the keys were lost.
+local function next_changes(meta, now)
+  return whole(math.max(meta and meta.changes + 1 or 0, now))
+end
+
+-- Runs HSET and the like with arguments that may be more than Lua can unpack at once, or none; an
+-- even number at a time, since they may be pairs.
 local function call_many(command, key, arguments)
   for from = 1, #arguments, 4000 do
     redis.call(command, key, unpack(arguments, from, math.min(from + 3999, #arguments)))
   end
+end
+
+-- The values of any number of fields.
+local function read_many(key, fields)
+  local values = {}
+  for from = 1, #fields, 4000 do
+    local some = redis.call('HMGET', key, unpack(fields, from, math.min(from + 3999, #fields)))
+    for i, value in ipairs(some) do
+      values[from + i - 1] = value
+    end
+  end
+  return values
 end
 
 -- --- claiming ---
@@ -107,11 +197,15 @@ local function is_keyed(request)
   return string.byte(request, 1) >= KEYED
 end
 
+local function is_closed(meta, now)
+  return meta.closed > 0 or (meta.closes > 0 and now >= meta.closes)
+end
+
 -- What one wish gets, apart from winning. The order is the contract's.
 local function refuse(meta, now, blocked, held_count)
   if blocked then
     return 'B'
-  elseif meta.closed > 0 or (meta.closes > 0 and now >= meta.closes) then
+  elseif is_closed(meta, now) then
     return 'C'
   elseif meta.paused > 0 then
     return 'P'
@@ -122,8 +216,17 @@ local function refuse(meta, now, blocked, held_count)
   end
 end
 
-local function answer_held(claim)
-  return 'H' .. whole(claim.seq) .. ':' .. claim.nth .. ':' .. claim.state
+-- An issued coupon whose time has passed is E (expired).
+local function answer_held(batch, claim)
+  local state = claim.state
+  if state == 'I' then
+    local meta = batch.meta
+    local ends = meta.days > 0 and claim.at + meta.days * DAY_MS or meta.closes
+    if ends > 0 and batch.now >= ends then
+      state = 'E'
+    end
+  end
+  return 'H' .. whole(claim.seq) .. ':' .. claim.nth .. ':' .. state
 end
 
 -- The smallest place among the user's allowed coupons that is free.
@@ -142,7 +245,8 @@ end
 -- One batch: what it knows, and everything it will write, gathered while it decides.
 local function new_batch(meta, leases, remaining, now, texts, keys_of)
   return {meta = meta, leases = leases, lease_at = 1, remaining = remaining, now = now,
-    texts = texts, keys_of = keys_of, touched = {}, pending = {}, keys = {}, bound = {}}
+    now_text = whole(now), texts = texts, keys_of = keys_of, touched = {}, pending = {}, keys = {},
+    bound = {}}
 end
 
 -- The claim that this key is bound to. One that is not held any more was cancelled.
@@ -153,7 +257,7 @@ local function answer_key(batch, key, user)
   end
   for _, own in ipairs(read_held(batch.texts[user])) do
     if own.seq == tonumber(seq) then
-      return answer_held(own)
+      return answer_held(batch, own)
     end
   end
   return 'H' .. seq .. ':' .. nth .. ':C'
@@ -188,11 +292,13 @@ local function win(batch, user, request, keyed, nth)
   lease.next = seq + 1
   lease.changed = true
   batch.remaining = batch.remaining - 1
-  batch.texts[user] = (text and text .. ',' or '') .. place .. ':P:0:' .. request
+  batch.texts[user] = (text and text .. ',' or '') .. place .. ':P:0:' .. batch.now_text .. ':' ..
+    request
   batch.touched[user] = true
   local at = #batch.pending
   batch.pending[at + 1] = seq
-  batch.pending[at + 2] = nth .. ':' .. lease.id .. ':' .. batch.now .. ':' .. request .. ':' .. user
+  batch.pending[at + 2] = nth .. ':' .. lease.id .. ':' .. batch.now_text .. ':' .. request ..
+    ':' .. user
   if keyed then
     batch.keys_of[request] = place .. ':' .. user
     batch.keys[#batch.keys + 1] = request
@@ -222,7 +328,7 @@ local function decide(batch, user, request, blocked, closed)
     if keyed and mine.request ~= request then
       bind_key(batch, user, request, held, mine)
     end
-    return answer_held(mine)
+    return answer_held(batch, mine)
   end
   return refuse(batch.meta, batch.now, blocked, #held) or
     win(batch, user, request, keyed, free_nth(held))
@@ -238,7 +344,7 @@ local function write_batch(keys, batch)
       end
     end
     if batch.remaining == 0 then
-      redis.call('HSET', keys[5], 'sold_at', batch.now)
+      redis.call('HSET', keys[5], 'sold_at', batch.now_text)
     end
   end
   local fields = {}
@@ -262,37 +368,14 @@ local function write_batch(keys, batch)
   end
 end
 
--- ARGS: the batch's name, the request ids (32 hex digits each) in one text, one letter for each wish
--- ('b': the user is blocked, else '-'), then the users.
--- Answers the name, the time, and one text with the verdicts in order, parted by blanks:
---   W seq:nth  won         H seq:nth:state  held       K another's key   B blocked   C closed
---   P paused   N opens_at  L limit reached  S sold out G more in the ledger
-local function claim(keys, args)
-  if not is_armed(keys[5]) then
-    return redis.error_reply('UNARMED')
-  end
-  local requests, flags, count = args[2], args[3], #args - 3
-  if count < 1 or count > BATCH_MAX or #requests ~= 32 * count or #flags ~= count then
-    return redis.error_reply('DIBSBAD a batch of ' .. count)
-  end
-  local meta = read_meta(keys[5])
-  if not meta then
-    return redis.error_reply('NOPOLICY')
-  end
-  local key_names = {}
+-- What the users of a batch hold, and to which claims its keys are bound.
+local function read_people(keys, args, requests, count)
+  local texts, keys_of, key_names = {}, {}, {}
   for i = 1, count do
     if string.byte(requests, 32 * i - 31) >= KEYED then
       key_names[#key_names + 1] = string.sub(requests, 32 * i - 31, 32 * i)
     end
   end
-  local remaining = tonumber(redis.call('GET', keys[1]) or '0')
-  redis.call('ZCARD', keys[2])
-  redis.call('ZCARD', keys[7])
-  local leases, broken = read_leases(keys[4])
-  if broken then
-    return broken
-  end
-  local texts, keys_of = {}, {}
   local found = redis.call('HMGET', keys[3], unpack(args, 4))
   for i = 1, count do
     texts[args[i + 3]] = found[i]
@@ -304,6 +387,27 @@ local function claim(keys, args)
   else
     redis.call('HLEN', keys[6])
   end
+  return texts, keys_of
+end
+
+-- ARGS: the batch's name, the request ids (32 hex digits each) in one text, one letter for each
+-- wish ('b': the user is blocked, else '-'), then the users.
+-- Answers the name, the time, and one text with the verdicts in order, parted by blanks:
+--   W seq:nth  won         H seq:nth:state  held       K another's key   B blocked   C closed
+--   P paused   N opens_at  L limit reached  S sold out G more in the ledger
+local function claim(keys, args)
+  local requests, flags, count = args[2], args[3], #args - 3
+  if count < 1 or count > BATCH_MAX or #requests ~= 32 * count or #flags ~= count or
+    string.find(requests, '[^0-9a-f]') or string.find(flags, '[^b-]') then
+    fail('DIBSBAD a batch of ' .. count)
+  end
+  local meta = need_meta(keys[5])
+  need_armed(keys[5])
+  local remaining = read_remaining(keys[1])
+  redis.call('ZCARD', keys[2])
+  redis.call('ZCARD', keys[7])
+  local leases = read_leases(keys[4])
+  local texts, keys_of = read_people(keys, args, requests, count)
   local batch = new_batch(meta, leases, remaining, now_ms(), texts, keys_of)
   local closed = refuse(meta, batch.now, false, 0)
   local answers = {}
@@ -313,51 +417,48 @@ local function claim(keys, args)
     answers[i] = decide(batch, user, request, string.byte(flags, i) == BLOCKED, closed)
   end
   write_batch(keys, batch)
-  return {args[1], whole(batch.now), table.concat(answers, ' ')}
+  return {args[1], batch.now_text, table.concat(answers, ' ')}
 end
 
 -- --- what the ledger did with them ---
 
--- ARGS: seq, state (I issued, V void or merged) and user of each claim that the ledger has settled.
--- A claim that is not pending any more is passed over, so a second call does nothing.
-local function acknowledge(keys, args)
-  local users, state_of, low, high = {}, {}, nil, nil
+-- Reads the triples of acknowledge(): the users in order, what became of each seq, the lowest and
+-- the highest seq.
+local function read_settled(args)
+  local users, state_of, low, high = {}, {}, math.huge, 0
   for i = 1, #args, 3 do
-    local seq = tonumber(args[i])
-    low, high = math.min(low or seq, seq), math.max(high or seq, seq)
-    state_of[seq] = args[i + 1]
+    check_whole(args, i, i)
+    local seq, state = tonumber(args[i]), args[i + 1]
+    if (state ~= 'I' and state ~= 'V') or not args[i + 2] then
+      fail('DIBSBAD argument ' .. i + 1 .. ' is neither I nor V')
+    end
+    low, high = math.min(low, seq), math.max(high, seq)
+    state_of[seq] = state
     users[#users + 1] = args[i + 2]
   end
-  if #users == 0 or #users > BATCH_MAX or #args ~= 3 * #users then
-    return redis.error_reply('DIBSBAD a batch of ' .. #users)
+  if #users == 0 or #users > BATCH_MAX then
+    fail('DIBSBAD a batch of ' .. #users)
   end
-  local found = redis.call('ZRANGE', keys[2], whole(low), whole(high), 'BYSCORE', 'WITHSCORES')
-  local texts = redis.call('HMGET', keys[3], unpack(users))
-  redis.call('HLEN', keys[6])
-  redis.call('HLEN', keys[5])
-  local removed, settled, issued = {}, {}, 0
-  for i = 1, #found, 2 do
-    local seq = tonumber(found[i + 1])
-    if state_of[seq] then
-      removed[#removed + 1] = found[i]
-      settled[seq] = true
-      issued = issued + (state_of[seq] == 'I' and 1 or 0)
-    end
-  end
-  local fields, gone, unbound, seen = {}, {}, {}, {}
+  return users, state_of, whole(low), whole(high)
+end
+
+-- Brings what the users hold up to date: the fields to set, the users to remove and the claims that
+-- came to nothing.
+local function settle_users(users, texts, settled)
+  local fields, gone, void, seen = {}, {}, {}, {}
   for i, user in ipairs(users) do
     if texts[i] and not seen[user] then
       seen[user] = true
       local held, changed = read_held(texts[i]), false
       for at = #held, 1, -1 do
         local own = held[at]
-        if settled[own.seq] and own.state == 'P' then
+        if own.state == 'P' and settled[own.seq] then
           changed = true
-          if state_of[own.seq] == 'I' then
+          if settled[own.seq] == 'I' then
             own.state = 'I'
           else
             table.remove(held, at)
-            unbound[#unbound + 1] = own.request -- a claim that came to nothing binds no key
+            void[#void + 1] = {request = own.request, seq = own.seq}
           end
         end
       end
@@ -369,45 +470,110 @@ local function acknowledge(keys, args)
       end
     end
   end
-  if #removed > 0 then
-    call_many('ZREM', keys[2], removed)
+  return fields, gone, void
+end
+
+-- A claim that came to nothing binds no key: those of its keys that still name it, and those that
+-- were bound later and wait for the ledger.
+local function unbind(keys, void, settled, low, high)
+  local requests, unbound, unbound_later = {}, {}, {}
+  local bound = redis.call('ZRANGE', keys[7], low, high, 'BYSCORE', 'WITHSCORES')
+  redis.call('HLEN', keys[6])
+  for i = 1, #bound, 2 do
+    local seq = tonumber(bound[i + 1])
+    if settled[seq] == 'V' then
+      unbound_later[#unbound_later + 1] = bound[i]
+      void[#void + 1] = {request = string.sub(bound[i], 1, 32), seq = seq}
+    end
   end
-  if issued > 0 then
+  for i, claim in ipairs(void) do
+    requests[i] = claim.request
+  end
+  for i, text in ipairs(read_many(keys[6], requests)) do
+    if text and tonumber(string.match(text, '^%d+')) == void[i].seq then
+      unbound[#unbound + 1] = requests[i]
+    end
+  end
+  return unbound, unbound_later
+end
+
+-- The units of claims that came to nothing are in the ledger again: until the row comes by, nobody
+-- may be told that there are none.
+local function return_units(key, meta, count)
+  local now = now_ms()
+  redis.call('HSET', key, 'unleased', whole(meta.unleased + count), 'changes',
+    next_changes(meta, now))
+  if meta.unleased == 0 then
+    redis.call('HSET', key, 'announced_at', whole(now))
+  end
+end
+
+-- ARGS: seq, state (I issued, V void or merged) and user of each claim that the ledger has settled.
+-- A claim that is not pending any more is passed over, so a second call does nothing.
+local function acknowledge(keys, args)
+  local users, state_of, low, high = read_settled(args)
+  local found = redis.call('ZRANGE', keys[2], low, high, 'BYSCORE', 'WITHSCORES')
+  local texts = redis.call('HMGET', keys[3], unpack(users))
+  local meta = read_meta(keys[5])
+  local removed, settled, issued, returned = {}, {}, 0, 0
+  for i = 1, #found, 2 do
+    local seq = tonumber(found[i + 1])
+    local state = state_of[seq]
+    if state then
+      removed[#removed + 1] = found[i]
+      settled[seq] = state
+      issued = issued + (state == 'I' and 1 or 0)
+      returned = returned + (state == 'V' and 1 or 0)
+    end
+  end
+  local fields, gone, void = settle_users(users, texts, settled)
+  local unbound, unbound_later = unbind(keys, void, settled, low, high)
+  call_many('ZREM', keys[2], removed)
+  call_many('HSET', keys[3], fields)
+  call_many('HDEL', keys[3], gone)
+  call_many('HDEL', keys[6], unbound)
+  call_many('ZREM', keys[7], unbound_later)
+  if meta and issued > 0 then
     redis.call('HINCRBY', keys[5], 'issued', issued)
   end
-  if #fields > 0 then
-    call_many('HSET', keys[3], fields)
-  end
-  if #gone > 0 then
-    call_many('HDEL', keys[3], gone)
-  end
-  if #unbound > 0 then
-    call_many('HDEL', keys[6], unbound)
+  if meta and returned > 0 then
+    return_units(keys[5], meta, returned)
   end
   return #removed
 end
 
 -- ARGS: "request_id:seq" of bound keys that the ledger has.
 local function acknowledge_bound(keys, args)
-  redis.call('ZREM', keys[7], unpack(args))
-  return #args
+  if #args == 0 or #args > BATCH_MAX then
+    fail('DIBSBAD a batch of ' .. #args)
+  end
+  return redis.call('ZREM', keys[7], unpack(args))
 end
 
--- ARGS: the user, the seq, the new state: R (redeemed) or C (cancelled).
+-- ARGS: the user, the seq, the new state: R (redeemed) or C (cancelled). The ledger has changed the
+-- coupon, so it has the claim, though that may still be pending here. While the policy is unarmed
+-- its users may be on their way from the ledger, as they were before this change.
 local function settle(keys, args)
+  check_count(args, 3)
+  check_whole(args, 2, 2)
   local user, seq, state = args[1], tonumber(args[2]), args[3]
+  if state ~= 'R' and state ~= 'C' then
+    fail('DIBSBAD argument 3 is neither R nor C')
+  end
+  need_meta(keys[5])
+  need_armed(keys[5])
   local held = read_held(redis.call('HGET', keys[3], user))
-  redis.call('HLEN', keys[5])
+  redis.call('ZCARD', keys[2])
   for at, own in ipairs(held) do
     if own.seq == seq then
+      local issued = own.state == 'P' and 0 or 1
       if state == 'C' then
         table.remove(held, at)
-        if own.state ~= 'P' then
-          redis.call('HINCRBY', keys[5], 'issued', -1)
-        end
       else
         own.state = state
       end
+      redis.call('ZREMRANGEBYSCORE', keys[2], args[2], args[2])
+      redis.call('HINCRBY', keys[5], 'issued', (state == 'C' and 0 or 1) - issued)
       if #held > 0 then
         redis.call('HSET', keys[3], user, held_text(held))
       else
@@ -421,260 +587,290 @@ end
 
 -- --- policies and stock ---
 
--- ARGS: version, limit, opens, closes, paused, closed, unleased, total. An older version than the
--- one held is passed over. Never touches the stock in the gate. A policy that was not there is known
--- from now on, and unarmed.
+-- ARGS: a row, in the order of ROW. An older version than the one held is passed over. Never
+-- touches the stock in the gate. A policy that was not there is known from now on, and unarmed.
 local function set_policy(keys, args)
+  check_count(args, #ROW)
+  check_whole(args, 1, #ROW - 1)
   local meta = read_meta(keys[5])
+  local now = now_ms()
   if meta and meta.version > tonumber(args[1]) then
     return 0
   end
-  local changes = (meta and meta.changes or 0) + 1
-  redis.call('PERSIST', keys[5])
-  redis.call('HSET', keys[5], 'version', args[1], 'limit', args[2], 'opens', args[3], 'closes',
-    args[4], 'paused', args[5], 'closed', args[6], 'unleased', args[7], 'total', args[8],
-    'changes', whole(changes))
+  local before = redis.call('HMGET', keys[5], unpack(ROW))
+  local fields = {}
+  for i, name in ipairs(ROW) do
+    if before[i] ~= args[i] then
+      fields[#fields + 1] = name
+      fields[#fields + 1] = args[i]
+    end
+  end
+  -- One that was let go, and is open again, stays.
+  local row = {closed = tonumber(args[6]), closes = tonumber(args[4])}
+  if redis.call('TTL', keys[5]) >= 0 and not is_closed(row, now) then
+    for _, key in ipairs(keys) do
+      redis.call('PERSIST', key)
+    end
+  end
+  if #fields == 0 then
+    return 0
+  end
   -- New stock is announced once: what follows does not put its lending off again.
-  if not meta or (meta.unleased == 0 and tonumber(args[7]) > 0) then
-    redis.call('HSET', keys[5], 'changed_at', whole(now_ms()))
+  if (not meta or meta.unleased == 0) and tonumber(args[7]) > 0 then
+    fields[#fields + 1] = 'announced_at'
+    fields[#fields + 1] = whole(now)
   end
-  if not meta then
-    redis.call('HSET', keys[5], 'lease_top', '0', 'seq_top', '0', 'issued', '0', 'sold_at', '0')
-  end
+  redis.call('HSET', keys[5], 'changes', next_changes(meta, now), unpack(fields))
   return 1
 end
 
--- ARGS: id, first seq and count of a lease. One that is here already is not taken twice; another that
--- is not above every lease and seq seen is refused: a stalled steward's push.
+-- ARGS: id, first seq and count of a lease, and a name for this call: the same name again changes
+-- nothing. A lease that is not above every lease and seq seen is refused: a stalled steward's
+-- second push. Leases that are sold make room.
 local function lend(keys, args)
-  local meta = read_meta(keys[5])
+  check_count(args, 4)
+  check_whole(args, 1, 3)
   local id, first, count = tonumber(args[1]), tonumber(args[2]), tonumber(args[3])
-  if not meta then
-    return redis.error_reply('NOPOLICY')
+  local meta = need_meta(keys[5])
+  local remaining = read_remaining(keys[1])
+  local leases = read_leases(keys[4])
+  local now = now_ms()
+  if redis.call('HGET', keys[5], 'lent') == args[4] then
+    return 1
   end
-  local leases, broken = read_leases(keys[4])
-  if broken then
-    return broken
-  end
-  for _, lease in ipairs(leases) do
-    if lease.id == id then
-      return 1
-    end
-  end
-  local remaining = tonumber(redis.call('GET', keys[1]) or '0')
   if id <= meta.lease_top or first <= meta.seq_top then
-    return redis.error_reply('STALELEASE')
+    fail('STALELEASE a later one has been seen')
   end
-  -- Servers answer SOLD_OUT from memory for a moment: they hear of new stock before it can be won.
-  if meta.sold_at > 0 and now_ms() - meta.changed_at < HOLD_BACK_MS then
-    return redis.error_reply('TOOSOON')
+  local announced_ms = meta.unleased > 0 and now - meta.announced_at or 0
+  if is_armed(keys[5]) and remaining == 0 and announced_ms >= 0 and announced_ms < HOLD_BACK_MS then
+    fail('TOOSOON servers have not heard of it yet')
   end
+  local sold = 0
+  while leases[sold + 1] and leases[sold + 1].next >= leases[sold + 1].stop do
+    sold = sold + 1
+  end
+  redis.call('LTRIM', keys[4], sold, -1)
   redis.call('RPUSH', keys[4],
     lease_text({id = id, first = first, next = first, stop = first + count}))
   redis.call('SET', keys[1], whole(remaining + count))
   redis.call('HSET', keys[5], 'lease_top', whole(id), 'seq_top', whole(first + count - 1),
-    'changes', whole(meta.changes + 1), 'sold_at', '0')
+    'changes', next_changes(meta, now), 'lent', args[4])
   return 1
 end
 
--- ARGS: how many units (or 'all'), and a name for this recall: the same name again gets the same
--- answer and takes nothing. Answers "id:count" of each lease that shrank.
-local function recall(keys, args)
-  local meta = read_meta(keys[5])
-  if not meta then
-    return redis.error_reply('NOPOLICY')
+-- Takes up to `wanted` units off the end of the newest leases, in memory: how many are still
+-- wanted, and the leases that shrank.
+local function shrink_leases(leases, wanted)
+  local shrunk = {}
+  for at = #leases, 1, -1 do
+    local lease = leases[at]
+    local taken = math.min(wanted, lease.stop - lease.next)
+    if taken > 0 and #shrunk < RECALL_LEASES_MAX then
+      lease.stop = lease.stop - taken
+      wanted = wanted - taken
+      shrunk[#shrunk + 1] = lease
+    end
   end
+  return wanted, shrunk
+end
+
+-- ARGS: how many units (or 'all'), and a name for this recall: the same name again gets the same
+-- answer and takes nothing. Answers "id:count" of each lease that shrank. The seqs were never given
+-- out, and may come back in a later lease.
+local function recall(keys, args)
+  check_count(args, 2)
+  if args[1] ~= 'all' then
+    check_whole(args, 1, 1)
+  end
+  local meta = need_meta(keys[5])
+  local remaining = read_remaining(keys[1])
+  local leases = read_leases(keys[4])
   local last = redis.call('HMGET', keys[5], 'recall', 'recalled')
   if last[1] == args[2] then
     return last[2]
   end
-  local leases, broken = read_leases(keys[4])
-  if broken then
-    return broken
-  end
-  local remaining = tonumber(redis.call('GET', keys[1]) or '0')
   local wanted = args[1] == 'all' and remaining or tonumber(args[1])
   if wanted > remaining then
-    return redis.error_reply('TOOFEW ' .. whole(remaining))
+    fail('TOOFEW ' .. whole(remaining) .. ' are left')
   end
-  local left, shrunk = wanted, {}
-  for at = #leases, 1, -1 do
-    local lease = leases[at]
-    local taken = math.min(left, lease.stop - lease.next)
-    if taken > 0 then
-      lease.stop = lease.stop - taken
-      left = left - taken
-      shrunk[#shrunk + 1] = whole(lease.id) .. ':' .. whole(lease.stop - lease.first)
-      redis.call('LSET', keys[4], lease.at, lease_text(lease))
-    end
+  local left, shrunk = shrink_leases(leases, wanted)
+  if left > 0 and #shrunk < RECALL_LEASES_MAX then
+    fail('DIBSBAD the leases have fewer units than there are')
+  elseif left > 0 and args[1] ~= 'all' then
+    fail('SPREAD the stock is spread over too many leases')
   end
-  local answer = table.concat(shrunk, ' ')
-  redis.call('SET', keys[1], whole(remaining - wanted))
+  local texts, now = {}, now_ms()
+  for i, lease in ipairs(shrunk) do
+    texts[i] = whole(lease.id) .. ':' .. whole(lease.stop - lease.first)
+    redis.call('LSET', keys[4], lease.at, lease_text(lease))
+  end
+  remaining = remaining - (wanted - left)
+  local answer = table.concat(texts, ' ')
+  redis.call('SET', keys[1], whole(remaining))
   redis.call('HSET', keys[5], 'recall', args[2], 'recalled', answer, 'changes',
-    whole(meta.changes + 1))
+    next_changes(meta, now), 'seq_top',
+    whole(#shrunk > 0 and shrunk[#shrunk].stop - 1 or meta.seq_top), 'sold_at',
+    whole(remaining == 0 and meta.sold_at == 0 and now or meta.sold_at))
   return answer
-end
-
--- ARGS: ids of leases that the ledger has closed or fully written: forgets those that are sold.
-local function forget_leases(keys, args)
-  local leases, broken = read_leases(keys[4])
-  if broken then
-    return broken
-  end
-  local forgotten = 0
-  for _, lease in ipairs(leases) do
-    for _, id in ipairs(args) do
-      if lease.id == tonumber(id) and lease.next >= lease.stop then
-        forgotten = forgotten + redis.call('LREM', keys[4], 1, lease_text(lease))
-      end
-    end
-  end
-  return forgotten
 end
 
 -- --- arming ---
 
--- ARGS: the last seq that was ever lent. Disarms and empties a policy that has nothing pending, before
--- its users are restored; a lease from before stays refused.
+-- ARGS: the last seq that was ever lent. Disarms and empties a policy that has nothing pending,
+-- before its users are restored; a lease from before stays refused.
 local function reset(keys, args)
-  armed[keys[5]] = nil
+  check_count(args, 1)
+  check_whole(args, 1, 1)
+  disarm(keys[5])
   if redis.call('ZCARD', keys[2]) + redis.call('ZCARD', keys[7]) > 0 then
-    return redis.error_reply('PENDING')
+    fail('PENDING the ledger has not got everything')
   end
+  local meta, now = read_meta(keys[5]), now_ms()
+  -- Of one that never had a lease nobody can remember anything.
+  local values = {seq_top = args[1], changes = next_changes(meta, now),
+    reset_at = args[1] ~= '0' and whole(now) or '0'}
   local fields = {}
   for _, name in ipairs(META) do
     fields[#fields + 1] = name
-    fields[#fields + 1] = name == 'seq_top' and args[1] or '0'
+    fields[#fields + 1] = values[name] or '0'
   end
   redis.call('DEL', unpack(keys))
   redis.call('HSET', keys[5], unpack(fields))
   return 1
 end
 
--- ARGS: user, seq, nth, state (I or R) and request id of active coupons, as the ledger has them.
-local function restore(keys, args)
-  if is_armed(keys[5]) then
-    return redis.error_reply('ARMED')
-  end
-  local users, held_of, fields, named = {}, {}, {}, {}
-  for i = 1, #args, 5 do
+-- Checks coupons of the ledger: user, seq, nth, state (I, R, or C: only its key answers),
+-- requested_at and request id of each. Returns their users, in order.
+local function read_coupons(args)
+  local users = {}
+  for i = 1, #args, 6 do
+    check_whole(args, i + 1, i + 2)
+    check_whole(args, i + 4, i + 4)
+    if not string.find(args[i + 3], '^[IRC]$') or
+      not string.find(args[i + 5] or '', '^%x+$') then
+      fail('DIBSBAD a coupon is not readable')
+    end
     users[#users + 1] = args[i]
   end
+  if #users == 0 or #users > BATCH_MAX then
+    fail('DIBSBAD a batch of ' .. #users)
+  end
+  return users
+end
+
+-- Puts a coupon among those a user holds, in the order of seqs. False: it is there already.
+local function hold(held, coupon)
+  local at = #held + 1
+  while at > 1 and held[at - 1].seq >= coupon.seq do
+    at = at - 1
+  end
+  if held[at] and held[at].seq == coupon.seq then
+    return false
+  end
+  table.insert(held, at, coupon)
+  return true
+end
+
+-- Gives coupons of the ledger to their users: how many were not there, and when the latest was won.
+local function hold_coupons(keys, args)
+  local users = read_coupons(args)
+  local held_of, fields, named, added, latest = {}, {}, {}, 0, 0
   redis.call('HLEN', keys[6])
   for i, text in ipairs(redis.call('HMGET', keys[3], unpack(users))) do
     held_of[users[i]] = held_of[users[i]] or read_held(text)
   end
-  for i = 1, #args, 5 do
-    local held = held_of[args[i]]
-    local known = false
-    for _, own in ipairs(held) do
-      known = known or own.seq == tonumber(args[i + 1])
+  local touched = {}
+  for i = 1, #args, 6 do
+    local user, state, request = args[i], args[i + 3], args[i + 5]
+    local coupon = {seq = tonumber(args[i + 1]), nth = tonumber(args[i + 2]), state = state,
+      bound = 0, at = args[i + 4], request = request}
+    if state ~= 'C' and hold(held_of[user], coupon) then
+      added = added + 1
+      touched[user] = true
     end
-    if not known then
-      held[#held + 1] = {seq = tonumber(args[i + 1]), nth = tonumber(args[i + 2]),
-        state = args[i + 3], bound = 0, request = args[i + 4]}
+    if is_keyed(request) then
+      named[#named + 1] = request
+      named[#named + 1] = args[i + 1] .. ':' .. args[i + 2] .. ':' .. user
     end
-    if is_keyed(args[i + 4]) then
-      named[#named + 1] = args[i + 4]
-      named[#named + 1] = args[i + 1] .. ':' .. args[i + 2] .. ':' .. args[i]
-    end
+    latest = math.max(latest, tonumber(args[i + 4]))
   end
-  for user, held in pairs(held_of) do
+  for user in pairs(touched) do
     fields[#fields + 1] = user
-    fields[#fields + 1] = held_text(held)
+    fields[#fields + 1] = held_text(held_of[user])
   end
   call_many('HSET', keys[3], fields)
-  if #named > 0 then
-    call_many('HSET', keys[6], named)
+  call_many('HSET', keys[6], named)
+  return added, latest
+end
+
+-- ARGS: coupons of the ledger, as read_coupons() has them.
+local function restore(keys, args)
+  local meta = need_meta(keys[5])
+  if is_armed(keys[5]) then
+    fail('ARMED its users are its own')
   end
-  return #users
+  local added, latest = hold_coupons(keys, args)
+  redis.call('HSET', keys[5], 'sold_at', whole(math.max(meta.sold_at, latest)))
+  return added
+end
+
+-- ARGS: coupons that the ledger gave while the gate was away, as read_coupons() has them, or none.
+-- Takes no stock; what is here already is passed over.
+local function enter(keys, args)
+  local meta = need_meta(keys[5])
+  need_armed(keys[5])
+  local added = #args > 0 and hold_coupons(keys, args) or 0
+  if added > 0 then
+    redis.call('HSET', keys[5], 'issued', whole(meta.issued + added), 'changes',
+      next_changes(meta, now_ms()))
+  end
+  return added
 end
 
 -- ARGS: request id and "seq:nth:user" of keys that are bound besides a claim's own, or whose
 -- claim is not active any more.
 local function restore_keys(keys, args)
+  need_meta(keys[5])
   if is_armed(keys[5]) then
-    return redis.error_reply('ARMED')
+    fail('ARMED its users are its own')
   end
+  for i = 1, #args, 2 do
+    if not string.find(args[i], '^%x+$') or not string.find(args[i + 1] or '', '^%d+:%d+:.') then
+      fail('DIBSBAD a key is not readable')
+    end
+  end
+  if #args == 0 or #args > 2 * BATCH_MAX then
+    fail('DIBSBAD a batch of ' .. #args / 2)
+  end
+  redis.call('HLEN', keys[6])
   call_many('HSET', keys[6], args)
   return #args / 2
 end
 
 -- ARGS: the token, how many active coupons the ledger has. From here on the policy is answered for.
 local function arm(keys, args)
-  local meta = read_meta(keys[5])
-  if not meta then
-    return redis.error_reply('NOPOLICY')
+  check_count(args, 2)
+  check_whole(args, 2, 2)
+  local meta, now = need_meta(keys[5]), now_ms()
+  local reset_ms = now - meta.reset_at
+  if reset_ms >= 0 and reset_ms < HOLD_BACK_MS then
+    fail('TOOSOON servers may remember what was before')
   end
-  redis.call('HSET', keys[5], 'issued', args[2], 'changes', whole(meta.changes + 1), 'armed',
+  disarm(keys[5])
+  redis.call('HSET', keys[5], 'issued', args[2], 'changes', next_changes(meta, now), 'armed',
     args[1])
-  armed[keys[5]] = args[1]
+  armed[args[1]] = keys[5]
   return 1
-end
-
--- ARGS: user, seq, nth, state (I or R; C: only its key answers) and request id of coupons that the
--- ledger gave while this gate was away. Takes no stock; a second call does nothing.
-local function enter(keys, args)
-  local meta = read_meta(keys[5])
-  if not meta then
-    return redis.error_reply('NOPOLICY')
-  end
-  if not is_armed(keys[5]) then
-    return redis.error_reply('UNARMED')
-  end
-  if #args % 5 ~= 0 or #args > 5 * BATCH_MAX then
-    return redis.error_reply('DIBSBAD ' .. #args .. ' words of coupons')
-  end
-  if #args == 0 then
-    return 0
-  end
-  local users, held_of, changed, named, entered = {}, {}, {}, {}, 0
-  for i = 1, #args, 5 do
-    users[#users + 1] = args[i]
-  end
-  redis.call('HLEN', keys[6])
-  for i, text in ipairs(redis.call('HMGET', keys[3], unpack(users))) do
-    held_of[users[i]] = held_of[users[i]] or read_held(text)
-  end
-  for i = 1, #args, 5 do
-    local user, seq, nth, state, request = unpack(args, i, i + 4)
-    local held = held_of[user]
-    local known = state == 'C'
-    for _, own in ipairs(held) do
-      known = known or own.seq == tonumber(seq)
-    end
-    if not known then
-      held[#held + 1] = {seq = tonumber(seq), nth = tonumber(nth), state = state, bound = 0,
-        request = request}
-      changed[user] = true
-      entered = entered + 1
-    end
-    if is_keyed(request) then
-      named[#named + 1] = request
-      named[#named + 1] = seq .. ':' .. nth .. ':' .. user
-    end
-  end
-  local fields = {}
-  for user in pairs(changed) do
-    fields[#fields + 1] = user
-    fields[#fields + 1] = held_text(held_of[user])
-  end
-  if #fields > 0 then
-    call_many('HSET', keys[3], fields)
-    redis.call('HINCRBY', keys[5], 'issued', entered)
-    redis.call('HINCRBY', keys[5], 'changes', 1)
-  end
-  if #named > 0 then
-    call_many('HSET', keys[6], named)
-  end
-  return entered
 end
 
 -- ARGS: seconds after which a policy that is closed and has nothing pending is forgotten.
 local function retire(keys, args)
+  check_count(args, 1)
+  check_whole(args, 1, 1)
   local meta = read_meta(keys[5])
-  if not meta or redis.call('ZCARD', keys[2]) > 0 or redis.call('ZCARD', keys[7]) > 0 or
-    meta.closed == 0 then
+  if not meta or not is_closed(meta, now_ms()) or
+    redis.call('ZCARD', keys[2]) + redis.call('ZCARD', keys[7]) > 0 or
+    redis.call('TTL', keys[5]) >= 0 then
     return 0
   end
   for _, key in ipairs(keys) do
@@ -685,34 +881,31 @@ end
 
 -- --- looking ---
 
--- Answers whether it is armed, and all the numbers of a policy.
-local function count(keys)
-  local meta = read_meta(keys[5])
-  if not meta then
-    return redis.error_reply('NOPOLICY')
-  end
-  return {is_armed(keys[5]) and 1 or 0, redis.call('GET', keys[1]) or '0',
+local function numbers(keys, meta)
+  return {is_armed(keys[5]) and 1 or 0, whole(read_remaining(keys[1])),
     redis.call('ZCARD', keys[2]), whole(meta.issued), whole(meta.unleased), whole(meta.total),
     whole(meta.version), whole(meta.changes), whole(meta.sold_at), whole(meta.opens),
-    whole(meta.closes), whole(meta.paused), whole(meta.closed)}
+    whole(meta.closes), whole(meta.paused), whole(meta.closed), whole(now_ms())}
+end
+
+-- Answers whether it is armed, all the numbers of a policy, and the time.
+local function count(keys)
+  return numbers(keys, need_meta(keys[5]))
 end
 
 -- ARGS: the user. Answers what they hold, and how many pending claims are before each.
 local function find(keys, args)
-  if not is_armed(keys[5]) then
-    return redis.error_reply('UNARMED')
-  end
-  local held = read_held(redis.call('HGET', keys[3], args[1]))
+  check_count(args, 1)
+  need_meta(keys[5])
+  need_armed(keys[5])
   local found = {}
-  for _, own in ipairs(held) do
-    local ahead, requested = 0, '0'
+  for i, own in ipairs(read_held(redis.call('HGET', keys[3], args[1]))) do
+    local ahead = 0
     if own.state == 'P' then
       ahead = redis.call('ZCOUNT', keys[2], '-inf', '(' .. whole(own.seq))
-      local member = redis.call('ZRANGE', keys[2], whole(own.seq), whole(own.seq), 'BYSCORE')[1]
-      requested = member and string.match(member, '^%d+:%d+:(%d+):') or '0'
     end
-    found[#found + 1] = whole(own.seq) .. ':' .. own.nth .. ':' .. own.state .. ':' ..
-      whole(ahead) .. ':' .. requested
+    found[i] = whole(own.seq) .. ':' .. own.nth .. ':' .. own.state .. ':' .. whole(ahead) .. ':' ..
+      own.at
   end
   return found
 end
@@ -723,6 +916,9 @@ local function settled(keys, args)
   local users, letters = {}, {}
   for i = 2, #args, 2 do
     users[#users + 1] = args[i]
+  end
+  if #users == 0 or #users > BATCH_MAX then
+    fail('DIBSBAD a batch of ' .. #users)
   end
   for i, text in ipairs(redis.call('HMGET', keys[3], unpack(users))) do
     letters[i] = 'V'
@@ -735,18 +931,24 @@ local function settled(keys, args)
   return table.concat(letters)
 end
 
--- ARGS: after which seq, and how many. Answers count(), then pending claims as member and seq, in seq
--- order, then bound keys the same way.
+-- ARGS: after which seq, and how many. Answers the numbers (nil: the policy is not known), then
+-- pending claims as member and seq, in seq order, then bound keys.
 local function pending(keys, args)
-  local numbers = count(keys)
-  if numbers.err then
-    return numbers
-  end
+  check_count(args, 2)
+  check_whole(args, 1, 2)
+  local meta = read_meta(keys[5])
   return {
-    numbers,
+    meta and numbers(keys, meta) or false,
     redis.call('ZRANGE', keys[2], '(' .. args[1], '+inf', 'BYSCORE', 'LIMIT', 0, args[2],
       'WITHSCORES'),
     redis.call('ZRANGE', keys[7], '-inf', '+inf', 'BYSCORE', 'LIMIT', 0, args[2])}
+end
+
+-- Answers the row, the highest lease and seq seen, and the leases.
+local function describe(keys)
+  local meta = need_meta(keys[5])
+  return {redis.call('HMGET', keys[5], unpack(ROW)), whole(meta.lease_top), whole(meta.seq_top),
+    redis.call('LRANGE', keys[4], 0, -1)}
 end
 
 local function version()
@@ -760,15 +962,19 @@ redis.register_function('dibs_settle', settle)
 redis.register_function('dibs_set_policy', set_policy)
 redis.register_function('dibs_lend', lend)
 redis.register_function('dibs_recall', recall)
-redis.register_function('dibs_forget_leases', forget_leases)
 redis.register_function('dibs_reset', reset)
 redis.register_function('dibs_restore', restore)
 redis.register_function('dibs_restore_keys', restore_keys)
 redis.register_function('dibs_arm', arm)
 redis.register_function('dibs_enter', enter)
 redis.register_function('dibs_retire', retire)
-redis.register_function{function_name = 'dibs_count', callback = count, flags = {'no-writes'}}
-redis.register_function{function_name = 'dibs_find', callback = find, flags = {'no-writes'}}
-redis.register_function{function_name = 'dibs_pending', callback = pending, flags = {'no-writes'}}
-redis.register_function{function_name = 'dibs_version', callback = version, flags = {'no-writes'}}
-redis.register_function{function_name = 'dibs_settled', callback = settled, flags = {'no-writes'}}
+
+local function register_reader(name, callback)
+  redis.register_function{function_name = name, callback = callback, flags = {'no-writes'}}
+end
+register_reader('dibs_count', count)
+register_reader('dibs_find', find)
+register_reader('dibs_settled', settled)
+register_reader('dibs_pending', pending)
+register_reader('dibs_describe', describe)
+register_reader('dibs_version', version)

@@ -8,25 +8,28 @@
 #include "gate/blocklist.h"
 #include "gate/redis_watch.h"
 
-/* Coupons on their way back into Redis, sent together. */
-#define RESTORE_MAX 400
+/* A coupon of the ledger, in the words of the library. */
+struct redis_coupon {
+    char seq[24];
+    char nth[12];
+    char requested_at[24];
+    char request_id[33];
+    char state[2];
+    struct user_id user;
+};
+
+/* Coupons of one policy on their way back into Redis, sent together. */
+#define RESTORE_MAX 300
 
 struct redis_restore {
-    pthread_mutex_t lock;
+    struct redis_restore *next;
     int64_t policy_id;
-    size_t claim_count;
+    size_t coupon_count;
     size_t key_count;
-    struct redis_restored {
-        char seq[24];
-        char nth[12];
-        char request_id[33];
-        char state[2];
-        struct user_id user;
-    } claims[RESTORE_MAX];
+    struct redis_coupon coupons[RESTORE_MAX];
     struct redis_restored_key {
         char request_id[33];
         char claim[112]; /* "seq:nth:user" */
-        size_t claim_length;
     } keys[RESTORE_MAX];
 };
 
@@ -38,7 +41,8 @@ struct gate_redis {
     struct redis_pool pool;
     struct redis_watch watch;
     struct blocklist blocklist;
-    struct redis_restore restore;
+    pthread_mutex_t restore_lock;
+    struct redis_restore *restores; /* of the policies that are being built anew */
 };
 
 static inline struct gate_redis *gate_redis_of(struct gate *gate)
@@ -49,6 +53,11 @@ static inline struct gate_redis *gate_redis_of(struct gate *gate)
 /* 32 hex digits and a NUL. */
 void redis_write_request_id(const struct request_id *id, char text[33]);
 bool redis_read_request_id(const char *text, size_t length, struct request_id *id);
+
+/* Calls a function that may be called again, and throws its reply away. */
+enum status redis_do(struct gate_redis *redis, int64_t policy_id, const char *function,
+                     const struct redis_argument *arguments, size_t count,
+                     struct error *error) MUST_CHECK;
 
 /* The state that a letter of the library stands for. */
 enum coupon_state redis_state_of(char letter);

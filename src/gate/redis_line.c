@@ -85,6 +85,8 @@ static void redis_call_fail(struct redis_call_out *call, enum verdict verdict)
     for (size_t i = 0; i < call->count; i++) {
         call->wishes[i]->verdict = verdict;
         call->wishes[i]->ticket = 0;
+        call->wishes[i]->is_accepted = false;
+        call->wishes[i]->is_away = false;
     }
 }
 
@@ -135,7 +137,6 @@ static void redis_channel_on_connect(const redisAsyncContext *link, int status)
         return;
     }
     channel->is_connected = true;
-    channel->retry_pause_ms = RETRY_MIN_MS;
 }
 
 static void redis_channel_on_disconnect(const redisAsyncContext *link, int status)
@@ -204,15 +205,30 @@ static redisAsyncContext *redis_channel_open(struct redis_channel *channel)
 
 /* --- replies --- */
 
-/* "17:1" and what follows. */
+/* "17:1" and what follows; NULL: it is not readable. */
 static const char *redis_read_place(const char *text, struct wish *wish)
 {
     char *end;
+    long long seq = strtoll(text, &end, 10);
 
-    wish->seq = strtoll(text, &end, 10);
-    if (*end == ':')
-        wish->nth = (int32_t)strtol(end + 1, &end, 10);
+    if (seq < 1 || *end != ':')
+        return NULL;
+    long nth = strtol(end + 1, &end, 10);
+    if (nth < 1 || nth > PER_USER_LIMIT_MAX)
+        return NULL;
+    wish->seq = seq;
+    wish->nth = (int32_t)nth;
     return end;
+}
+
+/* ":P" and its like, of a claim that is held. */
+static const char *redis_read_state(const char *text, struct wish *wish)
+{
+    if (text[0] != ':' || text[1] == '\0' || strchr("PIRCE", text[1]) == NULL)
+        return NULL;
+    wish->is_accepted = text[1] == 'P';
+    wish->coupon_state = redis_state_of(text[1]);
+    return text + 2;
 }
 
 /* Reads one verdict; the rest of the text, or NULL when it is not readable. */
@@ -228,7 +244,8 @@ static const char *redis_read_verdict(const char *text, struct wish *wish)
 
     wish->verdict = letter < 128 ? verdicts[letter] : VERDICT_UNDECIDED;
     wish->ticket = 0;
-    wish->is_accepted = false;
+    wish->is_accepted = wish->verdict == VERDICT_WON;
+    wish->is_away = false;
     wish->coupon_state = COUPON_ISSUED;
     if (wish->verdict == VERDICT_UNDECIDED)
         return NULL;
@@ -238,13 +255,10 @@ static const char *redis_read_verdict(const char *text, struct wish *wish)
         text = end;
     } else if (wish->verdict == VERDICT_WON || wish->verdict == VERDICT_HELD) {
         text = redis_read_place(text, wish);
-        wish->is_accepted = wish->verdict == VERDICT_WON || strncmp(text, ":P", 2) == 0;
-        if (wish->verdict == VERDICT_HELD && *text == ':') {
-            wish->coupon_state = redis_state_of(text[1]);
-            text += 2;
-        }
     }
-    return *text == ' ' ? text + 1 : *text == '\0' ? text : NULL;
+    if (text != NULL && wish->verdict == VERDICT_HELD)
+        text = redis_read_state(text, wish);
+    return text == NULL ? NULL : *text == ' ' ? text + 1 : *text == '\0' ? text : NULL;
 }
 
 static bool redis_read_verdicts(const redisReply *reply, struct redis_call_out *call)
@@ -278,8 +292,8 @@ static void redis_call_refused(struct redis_call_out *call, enum redis_trouble t
     }
     if (trouble == REDIS_TROUBLE_DROP)
         redis_channel_drop(channel);
-    /* One that the ledger does not have is neither known here nor armed there. */
-    bool is_unknown = (trouble == REDIS_TROUBLE_NO_POLICY || trouble == REDIS_TROUBLE_UNARMED) &&
+    /* One that is known here was lost there, and comes back from the ledger. */
+    bool is_unknown = trouble == REDIS_TROUBLE_NO_POLICY &&
                       !redis_watch_has(&line->gate->watch, call->flight->batch->policy_id);
     if (trouble == REDIS_TROUBLE_LATER || trouble == REDIS_TROUBLE_DROP)
         redis_call_is_away(call);
@@ -318,6 +332,7 @@ static void redis_line_on_verdicts(redisAsyncContext *link, void *answer, void *
     struct redis_call_out *call = context;
     redisReply *reply = answer;
 
+    (void)link;
     if (reply == NULL) {
         redis_call_is_away(call);
         if (!call->waits)
@@ -328,14 +343,16 @@ static void redis_line_on_verdicts(redisAsyncContext *link, void *answer, void *
     if (trouble != REDIS_TROUBLE_NONE) {
         redis_call_refused(call, trouble, reply);
     } else if (redis_read_verdicts(reply, call)) {
+        call->channel->retry_pause_ms = RETRY_MIN_MS;
         if (!call->waits)
             redis_call_decided(call);
     } else {
+        /* Whose answer this is, nobody knows: no other one on this connection is read. */
         log_event(LOG_ERROR, "gate_answers_wrongly", LOG_FIELD("batch", LOG_TEXT(call->name)));
+        redis_channel_drop(call->channel);
         redis_call_is_away(call);
         if (!call->waits)
             redis_call_land(call);
-        redisAsyncDisconnect(link);
     }
     freeReplyObject(reply);
 }
@@ -351,8 +368,10 @@ static void redis_line_on_replicas(redisAsyncContext *link, void *answer, void *
     (void)link;
     for (size_t i = 0; i < call->count && !is_safe; i++) {
         struct wish *wish = call->wishes[i];
-        if (wish->verdict == VERDICT_WON || wish->verdict == VERDICT_HELD)
+        if (wish->verdict == VERDICT_WON || wish->verdict == VERDICT_HELD) {
             wish->verdict = VERDICT_UNAVAILABLE;
+            wish->is_accepted = false;
+        }
     }
     freeReplyObject(reply);
     redis_call_decided(call);

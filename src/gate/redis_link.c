@@ -21,6 +21,7 @@ static const struct redis_error_name redis_error_names[] = {
     {"STALELEASE", REDIS_TROUBLE_STALE_LEASE},
     {"TOOSOON", REDIS_TROUBLE_TOO_SOON},
     {"TOOFEW", REDIS_TROUBLE_TOO_FEW},
+    {"SPREAD", REDIS_TROUBLE_SPREAD},
     {"PENDING", REDIS_TROUBLE_PENDING},
     {"ERR Function not found", REDIS_TROUBLE_NO_LIBRARY},
     {"MOVED ", REDIS_TROUBLE_MOVED},
@@ -46,8 +47,6 @@ enum redis_trouble redis_trouble_of(const redisReply *reply)
     if (reply->type != REDIS_REPLY_ERROR)
         return REDIS_TROUBLE_NONE;
     const char *words = reply->str;
-    if (strncmp(words, "ERR UNARMED", 11) == 0 || strncmp(words, "ERR NOPOLICY", 12) == 0)
-        words += strlen("ERR ");
     for (size_t i = 0; i < sizeof(redis_error_names) / sizeof(redis_error_names[0]); i++) {
         const struct redis_error_name *known = &redis_error_names[i];
         if (strncmp(words, known->name, strlen(known->name)) == 0)
@@ -93,9 +92,15 @@ static enum status redis_link_secure(redisContext *link, const struct redis_targ
     /* OpenSSL's macro casts the const away, which clang refuses. */
     struct redis_address copy = *address;
     SSL_set_tlsext_host_name(ssl, copy.host);
-    if (redisInitiateSSL(link, ssl) != REDIS_OK)
-        return error_set(error, STATUS_UNAVAILABLE, "TLS: %s", link->errstr);
-    return STATUS_OK;
+    if (redisInitiateSSL(link, ssl) == REDIS_OK)
+        return STATUS_OK;
+    /* Why a certificate was refused is known to OpenSSL only. */
+    long verified = SSL_get_verify_result(ssl);
+    enum status status =
+        error_set(error, verified == X509_V_OK ? STATUS_UNAVAILABLE : STATUS_FAILED, "TLS: %s",
+                  verified == X509_V_OK ? link->errstr : X509_verify_cert_error_string(verified));
+    SSL_free(ssl);
+    return status;
 }
 
 /* The commands every connection begins with; how many of them. */
@@ -171,14 +176,15 @@ enum status redis_link_open(redisContext **link, const struct redis_target *targ
     return status;
 }
 
-/* A greeting that is refused leaves a connection that must not be used. */
+/* A greeting that is refused leaves a connection that must not be used: what was sent behind it
+ * comes back with no reply. */
 static void redis_link_on_greeted(redisAsyncContext *link, void *reply, void *context)
 {
     (void)context;
     if (reply == NULL)
         return;
     if (redis_trouble_of(reply) != REDIS_TROUBLE_NONE)
-        redisAsyncDisconnect(link);
+        redisAsyncFree(link);
     freeReplyObject(reply);
 }
 

@@ -23,6 +23,7 @@ enum redis_trouble {
     REDIS_TROUBLE_STALE_LEASE, /* a lease that is not above all that were seen */
     REDIS_TROUBLE_TOO_SOON,    /* stock for a sold-out policy that was not announced long enough */
     REDIS_TROUBLE_TOO_FEW,     /* a recall of more than there is */
+    REDIS_TROUBLE_SPREAD,      /* a recall from more leases than it may touch */
     REDIS_TROUBLE_PENDING,     /* a reset while something is pending */
     REDIS_TROUBLE_OTHER,       /* what should not happen: a wrong type, a wrong argument */
 };

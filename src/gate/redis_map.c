@@ -13,6 +13,7 @@
 void redis_map_init(struct redis_map *map, const struct redis_target *target)
 {
     *map = (struct redis_map){.target = target};
+    pthread_mutex_init(&map->refresh_lock, NULL);
     pthread_mutex_init(&map->lock, NULL);
     if (target->mode == REDIS_MODE_SINGLE) {
         map->nodes[0] = target->seeds[0];
@@ -23,6 +24,7 @@ void redis_map_init(struct redis_map *map, const struct redis_target *target)
 void redis_map_release(struct redis_map *map)
 {
     pthread_mutex_destroy(&map->lock);
+    pthread_mutex_destroy(&map->refresh_lock);
 }
 
 /* --- slots --- */
@@ -54,11 +56,11 @@ unsigned redis_map_slot(int64_t policy_id)
 static bool redis_map_read_address(const redisReply *host, const redisReply *port,
                                    const struct redis_address *from, struct redis_address *address)
 {
-    if (host->str == NULL || strlen(host->str) >= sizeof(address->host))
+    if (host->str != NULL && strlen(host->str) >= sizeof(address->host))
         return false;
     /* A node that does not know its own name means the one we asked. */
     snprintf(address->host, sizeof(address->host), "%s",
-             host->str[0] != '\0' ? host->str : from->host);
+             host->str != NULL && host->str[0] != '\0' ? host->str : from->host);
     address->port = port->type == REDIS_REPLY_INTEGER ? (int)port->integer
                     : port->str != NULL               ? atoi(port->str)
                                                       : 0;
@@ -144,52 +146,63 @@ static enum status redis_map_ask(const struct redis_map *map, const struct redis
     return status;
 }
 
-/* Under the lock: takes over what was learnt. */
+/* Takes over what was learnt. */
 static void redis_map_take(struct redis_map *map, const struct redis_map *fresh)
 {
+    pthread_mutex_lock(&map->lock);
     bool same = map->node_count == fresh->node_count &&
                 memcmp(map->slots, fresh->slots, sizeof(map->slots)) == 0;
 
     for (size_t i = 0; i < fresh->node_count && same; i++)
         same = redis_address_equal(&map->nodes[i], &fresh->nodes[i]);
-    if (same)
-        return;
-    memcpy(map->nodes, fresh->nodes, fresh->node_count * sizeof(map->nodes[0]));
-    memcpy(map->slots, fresh->slots, sizeof(map->slots));
-    map->node_count = fresh->node_count;
-    atomic_fetch_add(&map->version, 1);
-    log_event(LOG_INFO, "redis_map_changed", LOG_FIELD("primaries", LOG_I64(map->node_count)),
-              LOG_FIELD("first", LOG_TEXT(redis_address_words(&map->nodes[0]).text)));
+    if (!same) {
+        memcpy(map->nodes, fresh->nodes, fresh->node_count * sizeof(map->nodes[0]));
+        memcpy(map->slots, fresh->slots, sizeof(map->slots));
+        map->node_count = fresh->node_count;
+        log_event(LOG_INFO, "redis_map_changed", LOG_FIELD("primaries", LOG_I64(map->node_count)),
+                  LOG_FIELD("first", LOG_TEXT(redis_address_words(&map->nodes[0]).text)));
+    }
+    pthread_mutex_unlock(&map->lock);
+}
+
+/* Asks the nodes of the URL, then, of a cluster, those known last. */
+static enum status redis_map_ask_all(struct redis_map *map, struct redis_map *fresh,
+                                     struct error *error)
+{
+    struct redis_address *nodes = calloc(REDIS_NODES_MAX, sizeof(*nodes));
+    enum status status = STATUS_UNAVAILABLE;
+
+    if (nodes == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for the map of Redis");
+    size_t count =
+        map->target->mode == REDIS_MODE_CLUSTER ? redis_map_list(map, nodes, REDIS_NODES_MAX) : 0;
+    for (size_t i = 0; i < map->target->seed_count && status != STATUS_OK; i++)
+        status = redis_map_ask(map, &map->target->seeds[i], fresh, error);
+    for (size_t i = 0; i < count && status != STATUS_OK; i++)
+        status = redis_map_ask(map, &nodes[i], fresh, error);
+    free(nodes);
+    return status;
 }
 
 enum status redis_map_refresh(struct redis_map *map, struct error *error)
 {
-    enum status status = STATUS_UNAVAILABLE;
+    enum status status = STATUS_OK;
 
     if (map->target->mode == REDIS_MODE_SINGLE)
         return STATUS_OK;
-    pthread_mutex_lock(&map->lock);
+    pthread_mutex_lock(&map->refresh_lock);
     int64_t now_ms = clock_monotonic_ms();
-    if (map->node_count > 0 && now_ms - map->refreshed_ms < REFRESH_PAUSE_MS) {
-        pthread_mutex_unlock(&map->lock);
-        return STATUS_OK;
+    if (map->refreshed_ms == 0 || now_ms - map->refreshed_ms >= REFRESH_PAUSE_MS) {
+        struct redis_map *fresh = calloc(1, sizeof(*fresh));
+        status = fresh == NULL ? error_set(error, STATUS_UNAVAILABLE, "no memory for the map")
+                               : redis_map_ask_all(map, fresh, error);
+        if (status == STATUS_OK)
+            redis_map_take(map, fresh);
+        /* After the asking: whoever waited for it does not ask again. */
+        map->refreshed_ms = clock_monotonic_ms();
+        free(fresh);
     }
-    map->refreshed_ms = now_ms;
-    struct redis_map *fresh = calloc(1, sizeof(*fresh));
-    if (fresh == NULL) {
-        pthread_mutex_unlock(&map->lock);
-        return error_set(error, STATUS_UNAVAILABLE, "no memory for the map of Redis");
-    }
-    /* The nodes known last, then those of the URL. */
-    for (size_t i = 0; i < map->target->seed_count && status != STATUS_OK; i++)
-        status = redis_map_ask(map, &map->target->seeds[i], fresh, error);
-    for (size_t i = 0;
-         map->target->mode == REDIS_MODE_CLUSTER && i < map->node_count && status != STATUS_OK; i++)
-        status = redis_map_ask(map, &map->nodes[i], fresh, error);
-    if (status == STATUS_OK)
-        redis_map_take(map, fresh);
-    pthread_mutex_unlock(&map->lock);
-    free(fresh);
+    pthread_mutex_unlock(&map->refresh_lock);
     return status;
 }
 

@@ -1,5 +1,5 @@
 /* redis_map.h: which server has a policy: the only one, the sentinels' master, or the primary of
- * its hash slot; and whether our functions are loaded there.
+ * its hash slot.
  *
  * Threads: every function may be called from any thread.
  */
@@ -7,7 +7,6 @@
 #define GATE_REDIS_MAP_H
 
 #include <pthread.h>
-#include <stdatomic.h>
 
 #include "gate/redis_link.h"
 
@@ -16,12 +15,12 @@
 
 struct redis_map {
     const struct redis_target *target;
-    pthread_mutex_t lock;
+    pthread_mutex_t refresh_lock; /* one asks at a time; taken before `lock` */
+    int64_t refreshed_ms;         /* under it; 0: never */
+    pthread_mutex_t lock;         /* never held while anyone is asked */
     struct redis_address nodes[REDIS_NODES_MAX];
     size_t node_count;
     uint16_t slots[REDIS_SLOTS]; /* the index of the node; of a cluster only */
-    int64_t refreshed_ms;
-    _Atomic uint32_t version; /* rises when an address or a slot changed */
 };
 
 void redis_map_init(struct redis_map *map, const struct redis_target *target);

@@ -49,6 +49,18 @@ static const struct embedded_file *redis_pool_library(void)
     return &embedded_functions[0];
 }
 
+/* What passes by itself is UNAVAILABLE; missing rights, or a library that Redis cannot take, are
+ * for the operator. */
+static enum status redis_pool_refused(const char *doing, const redisReply *reply,
+                                      struct error *error)
+{
+    bool passes =
+        redis_trouble_of(reply) == REDIS_TROUBLE_LATER || strncmp(reply->str, "READONLY", 8) == 0;
+
+    return error_set(error, passes ? STATUS_UNAVAILABLE : STATUS_FAILED, "%s: %.300s", doing,
+                     reply->str);
+}
+
 /* Loads ours unless the same or a newer one is there. Reloading disarms every policy. */
 static enum status redis_pool_load(redisContext *link, struct error *error)
 {
@@ -58,6 +70,11 @@ static enum status redis_pool_load(redisContext *link, struct error *error)
         return error_set(error, STATUS_UNAVAILABLE, "%s", link->errstr);
     long long version = reply->type == REDIS_REPLY_INTEGER ? reply->integer : 0;
     enum redis_trouble trouble = redis_trouble_of(reply);
+    if (trouble != REDIS_TROUBLE_NONE && trouble != REDIS_TROUBLE_NO_LIBRARY) {
+        enum status status = redis_pool_refused("asking for the function library", reply, error);
+        freeReplyObject(reply);
+        return status;
+    }
     freeReplyObject(reply);
     if (version == REDIS_LIBRARY_VERSION)
         return STATUS_OK;
@@ -66,16 +83,13 @@ static enum status redis_pool_load(redisContext *link, struct error *error)
                          "the function library in Redis is of a newer dibs (%lld, this one has "
                          "%d); use that version",
                          version, REDIS_LIBRARY_VERSION);
-    if (trouble != REDIS_TROUBLE_NONE && trouble != REDIS_TROUBLE_NO_LIBRARY)
-        return error_set(error, STATUS_UNAVAILABLE, "the function library cannot be asked for");
     const struct embedded_file *library = redis_pool_library();
     reply = redisCommand(link, "FUNCTION LOAD REPLACE %b", library->bytes, library->length);
     if (reply == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "%s", link->errstr);
     enum status status = STATUS_OK;
     if (redis_trouble_of(reply) != REDIS_TROUBLE_NONE)
-        status = error_set(error, STATUS_UNAVAILABLE, "loading the function library: %.300s",
-                           reply->str);
+        status = redis_pool_refused("loading the function library", reply, error);
     else
         log_event(LOG_INFO, "library_loaded", LOG_FIELD("version", LOG_I64(REDIS_LIBRARY_VERSION)));
     freeReplyObject(reply);
@@ -120,6 +134,52 @@ void redis_pool_give(struct redis_pool *pool, const struct redis_address *addres
     pthread_mutex_unlock(&pool->lock);
     if (!has_room)
         redisFree(link);
+}
+
+/* Closes the idle connections to a server that has just broken one: they are as old. */
+static void redis_pool_forget(struct redis_pool *pool, const struct redis_address *address)
+{
+    redisContext *links[REDIS_POOL_IDLE_MAX];
+    size_t count = 0;
+
+    pthread_mutex_lock(&pool->lock);
+    for (size_t i = 0; i < pool->idle_count;) {
+        if (redis_address_equal(&pool->idle[i].address, address)) {
+            links[count++] = pool->idle[i].link;
+            pool->idle[i] = pool->idle[--pool->idle_count];
+        } else {
+            i++;
+        }
+    }
+    pthread_mutex_unlock(&pool->lock);
+    for (size_t i = 0; i < count; i++)
+        redisFree(links[i]);
+}
+
+enum status redis_pool_check(struct redis_pool *pool, const struct redis_address *address,
+                             struct error *error)
+{
+    redisContext *link = NULL;
+    enum status status = redis_pool_take(pool, address, &link, error);
+
+    if (status != STATUS_OK)
+        return status;
+    status = redis_pool_load(link, error);
+    if (status == STATUS_OK) {
+        redis_pool_give(pool, address, link);
+        return STATUS_OK;
+    }
+    error_prefix(error, "Redis at %s", redis_address_words(address).text);
+    bool is_broken = link->err != 0;
+    redisFree(link);
+    if (!is_broken)
+        return status;
+    /* It may have been idle while Redis restarted: another one tells. */
+    redis_pool_forget(pool, address);
+    status = redis_pool_take(pool, address, &link, error);
+    if (status == STATUS_OK)
+        redis_pool_give(pool, address, link);
+    return status;
 }
 
 /* --- calling --- */
@@ -172,30 +232,39 @@ static enum status redis_call_refusal(const struct redis_call *call, enum redis_
         return error_set(error, STATUS_BUSY, "policy %lld has just been announced more stock", id);
     case REDIS_TROUBLE_TOO_FEW:
         return error_set(error, STATUS_CONFLICT, "policy %lld has fewer units left", id);
+    case REDIS_TROUBLE_SPREAD:
+        return error_set(error, STATUS_UNAVAILABLE,
+                         "the stock of policy %lld is spread over too many leases", id);
     case REDIS_TROUBLE_PENDING:
         return error_set(error, STATUS_CONFLICT, "policy %lld has claims pending", id);
+    case REDIS_TROUBLE_MOVED:
+    case REDIS_TROUBLE_ASK:
+    case REDIS_TROUBLE_DROP:
+    case REDIS_TROUBLE_LATER:
+        return STATUS_UNAVAILABLE; /* The words are there. */
     default:
         return error_set(error, STATUS_FAILED, "Redis at %s: %s: %.300s",
                          redis_address_words(&call->address).text, call->argv[1], reply->str);
     }
 }
 
-/* After an error reply: where to go on, or OK to stop with `status`. */
+/* After an error reply: whether and where to go on. */
 static bool redis_call_goes_on(struct redis_call *call, enum redis_trouble trouble,
                                const redisReply *reply, struct error *error)
 {
-    call->asks = false;
+    call->asks = trouble == REDIS_TROUBLE_ASK;
+    error_set(error, STATUS_UNAVAILABLE, "Redis at %s: %.300s",
+              redis_address_words(&call->address).text, reply->str);
     switch (trouble) {
     case REDIS_TROUBLE_ASK:
-        call->asks = true;
         return redis_map_read_redirect(reply->str, &call->address, &call->address);
     case REDIS_TROUBLE_MOVED:
+        /* Everyone else learns of it from the map; this call goes where it was told to. */
+        (void)!redis_map_refresh(call->pool->map, NULL);
+        return redis_map_read_redirect(reply->str, &call->address, &call->address);
     case REDIS_TROUBLE_DROP:
     case REDIS_TROUBLE_LATER:
-        if (trouble != REDIS_TROUBLE_MOVED)
-            redis_call_pause();
-        error_set(error, STATUS_UNAVAILABLE, "Redis at %s: %.300s",
-                  redis_address_words(&call->address).text, reply->str);
+        redis_call_pause();
         (void)!redis_map_refresh(call->pool->map, NULL);
         return redis_map_find(call->pool->map, call->policy_id, &call->address);
     case REDIS_TROUBLE_NO_LIBRARY:
@@ -212,7 +281,9 @@ static enum status redis_call_run(struct redis_call *call, redisReply **reply, s
         enum status status = redis_map_refresh(call->pool->map, error);
         if (status != STATUS_OK ||
             !redis_map_find(call->pool->map, call->policy_id, &call->address))
-            return status == STATUS_OK ? STATUS_UNAVAILABLE : status;
+            return status == STATUS_OK
+                       ? error_set(error, STATUS_UNAVAILABLE, "it is not known where Redis is")
+                       : status;
     }
     do {
         redisContext *link = NULL;
@@ -226,6 +297,8 @@ static enum status redis_call_run(struct redis_call *call, redisReply **reply, s
             error_set(error, STATUS_UNKNOWN, "Redis at %s: %s",
                       redis_address_words(&call->address).text, link->errstr);
             redisFree(link);
+            redis_pool_forget(call->pool, &call->address);
+            (void)!redis_map_refresh(call->pool->map, NULL);
             return STATUS_UNKNOWN;
         }
         enum redis_trouble trouble = redis_trouble_of(*reply);
@@ -246,6 +319,19 @@ static enum status redis_call_run(struct redis_call *call, redisReply **reply, s
             return status;
     } while (clock_monotonic_ms() < call->deadline_ms);
     return STATUS_UNAVAILABLE;
+}
+
+enum status redis_pool_call_surely(struct redis_pool *pool, int64_t policy_id, const char *function,
+                                   const struct redis_argument *arguments, size_t argument_count,
+                                   redisReply **reply, struct error *error)
+{
+    enum status status =
+        redis_pool_call(pool, policy_id, function, arguments, argument_count, reply, error);
+
+    if (status != STATUS_UNKNOWN)
+        return status;
+    status = redis_pool_call(pool, policy_id, function, arguments, argument_count, reply, error);
+    return status == STATUS_UNAVAILABLE ? STATUS_UNKNOWN : status;
 }
 
 enum status redis_pool_call(struct redis_pool *pool, int64_t policy_id, const char *function,

@@ -54,6 +54,16 @@ enum status redis_pool_call(struct redis_pool *pool, int64_t policy_id, const ch
                             const struct redis_argument *arguments, size_t argument_count,
                             redisReply **reply, struct error *error) MUST_CHECK;
 
+/* The same, and once more when the first outcome is not known: a connection that was idle while
+ * Redis restarted tells nothing about Redis. UNKNOWN: the second one tells no more. */
+enum status redis_pool_call_surely(struct redis_pool *pool, int64_t policy_id, const char *function,
+                                   const struct redis_argument *arguments, size_t argument_count,
+                                   redisReply **reply, struct error *error) MUST_CHECK;
+
+/* Whether that server answers, with the library, which is loaded where it is missing. */
+enum status redis_pool_check(struct redis_pool *pool, const struct redis_address *address,
+                             struct error *error) MUST_CHECK;
+
 /* A connection to that server with the library loaded, for a command of the caller's own; to be
  * given back, or freed with redisFree() when anything went wrong on it. */
 enum status redis_pool_take(struct redis_pool *pool, const struct redis_address *address,

@@ -3,12 +3,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/log.h"
 #include "base/random.h"
 #include "gate/redis_gate.h"
 
 #define ACKNOWLEDGE_MAX 500
+#define ARM_PAUSE_MS    20
 
 static struct redis_argument redis_text(const char *text)
 {
@@ -18,19 +20,6 @@ static struct redis_argument redis_text(const char *text)
 static struct redis_argument redis_user(const struct user_id *user)
 {
     return (struct redis_argument){.bytes = user->bytes, .length = user->length};
-}
-
-/* Calls and throws the reply away. */
-static enum status redis_do(struct gate_redis *redis, int64_t policy_id, const char *function,
-                            const struct redis_argument *arguments, size_t count,
-                            struct error *error)
-{
-    redisReply *reply = NULL;
-    enum status status =
-        redis_pool_call(&redis->pool, policy_id, function, arguments, count, &reply, error);
-
-    freeReplyObject(reply);
-    return status;
 }
 
 /* --- what is pending --- */
@@ -104,28 +93,30 @@ enum status gate_redis_pending(struct gate *gate, int64_t policy_id, int64_t aft
     snprintf(seq, sizeof(seq), "%lld", (long long)after_seq);
     snprintf(count, sizeof(count), "%d", GATE_PENDING_MAX);
     const struct redis_argument arguments[] = {redis_text(seq), redis_text(count)};
-    enum status status = redis_pool_call(&gate_redis_of(gate)->pool, policy_id, "dibs_pending",
-                                         arguments, 2, &reply, error);
+    enum status status = redis_pool_call_surely(&gate_redis_of(gate)->pool, policy_id,
+                                                "dibs_pending", arguments, 2, &reply, error);
 
     pending->claim_count = pending->binding_count = 0;
-    pending->is_known = status == STATUS_OK;
-    pending->is_armed = false;
+    pending->is_known = pending->is_armed = false;
     pending->remaining = pending->unleased = pending->pending_count = pending->version = 0;
-    if (status == STATUS_NOT_FOUND)
-        return STATUS_OK;
-    if (status == STATUS_OK &&
-        (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
-         reply->element[0]->type != REDIS_REPLY_ARRAY || reply->element[0]->elements < 8))
+    if (status != STATUS_OK)
+        return status == STATUS_UNKNOWN ? STATUS_UNAVAILABLE : status;
+    bool is_readable = reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
+                       reply->element[1]->type == REDIS_REPLY_ARRAY &&
+                       reply->element[2]->type == REDIS_REPLY_ARRAY;
+    pending->is_known = is_readable && reply->element[0]->type == REDIS_REPLY_ARRAY;
+    if (!is_readable || (pending->is_known && reply->element[0]->elements < 8))
         status = error_set(error, STATUS_FAILED, "dibs_pending answers something else");
-    if (status == STATUS_OK) {
+    if (status == STATUS_OK && pending->is_known) {
         const redisReply *numbers = reply->element[0];
         pending->is_armed = redis_number(numbers->element[0]) != 0;
         pending->remaining = redis_number(numbers->element[1]);
         pending->pending_count = redis_number(numbers->element[2]);
         pending->unleased = redis_number(numbers->element[4]);
         pending->version = redis_number(numbers->element[6]);
-        status = redis_read_claims(reply->element[1], policy_id, pending, error);
     }
+    if (status == STATUS_OK)
+        status = redis_read_claims(reply->element[1], policy_id, pending, error);
     if (status == STATUS_OK)
         status = redis_read_bindings(reply->element[2], policy_id, pending, error);
     freeReplyObject(reply);
@@ -185,89 +176,128 @@ enum status gate_redis_acknowledge_keys(struct gate *gate, const struct key_bind
                     count, error);
 }
 
+/* --- coupons of the ledger --- */
+
+#define COUPON_ARGUMENTS 6
+
+static void redis_coupon_write(struct redis_coupon *coupon, const struct claim *claim,
+                               enum coupon_state state)
+{
+    snprintf(coupon->seq, sizeof(coupon->seq), "%lld", (long long)claim->seq);
+    snprintf(coupon->nth, sizeof(coupon->nth), "%d", (int)claim->nth);
+    snprintf(coupon->requested_at, sizeof(coupon->requested_at), "%lld",
+             (long long)claim->requested_at_ms);
+    snprintf(coupon->state, sizeof(coupon->state), "%s",
+             state == COUPON_REDEEMED        ? "R"
+             : coupon_state_is_active(state) ? "I"
+                                             : "C");
+    redis_write_request_id(&claim->request_id, coupon->request_id);
+    coupon->user = claim->user;
+}
+
+static void redis_coupon_arguments(const struct redis_coupon *coupon,
+                                   struct redis_argument arguments[COUPON_ARGUMENTS])
+{
+    arguments[0] = redis_user(&coupon->user);
+    arguments[1] = redis_text(coupon->seq);
+    arguments[2] = redis_text(coupon->nth);
+    arguments[3] = redis_text(coupon->state);
+    arguments[4] = redis_text(coupon->requested_at);
+    arguments[5] = redis_text(coupon->request_id);
+}
+
 /* --- building anew --- */
 
-/* Under the lock: sends the coupons and keys that have gathered. */
-static enum status redis_restore_flush(struct gate_redis *redis, struct error *error)
+/* Under the lock: the coupons of a policy that have gathered, or NULL. */
+static struct redis_restore *redis_restore_find(struct gate_redis *redis, int64_t policy_id)
 {
-    struct redis_restore *restore = &redis->restore;
-    struct redis_argument *arguments = malloc(5 * RESTORE_MAX * sizeof(*arguments));
+    struct redis_restore *restore = redis->restores;
+
+    while (restore != NULL && restore->policy_id != policy_id)
+        restore = restore->next;
+    return restore;
+}
+
+/* Under the lock. */
+static void redis_restore_drop(struct gate_redis *redis, int64_t policy_id)
+{
+    for (struct redis_restore **link = &redis->restores; *link != NULL; link = &(*link)->next) {
+        struct redis_restore *restore = *link;
+        if (restore->policy_id == policy_id) {
+            *link = restore->next;
+            free(restore);
+            return;
+        }
+    }
+}
+
+/* Under the lock: sends the coupons and keys that have gathered. What could not be sent is sent
+ * with the next ones: a policy is not armed without it. */
+static enum status redis_restore_flush(struct gate_redis *redis, struct redis_restore *restore,
+                                       struct error *error)
+{
+    struct redis_argument *arguments = malloc(COUPON_ARGUMENTS * RESTORE_MAX * sizeof(*arguments));
     enum status status = STATUS_OK;
 
     if (arguments == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "no memory to restore the gate");
-    for (size_t i = 0; i < restore->claim_count; i++) {
-        const struct redis_restored *claim = &restore->claims[i];
-        arguments[5 * i] = redis_user(&claim->user);
-        arguments[5 * i + 1] = redis_text(claim->seq);
-        arguments[5 * i + 2] = redis_text(claim->nth);
-        arguments[5 * i + 3] = redis_text(claim->state);
-        arguments[5 * i + 4] = redis_text(claim->request_id);
-    }
-    if (restore->claim_count > 0)
+    for (size_t i = 0; i < restore->coupon_count; i++)
+        redis_coupon_arguments(&restore->coupons[i], arguments + COUPON_ARGUMENTS * i);
+    if (restore->coupon_count > 0)
         status = redis_do(redis, restore->policy_id, "dibs_restore", arguments,
-                          5 * restore->claim_count, error);
+                          COUPON_ARGUMENTS * restore->coupon_count, error);
+    if (status == STATUS_OK)
+        restore->coupon_count = 0;
     for (size_t i = 0; i < restore->key_count; i++) {
         arguments[2 * i] = redis_text(restore->keys[i].request_id);
-        arguments[2 * i + 1] = (struct redis_argument){.bytes = restore->keys[i].claim,
-                                                       .length = restore->keys[i].claim_length};
+        arguments[2 * i + 1] = redis_text(restore->keys[i].claim);
     }
-    if (restore->key_count > 0 && status == STATUS_OK)
+    if (restore->key_count > 0 && status == STATUS_OK) {
         status = redis_do(redis, restore->policy_id, "dibs_restore_keys", arguments,
                           2 * restore->key_count, error);
-    restore->claim_count = 0;
-    restore->key_count = 0;
+        if (status == STATUS_OK)
+            restore->key_count = 0;
+    }
     free(arguments);
     return status;
 }
 
 /* Under the lock: makes room for one more of this policy. */
 static enum status redis_restore_begin(struct gate_redis *redis, int64_t policy_id,
-                                       struct error *error)
+                                       struct redis_restore **found, struct error *error)
 {
-    struct redis_restore *restore = &redis->restore;
-    enum status status = STATUS_OK;
+    struct redis_restore *restore = redis_restore_find(redis, policy_id);
 
-    if (restore->policy_id != policy_id || restore->claim_count == RESTORE_MAX ||
-        restore->key_count == RESTORE_MAX)
-        status = redis_restore_flush(redis, error);
-    restore->policy_id = policy_id;
-    return status;
-}
-
-static void redis_restore_add_key(struct redis_restore *restore, const struct request_id *id,
-                                  int64_t seq, int32_t nth, const struct user_id *user)
-{
-    struct redis_restored_key *key = &restore->keys[restore->key_count++];
-
-    redis_write_request_id(id, key->request_id);
-    int length = snprintf(key->claim, sizeof(key->claim), "%lld:%d:%.*s", (long long)seq, (int)nth,
-                          (int)user->length, user->bytes);
-    key->claim_length = (size_t)length;
+    if (restore == NULL) {
+        restore = calloc(1, sizeof(*restore));
+        if (restore == NULL)
+            return error_set(error, STATUS_UNAVAILABLE, "no memory to restore the gate");
+        restore->policy_id = policy_id;
+        restore->next = redis->restores;
+        redis->restores = restore;
+    }
+    *found = restore;
+    return restore->coupon_count == RESTORE_MAX || restore->key_count == RESTORE_MAX
+               ? redis_restore_flush(redis, restore, error)
+               : STATUS_OK;
 }
 
 enum status gate_redis_restore(struct gate *gate, const struct claim *claim,
                                enum coupon_state state, struct error *error)
 {
     struct gate_redis *redis = gate_redis_of(gate);
-    struct redis_restore *restore = &redis->restore;
+    struct redis_restore *restore = NULL;
 
-    pthread_mutex_lock(&restore->lock);
-    enum status status = redis_restore_begin(redis, claim->policy_id, error);
-    if (status == STATUS_OK && coupon_state_is_active(state)) {
-        struct redis_restored *restored = &restore->claims[restore->claim_count++];
-        snprintf(restored->seq, sizeof(restored->seq), "%lld", (long long)claim->seq);
-        snprintf(restored->nth, sizeof(restored->nth), "%d", (int)claim->nth);
-        snprintf(restored->state, sizeof(restored->state), "%s",
-                 state == COUPON_REDEEMED ? "R" : "I");
-        redis_write_request_id(&claim->request_id, restored->request_id);
-        restored->user = claim->user;
-    } else if (status == STATUS_OK && state == COUPON_CANCELLED &&
-               request_id_is_keyed(&claim->request_id)) {
-        /* A key answers with its claim also after that was cancelled. */
-        redis_restore_add_key(restore, &claim->request_id, claim->seq, claim->nth, &claim->user);
-    }
-    pthread_mutex_unlock(&restore->lock);
+    /* A key answers with its claim also after that was cancelled. One that came to nothing, or a
+     * claim that is gone and has no key, leaves nothing. */
+    if (!coupon_state_is_active(state) &&
+        (state != COUPON_CANCELLED || !request_id_is_keyed(&claim->request_id)))
+        return STATUS_OK;
+    pthread_mutex_lock(&redis->restore_lock);
+    enum status status = redis_restore_begin(redis, claim->policy_id, &restore, error);
+    if (status == STATUS_OK)
+        redis_coupon_write(&restore->coupons[restore->coupon_count++], claim, state);
+    pthread_mutex_unlock(&redis->restore_lock);
     return status;
 }
 
@@ -275,14 +305,18 @@ enum status gate_redis_restore_key(struct gate *gate, const struct key_binding *
                                    struct error *error)
 {
     struct gate_redis *redis = gate_redis_of(gate);
+    struct redis_restore *restore = NULL;
 
     ensure(binding->user.length > 0);
-    pthread_mutex_lock(&redis->restore.lock);
-    enum status status = redis_restore_begin(redis, binding->policy_id, error);
-    if (status == STATUS_OK)
-        redis_restore_add_key(&redis->restore, &binding->request_id, binding->seq, binding->nth,
-                              &binding->user);
-    pthread_mutex_unlock(&redis->restore.lock);
+    pthread_mutex_lock(&redis->restore_lock);
+    enum status status = redis_restore_begin(redis, binding->policy_id, &restore, error);
+    if (status == STATUS_OK) {
+        struct redis_restored_key *key = &restore->keys[restore->key_count++];
+        redis_write_request_id(&binding->request_id, key->request_id);
+        snprintf(key->claim, sizeof(key->claim), "%lld:%d:%.*s", (long long)binding->seq,
+                 (int)binding->nth, (int)binding->user.length, binding->user.bytes);
+    }
+    pthread_mutex_unlock(&redis->restore_lock);
     return status;
 }
 
@@ -292,12 +326,24 @@ enum status gate_redis_reset(struct gate *gate, int64_t policy_id, int64_t last_
     struct gate_redis *redis = gate_redis_of(gate);
     char seq[24];
 
-    pthread_mutex_lock(&redis->restore.lock);
-    redis->restore.claim_count = redis->restore.key_count = 0;
-    pthread_mutex_unlock(&redis->restore.lock);
+    pthread_mutex_lock(&redis->restore_lock);
+    redis_restore_drop(redis, policy_id);
+    pthread_mutex_unlock(&redis->restore_lock);
     snprintf(seq, sizeof(seq), "%lld", (long long)last_seq);
     return redis_do(redis, policy_id, "dibs_reset", &(struct redis_argument){seq, strlen(seq)}, 1,
                     error);
+}
+
+/* Waits until servers have forgotten what was before the reset, which is a moment. */
+static enum status redis_arm_when_due(struct gate_redis *redis, int64_t policy_id,
+                                      const struct redis_argument *arguments, struct error *error)
+{
+    const struct timespec pause = {.tv_nsec = ARM_PAUSE_MS * 1000000L};
+    enum status status;
+
+    while ((status = redis_do(redis, policy_id, "dibs_arm", arguments, 2, error)) == STATUS_BUSY)
+        nanosleep(&pause, NULL);
+    return status;
 }
 
 enum status gate_redis_arm(struct gate *gate, int64_t policy_id, int64_t active_count,
@@ -311,14 +357,18 @@ enum status gate_redis_arm(struct gate *gate, int64_t policy_id, int64_t active_
     random_bytes(&token, sizeof(token));
     redis_write_request_id(&token, token_text);
     snprintf(active, sizeof(active), "%lld", (long long)active_count);
-    pthread_mutex_lock(&redis->restore.lock);
-    enum status status =
-        redis->restore.policy_id == policy_id ? redis_restore_flush(redis, error) : STATUS_OK;
-    pthread_mutex_unlock(&redis->restore.lock);
+    pthread_mutex_lock(&redis->restore_lock);
+    struct redis_restore *restore = redis_restore_find(redis, policy_id);
+    enum status status = restore == NULL ? STATUS_OK : redis_restore_flush(redis, restore, error);
+    if (status == STATUS_OK)
+        redis_restore_drop(redis, policy_id);
+    pthread_mutex_unlock(&redis->restore_lock);
     const struct redis_argument arguments[] = {redis_text(token_text), redis_text(active)};
     if (status == STATUS_OK)
-        status = redis_do(redis, policy_id, "dibs_arm", arguments, 2, error);
-    return status == STATUS_OK ? redis_watch_look(&redis->watch, policy_id, error) : status;
+        status = redis_arm_when_due(redis, policy_id, arguments, error);
+    if (status == STATUS_OK)
+        (void)!redis_watch_look(&redis->watch, policy_id, NULL);
+    return status;
 }
 
 /* Up to RESTORE_MAX coupons. */
@@ -326,25 +376,14 @@ static enum status redis_enter_some(struct gate_redis *redis, int64_t policy_id,
                                     const struct claim *claims, const enum coupon_state *states,
                                     size_t count, struct error *error)
 {
-    char seqs[RESTORE_MAX][24];
-    char nths[RESTORE_MAX][12];
-    char ids[RESTORE_MAX][33];
-    struct redis_argument arguments[RESTORE_MAX * 5];
+    struct redis_coupon coupons[RESTORE_MAX];
+    struct redis_argument arguments[RESTORE_MAX * COUPON_ARGUMENTS];
 
     for (size_t i = 0; i < count; i++) {
-        snprintf(seqs[i], sizeof(seqs[i]), "%lld", (long long)claims[i].seq);
-        snprintf(nths[i], sizeof(nths[i]), "%d", (int)claims[i].nth);
-        redis_write_request_id(&claims[i].request_id, ids[i]);
-        arguments[5 * i] = redis_user(&claims[i].user);
-        arguments[5 * i + 1] = redis_text(seqs[i]);
-        arguments[5 * i + 2] = redis_text(nths[i]);
-        arguments[5 * i + 3] = redis_text(states[i] == COUPON_REDEEMED        ? "R"
-                                          : coupon_state_is_active(states[i]) ? "I"
-                                                                              : "C");
-        arguments[5 * i + 4] = redis_text(ids[i]);
+        redis_coupon_write(&coupons[i], &claims[i], states[i]);
+        redis_coupon_arguments(&coupons[i], arguments + COUPON_ARGUMENTS * i);
     }
-    enum status status = redis_do(redis, policy_id, "dibs_enter", arguments, 5 * count, error);
-    return status == STATUS_UNKNOWN ? STATUS_UNAVAILABLE : status;
+    return redis_do(redis, policy_id, "dibs_enter", arguments, COUPON_ARGUMENTS * count, error);
 }
 
 enum status gate_redis_enter(struct gate *gate, int64_t policy_id, const struct claim *claims,

@@ -1,111 +1,404 @@
-/* redis_visit.c: a walk over all that the gate in Redis holds. */
+/* redis_visit.c: a walk over all that the gate in Redis holds.
+ *
+ * The row and the leases are read in one step, before the claims: a claim that the walk does not
+ * meet was decided after that, under one of those leases or a later one. Redis tells users and keys
+ * in no order and some of them twice, so those of a policy are gathered before they are told. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "gate/redis_gate.h"
 
-/* What one policy's walk gathers, since Redis tells users in no order. */
+#define SCAN_COUNT  1000
+#define ROW_FIELDS  15
+#define BLOCKED_MAX 64
+
+/* What one policy's walk gathers. */
 struct redis_visited {
+    int64_t policy_id;
     struct held_claim *claims;
-    size_t count;
-    size_t capacity;
+    size_t claim_count;
+    size_t claim_capacity;
+    struct key_binding *keys;
+    size_t key_count;
+    size_t key_capacity;
+    struct request_id *own; /* request ids of the claims, in order */
 };
 
-static bool redis_visited_add(struct redis_visited *visited, const struct held_claim *held)
+/* Room for one more. */
+static void *redis_visited_grow(void *items, size_t count, size_t *capacity, size_t size)
 {
-    if (visited->count == visited->capacity) {
-        size_t capacity = visited->capacity == 0 ? 1024 : visited->capacity * 2;
-        struct held_claim *grown = realloc(visited->claims, capacity * sizeof(*grown));
-        if (grown == NULL)
-            return false;
-        visited->claims = grown;
-        visited->capacity = capacity;
-    }
-    visited->claims[visited->count++] = *held;
+    if (count < *capacity)
+        return items;
+    size_t grown_capacity = *capacity == 0 ? 1024 : *capacity * 2;
+    void *grown = realloc(items, grown_capacity * size);
+    if (grown != NULL)
+        *capacity = grown_capacity;
+    return grown;
+}
+
+static bool redis_visited_add_claim(struct redis_visited *visited, const struct held_claim *held)
+{
+    struct held_claim *grown = redis_visited_grow(visited->claims, visited->claim_count,
+                                                  &visited->claim_capacity, sizeof(*held));
+
+    if (grown == NULL)
+        return false;
+    visited->claims = grown;
+    visited->claims[visited->claim_count++] = *held;
     return true;
 }
 
-/* "seq:nth:state:bound:request_id", several joined by commas. */
-static bool redis_visit_user(struct redis_visited *visited, int64_t policy_id,
-                             const redisReply *user, const char *text)
+static bool redis_visited_add_key(struct redis_visited *visited, const struct key_binding *key)
 {
-    while (*text != '\0') {
-        struct held_claim held = {.claim.policy_id = policy_id};
-        char *end;
-        held.claim.seq = strtoll(text, &end, 10);
-        held.claim.nth = (int32_t)strtol(end + 1, &end, 10);
-        char state = end[1];
-        const char *id = strchr(end + 3, ':');
-        if (id == NULL || user->len == 0 || user->len > ID_LENGTH_MAX ||
-            !redis_read_request_id(id + 1, 32, &held.claim.request_id))
-            return false;
-        held.claim.user = user_id_of((struct span){.bytes = user->str, .length = user->len});
-        held.state = redis_state_of(state);
-        held.is_pending = state == 'P';
-        if (!redis_visited_add(visited, &held))
-            return false;
-        text = id + 33;
-        text += *text == ',';
-    }
+    struct key_binding *grown =
+        redis_visited_grow(visited->keys, visited->key_count, &visited->key_capacity, sizeof(*key));
+
+    if (grown == NULL)
+        return false;
+    visited->keys = grown;
+    visited->keys[visited->key_count++] = *key;
     return true;
 }
 
-static enum status redis_visit_gather(struct gate_redis *redis, int64_t policy_id,
-                                      struct redis_visited *visited, struct error *error)
+static void redis_visited_release(struct redis_visited *visited)
 {
-    struct redis_address address;
-    struct redis_keys keys;
+    free(visited->claims);
+    free(visited->keys);
+    free(visited->own);
+}
+
+/* --- scanning --- */
+
+/* Runs "HSCAN key" or, without a key, "SCAN" over META keys to its end. `take` gets each field with
+ * its value, or each name twice; false: it is not readable. */
+static enum status redis_scan(struct gate_redis *redis, const struct redis_address *address,
+                              const char *key,
+                              bool (*take)(void *context, const redisReply *name,
+                                           const redisReply *value),
+                              void *context, struct error *error)
+{
     redisContext *link = NULL;
     char cursor[32] = "0";
     bool is_read = true;
+    size_t step = key == NULL ? 1 : 2;
+    enum status status = redis_pool_take(&redis->pool, address, &link, error);
 
-    redis_keys_of(&keys, policy_id);
-    if (!redis_map_find(&redis->map, policy_id, &address))
-        return error_set(error, STATUS_UNAVAILABLE, "it is not known where Redis is");
-    enum status status = redis_pool_take(&redis->pool, &address, &link, error);
     if (status != STATUS_OK)
         return status;
     do {
-        redisReply *reply = redisCommand(link, "HSCAN %s %s COUNT 1000", keys.names[2], cursor);
+        redisReply *reply =
+            key == NULL ? redisCommand(link, "SCAN %s MATCH COUPON:POLICY:{*}:META COUNT %d",
+                                       cursor, SCAN_COUNT)
+                        : redisCommand(link, "HSCAN %s %s COUNT %d", key, cursor, SCAN_COUNT);
         is_read = reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
                   reply->element[0]->len < sizeof(cursor);
-        for (size_t i = 0; is_read && i + 1 < reply->element[1]->elements; i += 2)
-            is_read = redis_visit_user(visited, policy_id, reply->element[1]->element[i],
-                                       reply->element[1]->element[i + 1]->str);
+        const redisReply *page = is_read ? reply->element[1] : NULL;
+        for (size_t i = 0; is_read && i + step <= page->elements; i += step)
+            is_read = take(context, page->element[i], page->element[i + step - 1]);
         if (is_read)
             memcpy(cursor, reply->element[0]->str, reply->element[0]->len + 1);
         freeReplyObject(reply);
     } while (is_read && strcmp(cursor, "0") != 0);
     if (is_read) {
-        redis_pool_give(&redis->pool, &address, link);
+        redis_pool_give(&redis->pool, address, link);
         return STATUS_OK;
     }
     redisFree(link);
-    return error_set(error, STATUS_UNAVAILABLE, "policy %lld: its users cannot be read",
-                     (long long)policy_id);
+    return error_set(error, STATUS_UNAVAILABLE, "Redis at %s: %s cannot be read",
+                     redis_address_words(address).text, key == NULL ? "its keys" : key);
 }
 
-static int redis_visit_compare(const void *a, const void *b)
+/* "seq:nth:state:bound:requested_at:request_id", several joined by commas. */
+static bool redis_visit_take_user(void *context, const redisReply *user, const redisReply *value)
+{
+    struct redis_visited *visited = context;
+    const char *text = value->str;
+
+    if (user->len == 0 || user->len > ID_LENGTH_MAX)
+        return false;
+    while (*text != '\0') {
+        struct held_claim held = {
+            .claim = {.policy_id = visited->policy_id,
+                      .user = user_id_of((struct span){.bytes = user->str, .length = user->len})}};
+        long long seq;
+        long long requested_at_ms;
+        int nth;
+        int length = 0;
+        char state;
+        if (sscanf(text, "%lld:%d:%c:%*d:%lld:%n", &seq, &nth, &state, &requested_at_ms, &length) !=
+                4 ||
+            length == 0 || strlen(text + length) < 32 ||
+            !redis_read_request_id(text + length, 32, &held.claim.request_id))
+            return false;
+        held.claim.seq = seq;
+        held.claim.nth = nth;
+        held.claim.requested_at_ms = requested_at_ms;
+        held.state = redis_state_of(state);
+        held.is_pending = state == 'P';
+        if (!redis_visited_add_claim(visited, &held))
+            return false;
+        text += length + 32;
+        text += *text == ',';
+    }
+    return true;
+}
+
+/* Request id -> "seq:nth:user". */
+static bool redis_visit_take_key(void *context, const redisReply *name, const redisReply *value)
+{
+    struct redis_visited *visited = context;
+    struct key_binding binding = {.policy_id = visited->policy_id};
+    long long seq;
+    int nth;
+    int length = 0;
+
+    if (!redis_read_request_id(name->str, name->len, &binding.request_id) ||
+        sscanf(value->str, "%lld:%d:%n", &seq, &nth, &length) != 2 || length == 0 ||
+        value->len <= (size_t)length || value->len - (size_t)length > ID_LENGTH_MAX)
+        return false;
+    binding.seq = seq;
+    binding.nth = nth;
+    binding.user = user_id_of(
+        (struct span){.bytes = value->str + length, .length = value->len - (size_t)length});
+    return redis_visited_add_key(visited, &binding);
+}
+
+/* --- telling --- */
+
+static int redis_visit_compare_claims(const void *a, const void *b)
 {
     const struct held_claim *left = a;
     const struct held_claim *right = b;
     return (left->claim.seq > right->claim.seq) - (left->claim.seq < right->claim.seq);
 }
 
-/* HSCAN may tell a user twice. */
+static int redis_visit_compare_ids(const void *a, const void *b)
+{
+    return memcmp(a, b, sizeof(struct request_id));
+}
+
+static int redis_visit_compare_keys(const void *a, const void *b)
+{
+    const struct key_binding *left = a;
+    const struct key_binding *right = b;
+    int order = (left->seq > right->seq) - (left->seq < right->seq);
+    return order != 0 ? order : redis_visit_compare_ids(&left->request_id, &right->request_id);
+}
+
+static enum status redis_visit_tell_claims(struct redis_visited *visited,
+                                           const struct gate_visitor *visitor, struct error *error)
+{
+    enum status status = STATUS_OK;
+
+    if (visited->claim_count > 0)
+        qsort(visited->claims, visited->claim_count, sizeof(*visited->claims),
+              redis_visit_compare_claims);
+    for (size_t i = 0; i < visited->claim_count && status == STATUS_OK; i++) {
+        if (i == 0 || visited->claims[i].claim.seq != visited->claims[i - 1].claim.seq)
+            status = visitor->claim(visitor->context, &visited->claims[i], error);
+    }
+    return status;
+}
+
+/* Tells the keys but those that a claim was told with. */
+static enum status redis_visit_tell_keys(struct redis_visited *visited,
+                                         const struct gate_visitor *visitor, struct error *error)
+{
+    enum status status = STATUS_OK;
+
+    visited->own = calloc(visited->claim_count + 1, sizeof(*visited->own));
+    if (visited->own == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for the keys of a policy");
+    for (size_t i = 0; i < visited->claim_count; i++)
+        visited->own[i] = visited->claims[i].claim.request_id;
+    qsort(visited->own, visited->claim_count, sizeof(*visited->own), redis_visit_compare_ids);
+    if (visited->key_count > 0)
+        qsort(visited->keys, visited->key_count, sizeof(*visited->keys), redis_visit_compare_keys);
+    for (size_t i = 0; i < visited->key_count && status == STATUS_OK; i++) {
+        const struct key_binding *key = &visited->keys[i];
+        if ((i == 0 || redis_visit_compare_keys(key, key - 1) != 0) &&
+            bsearch(&key->request_id, visited->own, visited->claim_count, sizeof(*visited->own),
+                    redis_visit_compare_ids) == NULL)
+            status = visitor->key(visitor->context, key, error);
+    }
+    return status;
+}
+
+/* --- the row and the leases --- */
+
+static int64_t redis_visit_number(const redisReply *reply)
+{
+    return reply->str != NULL ? strtoll(reply->str, NULL, 10) : 0;
+}
+
+static void redis_visit_read_row(const redisReply *fields, int64_t seq_top, struct policy *row)
+{
+    int64_t numbers[ROW_FIELDS - 1];
+    const char *name = fields->element[ROW_FIELDS - 1]->str;
+
+    for (size_t i = 0; i < ROW_FIELDS - 1; i++)
+        numbers[i] = redis_visit_number(fields->element[i]);
+    row->version = numbers[0];
+    row->per_user_limit = (int32_t)numbers[1];
+    row->opens_at_ms = numbers[2];
+    row->closes_at_ms = numbers[3];
+    row->paused = numbers[4] != 0;
+    row->closed_at_ms = numbers[5];
+    row->unleased = numbers[6];
+    row->total = numbers[7];
+    row->coupon_valid_days = (int32_t)numbers[8];
+    row->next_seq = numbers[9] > seq_top ? numbers[9] : seq_top + 1;
+    row->reserve = numbers[10];
+    row->created_at_ms = numbers[11];
+    row->discount_type = numbers[12] == DISCOUNT_FIXED ? DISCOUNT_FIXED : DISCOUNT_PERCENT;
+    row->discount_value = numbers[13];
+    snprintf(row->name, sizeof(row->name), "%s", name != NULL ? name : "");
+}
+
+/* "id:first:next:end" of each, oldest first. */
+static enum status redis_visit_tell_leases(const redisReply *leases, int64_t policy_id,
+                                           int64_t lease_top, const struct gate_visitor *visitor,
+                                           struct error *error)
+{
+    int64_t told_id = 0;
+    enum status status = STATUS_OK;
+
+    for (size_t i = 0; i < leases->elements && status == STATUS_OK; i++) {
+        long long id;
+        long long first;
+        long long next;
+        long long end;
+        if (leases->element[i]->str == NULL ||
+            sscanf(leases->element[i]->str, "%lld:%lld:%lld:%lld", &id, &first, &next, &end) != 4)
+            return error_set(error, STATUS_FAILED, "policy %lld: a lease is not readable",
+                             (long long)policy_id);
+        if (next >= end)
+            continue;
+        struct lease lease = {.id = id,
+                              .policy_id = policy_id,
+                              .first_seq = first,
+                              .count = end - first,
+                              .open = true};
+        status = visitor->lease(visitor->context, &lease, next - first, error);
+        told_id = id;
+    }
+    if (status != STATUS_OK || lease_top <= told_id)
+        return status;
+    struct lease top = {.id = lease_top, .policy_id = policy_id, .first_seq = 1};
+    return visitor->lease(visitor->context, &top, 0, error);
+}
+
+static enum status redis_visit_describe(struct gate_redis *redis, int64_t policy_id,
+                                        const struct gate_visitor *visitor, struct error *error)
+{
+    struct policy row = {.id = policy_id};
+    redisReply *reply = NULL;
+    enum status status =
+        redis_pool_call_surely(&redis->pool, policy_id, "dibs_describe", NULL, 0, &reply, error);
+
+    if (status != STATUS_OK)
+        return status == STATUS_UNKNOWN ? STATUS_UNAVAILABLE : status;
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 4 ||
+        reply->element[0]->type != REDIS_REPLY_ARRAY || reply->element[0]->elements != ROW_FIELDS ||
+        reply->element[3]->type != REDIS_REPLY_ARRAY) {
+        status = error_set(error, STATUS_FAILED, "dibs_describe answers something else");
+    } else {
+        redis_visit_read_row(reply->element[0], redis_visit_number(reply->element[2]), &row);
+        status = visitor->policy(visitor->context, &row, error);
+    }
+    if (status == STATUS_OK)
+        status = redis_visit_tell_leases(reply->element[3], policy_id,
+                                         redis_visit_number(reply->element[1]), visitor, error);
+    freeReplyObject(reply);
+    return status;
+}
+
+/* --- the walk --- */
+
 static enum status redis_visit_policy(struct gate_redis *redis, int64_t policy_id,
                                       const struct gate_visitor *visitor, struct error *error)
 {
-    struct redis_visited visited = {0};
-    enum status status = redis_visit_gather(redis, policy_id, &visited, error);
+    struct redis_visited visited = {.policy_id = policy_id};
+    struct redis_address address;
+    struct redis_keys keys;
+    enum status status = redis_visit_describe(redis, policy_id, visitor, error);
 
-    if (status == STATUS_OK && visited.count > 0)
-        qsort(visited.claims, visited.count, sizeof(*visited.claims), redis_visit_compare);
-    for (size_t i = 0; i < visited.count && status == STATUS_OK; i++) {
-        if (i == 0 || visited.claims[i].claim.seq != visited.claims[i - 1].claim.seq)
-            status = visitor->claim(visitor->context, &visited.claims[i], error);
+    redis_keys_of(&keys, policy_id);
+    if (status == STATUS_OK && !redis_map_find(&redis->map, policy_id, &address))
+        status = error_set(error, STATUS_UNAVAILABLE, "it is not known where Redis is");
+    if (status == STATUS_OK)
+        status = redis_scan(redis, &address, keys.names[2], redis_visit_take_user, &visited, error);
+    if (status == STATUS_OK)
+        status = redis_visit_tell_claims(&visited, visitor, error);
+    if (status == STATUS_OK)
+        status = redis_scan(redis, &address, keys.names[5], redis_visit_take_key, &visited, error);
+    if (status == STATUS_OK)
+        status = redis_visit_tell_keys(&visited, visitor, error);
+    redis_visited_release(&visited);
+    return status;
+}
+
+/* Ids of policies, from the names of their keys. */
+struct redis_ids {
+    int64_t *ids;
+    size_t count;
+    size_t capacity;
+};
+
+static bool redis_visit_take_id(void *context, const redisReply *name, const redisReply *value)
+{
+    struct redis_ids *list = context;
+    long long id;
+
+    (void)value;
+    if (sscanf(name->str, "COUPON:POLICY:{%lld}", &id) != 1 || id < 1)
+        return true; /* somebody else's */
+    int64_t *grown = redis_visited_grow(list->ids, list->count, &list->capacity, sizeof(*grown));
+    if (grown == NULL)
+        return false;
+    list->ids = grown;
+    list->ids[list->count++] = id;
+    return true;
+}
+
+static int redis_visit_compare_numbers(const void *a, const void *b)
+{
+    const int64_t *left = a;
+    const int64_t *right = b;
+    return (*left > *right) - (*left < *right);
+}
+
+static enum status redis_visit_list(struct gate_redis *redis, struct redis_ids *list,
+                                    struct error *error)
+{
+    struct redis_address *addresses = calloc(REDIS_NODES_MAX, sizeof(*addresses));
+    enum status status = STATUS_OK;
+
+    if (addresses == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for the walk");
+    size_t count = redis_map_list(&redis->map, addresses, REDIS_NODES_MAX);
+    for (size_t i = 0; i < count && status == STATUS_OK; i++)
+        status = redis_scan(redis, &addresses[i], NULL, redis_visit_take_id, list, error);
+    free(addresses);
+    if (list->count > 0)
+        qsort(list->ids, list->count, sizeof(*list->ids), redis_visit_compare_numbers);
+    return status;
+}
+
+static enum status redis_visit_blocked(struct gate_redis *redis, const struct gate_visitor *visitor,
+                                       struct error *error)
+{
+    struct user_id users[BLOCKED_MAX];
+    enum status status = STATUS_OK;
+    size_t count = blocklist_list(&redis->blocklist, NULL, users, BLOCKED_MAX);
+
+    while (count > 0 && status == STATUS_OK) {
+        for (size_t i = 0; i < count && status == STATUS_OK; i++)
+            status = visitor->blocked(visitor->context, &users[i], error);
+        struct user_id last = users[count - 1];
+        count = blocklist_list(&redis->blocklist, &last, users, BLOCKED_MAX);
     }
-    free(visited.claims);
     return status;
 }
 
@@ -113,18 +406,18 @@ enum status gate_redis_visit(struct gate *gate, int64_t policy_id,
                              const struct gate_visitor *visitor, struct error *error)
 {
     struct gate_redis *redis = gate_redis_of(gate);
-    enum status status = STATUS_OK;
-    int64_t after_id = 0;
-    int64_t id;
+    struct redis_ids list = {0};
 
     if (policy_id != GATE_VISIT_ALL)
-        return redis_watch_has(&redis->watch, policy_id)
-                   ? redis_visit_policy(redis, policy_id, visitor, error)
-                   : error_set(error, STATUS_NOT_FOUND, "the gate has no policy %lld",
-                               (long long)policy_id);
-    while (status == STATUS_OK && redis_watch_list(&redis->watch, after_id, &id, 1) == 1) {
-        status = redis_visit_policy(redis, id, visitor, error);
-        after_id = id;
+        return redis_visit_policy(redis, policy_id, visitor, error);
+    enum status status = redis_visit_list(redis, &list, error);
+    for (size_t i = 0; i < list.count && status == STATUS_OK; i++) {
+        if (i > 0 && list.ids[i] == list.ids[i - 1])
+            continue;
+        status = redis_visit_policy(redis, list.ids[i], visitor, error);
+        if (status == STATUS_NOT_FOUND)
+            status = STATUS_OK; /* It was let go meanwhile. */
     }
-    return status;
+    free(list.ids);
+    return status == STATUS_OK ? redis_visit_blocked(redis, visitor, error) : status;
 }

@@ -11,7 +11,7 @@
 #define LOOK_MS      250
 #define FRESH_MS     400 /* below the half second for which the library holds stock back */
 #define SCAN_COUNT   "1000"
-#define NUMBERS_READ 13
+#define NUMBERS_READ 14
 
 /* --- the table --- */
 
@@ -163,12 +163,14 @@ static int64_t redis_watch_number(const redisReply *reply)
                                               : 0;
 }
 
-/* Under the lock: takes over what dibs_count answered. True: there may be stock that was not there
- * before. */
-static bool redis_watch_take(struct redis_watched *seen, const redisReply *reply)
+/* Under the lock: takes over what dibs_count answered to a question of that time. True: there may
+ * be stock that was not there before. */
+static bool redis_watch_take(struct redis_watched *seen, const redisReply *reply, int64_t asked_ms)
 {
     int64_t read[NUMBERS_READ];
 
+    if (asked_ms < seen->looked_at_ms)
+        return false; /* Somebody has asked later, and was answered earlier. */
     for (size_t i = 0; i < NUMBERS_READ; i++)
         read[i] = redis_watch_number(reply->element[i]);
     bool has_changed = seen->changes != read[7] || seen->is_armed != (read[0] != 0);
@@ -185,7 +187,8 @@ static bool redis_watch_take(struct redis_watched *seen, const redisReply *reply
     seen->closes_at_ms = read[10];
     seen->is_paused = read[11] != 0;
     seen->numbers.closed_by_hand = read[12] != 0;
-    seen->looked_at_ms = clock_monotonic_ms();
+    seen->redis_ms = read[13];
+    seen->looked_at_ms = asked_ms;
     return has_changed;
 }
 
@@ -220,63 +223,124 @@ enum status redis_watch_look(struct redis_watch *watch, int64_t policy_id, struc
 {
     redisReply *reply = NULL;
     bool has_changed = false;
+    int64_t asked_ms = clock_monotonic_ms();
     enum status status =
-        redis_pool_call(watch->pool, policy_id, "dibs_count", NULL, 0, &reply, error);
+        redis_pool_call_surely(watch->pool, policy_id, "dibs_count", NULL, 0, &reply, error);
 
+    if (status == STATUS_UNKNOWN)
+        status = STATUS_UNAVAILABLE;
     if (status == STATUS_OK &&
         (reply->type != REDIS_REPLY_ARRAY || reply->elements != NUMBERS_READ))
         status = error_set(error, STATUS_FAILED, "dibs_count answers something else");
     pthread_mutex_lock(&watch->lock);
     struct redis_watched *seen = redis_watch_add(watch, policy_id);
     if (seen != NULL && status == STATUS_OK)
-        has_changed = redis_watch_take(seen, reply);
+        has_changed = redis_watch_take(seen, reply, asked_ms);
     else if (seen != NULL && status == STATUS_NOT_FOUND)
         seen->is_known = seen->is_armed = false;
-    bool was_well = watch->trouble.text[0] == '\0';
-    if (status == STATUS_OK || status == STATUS_NOT_FOUND)
-        watch->trouble.text[0] = '\0';
-    else if (error != NULL)
-        watch->trouble = *error;
-    bool is_well = watch->trouble.text[0] == '\0';
     pthread_mutex_unlock(&watch->lock);
     freeReplyObject(reply);
-    if (was_well && !is_well)
-        log_event(LOG_ERROR, "gate_refuses", LOG_FIELD("error", LOG_TEXT(watch->trouble.text)));
-    if (!was_well && is_well)
-        log_event(LOG_INFO, "gate_recovered");
     if (has_changed)
         watch->stock_changed(watch->context);
     return status;
 }
 
-static void redis_watch_look_at_all(struct redis_watch *watch)
+/* One round: what it found out about the servers, of which it looks at those that are well. */
+struct redis_round {
+    struct redis_address away[REDIS_NODES_MAX];
+    size_t away_count;
+    struct error trouble; /* the first; "": none */
+};
+
+static void redis_round_note(struct redis_round *round, enum status status,
+                             const struct error *error)
+{
+    if (status != STATUS_OK && status != STATUS_NOT_FOUND && round->trouble.text[0] == '\0')
+        round->trouble = *error;
+}
+
+/* Each policy of a server that is away would wait as long as the server did. */
+static bool redis_round_is_away(const struct redis_round *round, struct redis_map *map,
+                                int64_t policy_id)
+{
+    struct redis_address address;
+
+    if (!redis_map_find(map, policy_id, &address))
+        return true;
+    for (size_t i = 0; i < round->away_count; i++) {
+        if (redis_address_equal(&round->away[i], &address))
+            return true;
+    }
+    return false;
+}
+
+static void redis_watch_look_at_servers(struct redis_watch *watch, struct redis_round *round)
+{
+    struct redis_address *addresses = calloc(REDIS_NODES_MAX, sizeof(*addresses));
+    struct error error = {""};
+
+    if (addresses == NULL)
+        return;
+    size_t count = redis_map_list(watch->pool->map, addresses, REDIS_NODES_MAX);
+    for (size_t i = 0; i < count; i++) {
+        enum status status = redis_pool_check(watch->pool, &addresses[i], &error);
+        redis_round_note(round, status, &error);
+        if (status != STATUS_OK)
+            round->away[round->away_count++] = addresses[i];
+    }
+    if (count == 0 || round->away_count > 0)
+        redis_round_note(round, redis_map_refresh(watch->pool->map, &error), &error);
+    free(addresses);
+}
+
+static void redis_watch_look_at_policies(struct redis_watch *watch, struct redis_round *round)
 {
     int64_t after_id = 0;
     int64_t ids[64];
     size_t count;
-    struct error error;
+    struct error error = {""};
 
     while ((count = redis_watch_list(watch, after_id, ids, 64)) > 0) {
         for (size_t i = 0; i < count; i++) {
+            if (redis_round_is_away(round, watch->pool->map, ids[i]))
+                continue;
             enum status status = redis_watch_look(watch, ids[i], &error);
+            redis_round_note(round, status, &error);
             if (status == STATUS_OK)
                 redis_watch_note_winners(watch, ids[i]);
-            else if (status == STATUS_UNAVAILABLE || status == STATUS_UNKNOWN)
-                return; /* Redis is away: each of the others would wait as long. */
         }
         after_id = ids[count - 1];
     }
 }
 
+static void redis_watch_look_at_all(struct redis_watch *watch, struct redis_round *round)
+{
+    round->away_count = 0;
+    round->trouble.text[0] = '\0';
+    redis_watch_look_at_servers(watch, round);
+    redis_watch_look_at_policies(watch, round);
+    pthread_mutex_lock(&watch->lock);
+    bool was_well = watch->trouble.text[0] == '\0';
+    watch->trouble = round->trouble;
+    pthread_mutex_unlock(&watch->lock);
+    bool is_well = round->trouble.text[0] == '\0';
+    if (was_well && !is_well)
+        log_event(LOG_ERROR, "gate_refuses", LOG_FIELD("error", LOG_TEXT(round->trouble.text)));
+    if (!was_well && is_well)
+        log_event(LOG_INFO, "gate_recovered");
+}
+
 static void *redis_watch_main(void *context)
 {
     struct redis_watch *watch = context;
+    struct redis_round *round = calloc(1, sizeof(*round));
 
+    ensure(round != NULL);
     pthread_mutex_lock(&watch->lock);
     while (!watch->is_stopping) {
         struct timespec until;
         pthread_mutex_unlock(&watch->lock);
-        redis_watch_look_at_all(watch);
+        redis_watch_look_at_all(watch, round);
         clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_nsec += LOOK_MS * 1000000L;
         until.tv_sec += until.tv_nsec / 1000000000;
@@ -287,6 +351,7 @@ static void *redis_watch_main(void *context)
             continue;
     }
     pthread_mutex_unlock(&watch->lock);
+    free(round);
     return NULL;
 }
 
@@ -328,8 +393,11 @@ void redis_watch_stop(struct redis_watch *watch)
 
 /* --- asking --- */
 
-static enum policy_state redis_watch_state(const struct redis_watched *seen, int64_t now_ms)
+/* The window is judged by Redis's clock, whatever ours says. */
+static enum policy_state redis_watch_state(const struct redis_watched *seen)
 {
+    int64_t now_ms = seen->redis_ms + clock_monotonic_ms() - seen->looked_at_ms;
+
     if (seen->numbers.closed_by_hand || (seen->closes_at_ms != 0 && now_ms >= seen->closes_at_ms))
         return POLICY_CLOSED;
     if (seen->is_paused)
@@ -339,7 +407,7 @@ static enum policy_state redis_watch_state(const struct redis_watched *seen, int
     return seen->numbers.remaining == 0 ? POLICY_SOLD_OUT : POLICY_OPEN;
 }
 
-enum status redis_watch_count(struct redis_watch *watch, int64_t policy_id, int64_t now_ms,
+enum status redis_watch_count(struct redis_watch *watch, int64_t policy_id,
                               struct gate_numbers *numbers)
 {
     enum status status = STATUS_NOT_FOUND;
@@ -348,7 +416,7 @@ enum status redis_watch_count(struct redis_watch *watch, int64_t policy_id, int6
     const struct redis_watched *seen = redis_watch_find(watch, policy_id);
     if (seen != NULL && seen->looked_at_ms != 0) {
         *numbers = seen->numbers;
-        numbers->state = redis_watch_state(seen, now_ms);
+        numbers->state = redis_watch_state(seen);
         status = STATUS_OK;
     }
     pthread_mutex_unlock(&watch->lock);
@@ -376,12 +444,12 @@ bool redis_watch_has(struct redis_watch *watch, int64_t policy_id)
 }
 
 /* Under the lock: what all of a policy's batch may be told from memory. */
-static bool redis_watch_is_sold_out(const struct redis_watched *seen, int64_t now_ms)
+static bool redis_watch_is_sold_out(const struct redis_watched *seen)
 {
     return seen->winners_changes == seen->changes && seen->winners.hashes != NULL &&
            seen->is_armed && seen->numbers.remaining == 0 &&
            clock_monotonic_ms() - seen->looked_at_ms < FRESH_MS &&
-           redis_watch_state(seen, now_ms) == POLICY_SOLD_OUT;
+           redis_watch_state(seen) == POLICY_SOLD_OUT;
 }
 
 size_t redis_watch_decide(struct redis_watch *watch, const struct gate_batch *batch,
@@ -392,7 +460,7 @@ size_t redis_watch_decide(struct redis_watch *watch, const struct gate_batch *ba
     pthread_mutex_lock(&watch->lock);
     const struct redis_watched *seen = redis_watch_find(watch, batch->policy_id);
     bool is_full = seen != NULL && seen->numbers.pending >= pending_max;
-    bool is_sold_out = seen != NULL && redis_watch_is_sold_out(seen, clock_wall_ms());
+    bool is_sold_out = seen != NULL && redis_watch_is_sold_out(seen);
     for (size_t i = 0; i < batch->count && (is_full || is_sold_out); i++) {
         struct wish *wish = batch->wishes[i];
         /* A key may belong to someone else's claim, which only Redis knows. */

@@ -32,7 +32,8 @@ struct redis_watched {
     bool is_armed;
     bool is_paused;
     int64_t changes;      /* Redis's count of changes of its stock and terms */
-    int64_t looked_at_ms; /* monotonic; 0: never */
+    int64_t looked_at_ms; /* when it was asked for, monotonic; 0: never */
+    int64_t redis_ms;     /* Redis's clock then or a little later */
     struct redis_winners winners;
     int64_t winners_changes; /* `changes` when they were read; -1: not read */
 };
@@ -62,8 +63,8 @@ void redis_watch_stop(struct redis_watch *watch);
 enum status redis_watch_look(struct redis_watch *watch, int64_t policy_id,
                              struct error *error) MUST_CHECK;
 
-/* What was seen last. NOT_FOUND: the policy is not watched, or Redis does not have it. */
-enum status redis_watch_count(struct redis_watch *watch, int64_t policy_id, int64_t now_ms,
+/* What was seen last, also of a policy that Redis has lost. NOT_FOUND: it was never seen. */
+enum status redis_watch_count(struct redis_watch *watch, int64_t policy_id,
                               struct gate_numbers *numbers) MUST_CHECK;
 size_t redis_watch_list(struct redis_watch *watch, int64_t after_id, int64_t *ids, size_t ids_max);
 
