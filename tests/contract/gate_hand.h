@@ -1,0 +1,24 @@
+/* gate_hand.h: a thread's own line to a gate, on a loop of its own, that waits for the verdicts.
+ *
+ * Threads: a hand belongs to one thread, which opens, uses and closes it.
+ */
+#ifndef CONTRACT_GATE_HAND_H
+#define CONTRACT_GATE_HAND_H
+
+#include <uv.h>
+
+#include "gate/gate.h"
+
+struct gate_hand {
+    uv_loop_t loop;
+    struct gate_line *line;
+    size_t decided_count; /* batches that came back */
+};
+
+void gate_hand_open(struct gate_hand *hand, struct gate *gate);
+void gate_hand_close(struct gate_hand *hand);
+
+/* Decides wishes as one batch, and waits for all verdicts. */
+void gate_hand_claim(struct gate_hand *hand, int64_t policy_id, struct wish **wishes, size_t count);
+
+#endif
