@@ -253,7 +253,7 @@ static enum status issue_insert_split(struct sql *sql, struct coupon_row *rows, 
 static enum status issue_insert(struct sql *sql, struct coupon_row *rows, size_t count,
                                 enum issue_care care, struct error *error)
 {
-    if (care == ISSUE_SPLIT)
+    if (care != ISSUE_WHOLE)
         return issue_insert_split(sql, rows, count, error);
     return sql->driver->insert_coupons(sql->session, rows, count, error);
 }
@@ -280,10 +280,11 @@ static enum status issue_bury(struct sql *sql, const struct coupon_row *row, boo
     enum status inserted;
     enum status status = issue_try(sql, &grave, 1, &inserted, &why, error);
 
-    if (status == STATUS_OK && inserted == STATUS_INVALID) {
+    if (status == STATUS_OK && (inserted != STATUS_OK || grave.conflicts)) {
         nobody.user = user_id_of(SPAN(NOBODY));
         nobody.request_id = (struct request_id){{0}};
         grave.claim = &nobody;
+        grave.conflicts = false;
         status = issue_try(sql, &grave, 1, &inserted, &why, error);
     }
     *is_buried = status == STATUS_OK && inserted == STATUS_OK && !grave.conflicts;
@@ -328,15 +329,26 @@ static enum status issue_read_seq(void *context, const struct sql_value *columns
 static enum status issue_merge(struct sql *sql, struct coupon_row *row, enum issue_care care,
                                struct error *error)
 {
+    struct error why;
     enum status status =
         SQL_RUN(sql, STATEMENT_coupon_by_slot, issue_read_seq, &row->merged_into_seq, error,
                 sql_i64(row->claim->policy_id), sql_text(user_id_span(&row->claim->user)),
                 sql_i64(row->claim->nth));
     if (status != STATUS_OK)
         return status;
-    if (row->merged_into_seq == 0) /* The one in the way was cancelled meanwhile. */
-        return error_set(error, STATUS_BUSY, "claim %lld-%lld conflicts with no row",
-                         (long long)row->claim->policy_id, (long long)row->claim->seq);
+    if (row->merged_into_seq == 0) { /* The one in the way was cancelled meanwhile, or never was. */
+        status = error_set(&why, STATUS_BUSY,
+                           "claim %lld-%lld is not written, and nothing is in its way; does a "
+                           "trigger drop it?",
+                           (long long)row->claim->policy_id, (long long)row->claim->seq);
+        if (care == ISSUE_LAST) {
+            issue_refuse(row, &why);
+            return STATUS_OK;
+        }
+        if (error != NULL)
+            *error = why;
+        return status;
+    }
     row->state = COUPON_MERGED;
     status = issue_insert(sql, row, 1, care, error);
     if (status != STATUS_OK || row->is_refused)

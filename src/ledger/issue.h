@@ -21,8 +21,10 @@ void issue_room_release(struct issue_room *room);
 
 /* A batch is written as a whole at first. When the database answers that a row of it conflicts or
  * is refused, the transaction is rolled back and done again with care: under savepoints, halving
- * until the row is found, so that it alone is refused. */
-enum issue_care { ISSUE_WHOLE, ISSUE_SPLIT };
+ * until the row is found, so that it alone is refused. A row that is not written and that nothing
+ * is in the way of may be another transaction's doing, and is BUSY; LAST refuses it, because a
+ * trigger may drop it every time. */
+enum issue_care { ISSUE_WHOLE, ISSUE_SPLIT, ISSUE_LAST };
 
 /* states[i] becomes what claim i is now: ISSUED (or what became of it since, when it was there
  * already), MERGED (the user holds another coupon in that slot), or VOID (blocked, its lease was

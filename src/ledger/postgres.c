@@ -242,6 +242,22 @@ static enum status ledger_postgres_note_inserted(void *context, const struct sql
                      (long long)columns[0].number, (long long)columns[1].number);
 }
 
+/* What a value, a constraint or a trigger says is against a row; a trigger may have codes of its
+ * own. These are against more than a row: a statement, a right, a connection, the server. */
+static bool ledger_postgres_refuses_row(const char *state)
+{
+    static const char *const classes[] = {"00", "01", "02", "03", "08", "0A", "0B", "0L",
+                                          "0P", "21", "24", "25", "26", "28", "2B", "2D",
+                                          "34", "3B", "3D", "3F", "40", "42", "53", "54",
+                                          "55", "57", "58", "72", "F0", "HV", "XX"};
+
+    for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
+        if (strncmp(state, classes[i], 2) == 0)
+            return false;
+    }
+    return state[0] != '\0';
+}
+
 static enum status ledger_postgres_insert_some(struct ledger_session *session,
                                                struct coupon_row *rows, size_t count,
                                                struct error *error)
@@ -256,11 +272,9 @@ static enum status ledger_postgres_insert_some(struct ledger_session *session,
         status = postgres_session_run(session, STATEMENT_coupon_insert, &answer, error);
     if (strcmp(answer.error_state, "23505") == 0) /* the user's slot is taken */
         return STATUS_CONFLICT;
-    /* A value, a constraint or a trigger is against a row. */
-    if (strncmp(answer.error_state, "22", 2) == 0 || strncmp(answer.error_state, "23", 2) == 0 ||
-        strncmp(answer.error_state, "P0", 2) == 0)
-        return STATUS_INVALID;
-    return status;
+    return status == STATUS_FAILED && ledger_postgres_refuses_row(answer.error_state)
+               ? STATUS_INVALID
+               : status;
 }
 
 static enum status ledger_postgres_insert_coupons(struct ledger_session *session,

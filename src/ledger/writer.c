@@ -238,7 +238,7 @@ static enum status writer_try(struct writer *writer, struct write_batch *batch, 
             status = writer_look(writer, error);
         if (status != STATUS_UNAVAILABLE)
             return status;
-        status = writer_write(writer, batch, care, error);
+        status = writer_write(writer, batch, i == BUSY_TRIES - 1 ? ISSUE_LAST : care, error);
         if (status == STATUS_UNKNOWN)
             writer->is_in_doubt = true;
         else if (care == ISSUE_WHOLE && (status == STATUS_CONFLICT || status == STATUS_INVALID))

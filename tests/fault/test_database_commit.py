@@ -8,8 +8,9 @@ import pytest
 from crowd import Crowd, await_ready, expect_one_life
 from harness import expect, expect_problem, tally, wait_until
 from history import Claim, History
-from ledger import coupons
+from ledger import coupons, rows
 from proxy import HOLD_ANSWER, HOLD_REQUEST, LOSE_ANSWER, LOSE_REQUEST
+from wire import encode
 
 ACTIONS = {"request_lost": LOSE_REQUEST, "answer_lost": LOSE_ANSWER,
            "request_held": HOLD_REQUEST, "answer_held": HOLD_ANSWER}
@@ -136,6 +137,25 @@ def test_database_commit__of_a_policy(on_victim, proxy, way, shuts):
     assert server.policy(77)["remaining"] == 5
     outcomes = server.claims(77, [f"u{i}" for i in range(8)])
     assert tally(outcomes) == {(201, "ISSUED"): 5, (409, "SOLD_OUT"): 3}
+
+
+def test_database_commit__arrives_while_it_is_in_doubt(on_victim, proxy):
+    """Whoever looks before the transaction has ended sees nothing of it, and must not believe
+    that."""
+    server = on_victim(proxy=proxy, ledger_timeout="1s")
+    body = {"id": 77, "name": "x", "discount": {"type": "fixed", "value": 5}, "total": 2}
+    trap = proxy.trap(b"COMMIT", HOLD_REQUEST)
+    with server.connect() as connection:
+        connection.send(encode("POST", "/v1/policies", body), "POST")
+        trap.wait()
+        proxy.refuse()  # Connections that stand, those of readers, can still be used.
+        expect_problem(connection.receive(), 503, "UNAVAILABLE")
+    assert server.get("/v1/policies/77").status in (404, 503)
+    trap.release()
+    wait_until(lambda: rows(server.database, "SELECT id FROM policy"), "the policy's row")
+    proxy.admit()
+    await_ready(server)
+    assert tally(server.claims(77, ["a", "b", "c"])) == {(201, "ISSUED"): 2, (409, "SOLD_OUT"): 1}
 
 
 @pytest.mark.parametrize("way,shuts", WAYS)

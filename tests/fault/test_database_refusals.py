@@ -11,7 +11,8 @@ from crowd import Crowd, await_ready, expect_away, expect_one_life
 from harness import expect_problem, run_serve, wait_until
 from history import Claim, History
 from ledger import KIND, ServedDatabase, coupons
-from servers import KINDS, USER, free_port
+from server_house import free_port
+from servers import KINDS, USER
 
 PORT = {"postgres": 5432, "mysql": 3306}
 SCHEME = KINDS[KIND].SCHEME
