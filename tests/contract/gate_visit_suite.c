@@ -341,7 +341,7 @@ static void test_gate_visit__visitor_ends_the_walk(void **state)
 static void test_gate_visit__tells_many(void **state)
 {
     struct fixture *fixture = *state;
-    char user[16];
+    char user[32];
 
     make(fixture, POLICY, 2000, 2001);
     for (int i = 0; i < 200; i++)

@@ -404,7 +404,7 @@ static void test_repair__many_claims(void **state)
     remember_policy(gate, POLICY, 1800);
     remember_lease(gate, 1, 1, 1800);
     for (int i = 1; i <= 1700; i++) {
-        char user[16];
+        char user[32];
         snprintf(user, sizeof(user), "user-%d", i);
         remember_claim(gate, i, user, 1, COUPON_ISSUED);
     }
