@@ -502,10 +502,7 @@ end
 local function return_units(key, meta, count)
   local now = now_ms()
   redis.call('HSET', key, 'unleased', whole(meta.unleased + count), 'changes',
-    next_changes(meta, now))
-  if meta.unleased == 0 then
-    redis.call('HSET', key, 'announced_at', whole(now))
-  end
+    next_changes(meta, now), 'announced_at', whole(meta.unleased == 0 and now or meta.announced_at))
 end
 
 -- ARGS: seq, state (I issued, V void or merged) and user of each claim that the ledger has settled.

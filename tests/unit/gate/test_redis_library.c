@@ -1,0 +1,715 @@
+/* test_redis_library.c: the function library on its own: nothing half done, whatever it finds in
+ * its keys and arguments; as many commands for a thousand users as for one. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+/* cmocka.h needs the four above it. */
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "redis_fixture.h"
+
+#define POLICY 42
+#define ID_A   "000000000000000000000000000000a1"
+#define ID_B   "000000000000000000000000000000b1"
+#define ID_C   "000000000000000000000000000000c1"
+#define KEY_A  "800000000000000000000000000000a1"
+#define KEY_B  "800000000000000000000000000000a2"
+
+static struct redis_server server;
+static redisContext *redis;
+static struct redis_keys keys;
+
+enum { REMAINING, PENDING, ISSUED, LEASE, META, KEYS, BOUND };
+
+static int start(void **state)
+{
+    (void)state;
+    redis_server_start(&server, NULL);
+    redis = redis_server_connect(&server);
+    redis_keys_of(&keys, POLICY);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    redisFree(redis);
+    redis_server_release(&server);
+    return 0;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    order(redis, "FLUSHALL");
+    load_library(redis);
+    return 0;
+}
+
+/* --- policies --- */
+
+/* A row of that version and unleased count, open and with a limit of 2. */
+#define ROW(version, closed, unleased) \
+    version, "2", "0", "0", "0", closed, unleased, "10", "0", "11", "0", "0", "0", "10", "a name"
+
+/* Ten units, lent and armed. */
+static void arm_policy(void)
+{
+    must(redis, POLICY, "dibs_set_policy", ROW("1", "0", "0"), NULL);
+    must(redis, POLICY, "dibs_lend", "1", "1", "10", "lend-1", NULL);
+    must(redis, POLICY, "dibs_arm", "token", "0", NULL);
+}
+
+/* --- what is in Redis --- */
+
+struct snapshot {
+    char *dumps[REDIS_KEYS];
+    size_t lengths[REDIS_KEYS];
+    int64_t ttls[REDIS_KEYS];
+    int64_t key_count;
+};
+
+static struct snapshot take_snapshot(void)
+{
+    struct snapshot snapshot = {.key_count = ask_number(redis, "DBSIZE")};
+
+    for (size_t i = 0; i < REDIS_KEYS; i++) {
+        redisReply *dump = ask(redis, "DUMP %s", keys.names[i]);
+        if (dump->type == REDIS_REPLY_STRING) {
+            snapshot.dumps[i] = malloc(dump->len);
+            memcpy(snapshot.dumps[i], dump->str, dump->len);
+            snapshot.lengths[i] = dump->len;
+        }
+        freeReplyObject(dump);
+        snapshot.ttls[i] = ask_number(redis, "TTL %s", keys.names[i]);
+    }
+    return snapshot;
+}
+
+static void free_snapshot(struct snapshot *snapshot)
+{
+    for (size_t i = 0; i < REDIS_KEYS; i++)
+        free(snapshot->dumps[i]);
+}
+
+static bool is_same(const struct snapshot *a, const struct snapshot *b)
+{
+    for (size_t i = 0; i < REDIS_KEYS; i++) {
+        if (a->lengths[i] != b->lengths[i] || a->ttls[i] != b->ttls[i] ||
+            (a->lengths[i] > 0 && memcmp(a->dumps[i], b->dumps[i], a->lengths[i]) != 0))
+            return false;
+    }
+    return a->key_count == b->key_count;
+}
+
+/* --- trap 13 --- */
+
+/* A call that is in order, with the keys that it needs. */
+struct function {
+    const char *name;
+    const char *uses; /* a letter for each key: R P I L M K B */
+    void (*prepare)(void);
+    const char *words[17];
+};
+
+static void unarm_policy(void)
+{
+    must(redis, POLICY, "dibs_reset", "0", NULL);
+    must(redis, POLICY, "dibs_set_policy", ROW("1", "0", "0"), NULL);
+    must(redis, POLICY, "dibs_lend", "1", "1", "10", "lend-1", NULL);
+    must(redis, POLICY, "dibs_restore", "z", "9", "1", "I", "5", KEY_B, NULL);
+}
+
+static void settle_policy(void)
+{
+    arm_policy();
+    must(redis, POLICY, "dibs_claim", "batch", KEY_A, "-", "a", NULL);
+    must(redis, POLICY, "dibs_acknowledge", "1", "I", "a", NULL);
+}
+
+static void close_policy(void)
+{
+    settle_policy();
+    must(redis, POLICY, "dibs_set_policy", ROW("2", "5", "0"), NULL);
+}
+
+static const struct function functions[] = {
+    {"dibs_claim", "RPILMKB", settle_policy, {"batch", KEY_B ID_B, "--", "d", "e"}},
+    {"dibs_acknowledge", "PIMKB", NULL, {"2", "I", "b", "3", "V", "c"}},
+    {"dibs_acknowledge_bound", "B", NULL, {KEY_B ":1"}},
+    {"dibs_settle", "PIM", NULL, {"b", "2", "R"}},
+    {"dibs_set_policy", "M", NULL, {ROW("2", "0", "5")}},
+    {"dibs_lend", "RLM", NULL, {"2", "11", "5", "lend-2"}},
+    {"dibs_recall", "RLM", NULL, {"3", "recall-1"}},
+    {"dibs_reset", "PMB", settle_policy, {"10"}},
+    {"dibs_restore",
+     "IMK",
+     unarm_policy,
+     {"d", "4", "1", "I", "5", KEY_A, "e", "5", "1", "R", "6", ID_A}},
+    {"dibs_restore_keys", "MK", unarm_policy, {KEY_A, "1:1:d"}},
+    {"dibs_arm", "M", unarm_policy, {"another", "3"}},
+    {"dibs_enter",
+     "IMK",
+     settle_policy,
+     {"d", "4", "1", "I", "5", KEY_B, "e", "5", "1", "R", "6", ID_A}},
+    {"dibs_retire", "PMB", close_policy, {"1000"}},
+    {"dibs_count", "RPM", NULL, {NULL}},
+    {"dibs_find", "PIM", NULL, {"b"}},
+    {"dibs_settled", "I", NULL, {"2", "b"}},
+    {"dibs_pending", "RPMB", NULL, {"0", "10"}},
+    {"dibs_describe", "LM", NULL, {NULL}},
+};
+#define FUNCTIONS (sizeof(functions) / sizeof(functions[0]))
+
+static size_t word_count(const struct function *function)
+{
+    size_t count = 0;
+    while (function->words[count] != NULL)
+        count++;
+    return count;
+}
+
+static void prepare(const struct function *function)
+{
+    order(redis, "FLUSHALL");
+    if (function->prepare != NULL)
+        function->prepare();
+    else
+        settle_policy();
+    if (function->prepare == NULL) {
+        must(redis, POLICY, "dibs_claim", "batch", ID_B ID_C KEY_B, "---", "b", "c", "c", NULL);
+        /* c by a key while it holds one: the second coupon of two. */
+        must(redis, POLICY, "dibs_claim", "batch", KEY_A, "-", "a", NULL);
+        order(redis, "ZADD %s 1 %s:1", keys.names[BOUND], KEY_B);
+    }
+}
+
+/* Calls it, and fails the test unless it is refused and nothing has changed. */
+static void assert_untouched(const struct function *function, const char *const *words,
+                             size_t count, const char *what)
+{
+    struct snapshot before = take_snapshot();
+    redisReply *reply = call_with(redis, POLICY, function->name, words, count);
+    struct snapshot after = take_snapshot();
+
+    if (reply->type != REDIS_REPLY_ERROR)
+        fail_msg("%s takes %s", function->name, what);
+    if (!is_same(&before, &after))
+        fail_msg("%s leaves something behind with %s: %s", function->name, what, reply->str);
+    freeReplyObject(reply);
+    free_snapshot(&before);
+    free_snapshot(&after);
+}
+
+/* Every call is in order before it is spoilt. */
+static void test_redis_library__all_functions_work(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < FUNCTIONS; i++) {
+        prepare(&functions[i]);
+        redisReply *reply = call_with(redis, POLICY, functions[i].name, functions[i].words,
+                                      word_count(&functions[i]));
+        if (reply->type == REDIS_REPLY_ERROR)
+            fail_msg("%s: %s", functions[i].name, reply->str);
+        freeReplyObject(reply);
+    }
+}
+
+static void put_wrong_type(const char *key, size_t type)
+{
+    order(redis, "DEL %s", key);
+    switch (type) {
+    case 0:
+        order(redis, "SET %s 5", key);
+        break;
+    case 1:
+        order(redis, "RPUSH %s 5", key);
+        break;
+    case 2:
+        order(redis, "HSET %s 5 5", key);
+        break;
+    case 3:
+        order(redis, "ZADD %s 5 5", key);
+        break;
+    default:
+        order(redis, "SADD %s 5", key);
+    }
+}
+
+static void test_redis_library__wrong_type_on_each_key(void **state)
+{
+    static const char letters[] = "RPILMKB";
+    static const size_t right_types[REDIS_KEYS] = {0, 3, 2, 1, 2, 2, 3};
+
+    (void)state;
+    for (size_t i = 0; i < FUNCTIONS; i++) {
+        for (size_t key = 0; key < REDIS_KEYS; key++) {
+            if (strchr(functions[i].uses, letters[key]) == NULL)
+                continue;
+            for (size_t type = 0; type < 5; type++) {
+                char what[80];
+                if (type == right_types[key])
+                    continue;
+                prepare(&functions[i]);
+                put_wrong_type(keys.names[key], type);
+                snprintf(what, sizeof(what), "wrong type %zu of %s", type, keys.names[key]);
+                assert_untouched(&functions[i], functions[i].words, word_count(&functions[i]),
+                                 what);
+            }
+        }
+    }
+}
+
+/* The right type with something in it that is not ours. */
+static const struct {
+    int key;
+    const char *command; /* and what comes behind the key */
+    const char *rest[2];
+} spoils[] = {
+    {REMAINING, "SET", {"many", NULL}}, {LEASE, "LPUSH", {"something", NULL}},
+    {META, "HSET", {"limit", "many"}},  {META, "HSET", {"unleased", "-"}},
+    {META, "HSET", {"changes", "x"}},   {ISSUED, "HSET", {"b", "something"}},
+};
+
+/* Only who asks about b sees what b holds; the description of leases is read by the caller. */
+static bool sees(const struct function *function, int key)
+{
+    static const char letters[] = "RPILMKB";
+
+    if (strchr(function->uses, letters[key]) == NULL ||
+        (key == LEASE && strcmp(function->name, "dibs_describe") == 0))
+        return false;
+    for (size_t i = 0; key == ISSUED && i < word_count(function); i++) {
+        if (strcmp(function->words[i], "b") == 0)
+            return true;
+    }
+    return key != ISSUED;
+}
+
+static void test_redis_library__wrong_values_in_the_keys(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < FUNCTIONS; i++) {
+        for (size_t j = 0; j < sizeof(spoils) / sizeof(spoils[0]); j++) {
+            if (!sees(&functions[i], spoils[j].key))
+                continue;
+            const char *words[] = {spoils[j].command, keys.names[spoils[j].key], spoils[j].rest[0],
+                                   spoils[j].rest[1]};
+            prepare(&functions[i]);
+            redisReply *reply =
+                redisCommandArgv(redis, spoils[j].rest[1] == NULL ? 3 : 4, words, NULL);
+            assert_int_not_equal(reply->type, REDIS_REPLY_ERROR);
+            freeReplyObject(reply);
+            assert_untouched(&functions[i], functions[i].words, word_count(&functions[i]),
+                             spoils[j].rest[0]);
+        }
+    }
+}
+
+static void test_redis_library__wrong_arguments(void **state)
+{
+    const char *const numbers[] = {"", "x", "-1", "1.5", "1e3", "0x10", " 1", "nil"};
+
+    (void)state;
+    for (size_t i = 0; i < FUNCTIONS; i++) {
+        const struct function *function = &functions[i];
+        size_t count = word_count(function);
+        const char *words[20];
+        char what[80];
+
+        /* Too few or too many. */
+        for (size_t fewer = 0; fewer < count; fewer++) {
+            prepare(function);
+            if ((strcmp(function->name, "dibs_enter") == 0 ||
+                 strcmp(function->name, "dibs_acknowledge") == 0 ||
+                 strcmp(function->name, "dibs_restore") == 0) &&
+                fewer % (count / 2) == 0 && (fewer > 0 || function->name[5] == 'e'))
+                continue; /* one of two */
+            snprintf(what, sizeof(what), "%zu arguments", fewer);
+            assert_untouched(function, function->words, fewer, what);
+        }
+        /* Numbers that are none. */
+        for (size_t at = 0; at < count; at++) {
+            bool is_number = function->words[at][strspn(function->words[at], "0123456789")] == '\0';
+            if (!is_number)
+                continue;
+            for (size_t j = 0; j < sizeof(numbers) / sizeof(numbers[0]); j++) {
+                if (strcmp(function->name, "dibs_settled") == 0)
+                    continue; /* It only looks, and finds nothing. */
+                prepare(function);
+                memcpy(words, function->words, sizeof(function->words));
+                words[at] = numbers[j];
+                snprintf(what, sizeof(what), "\"%s\" for argument %zu", numbers[j], at + 1);
+                assert_untouched(function, words, count, what);
+            }
+        }
+    }
+}
+
+static void test_redis_library__wrong_words(void **state)
+{
+    const struct function claim = {"dibs_claim", "", NULL, {NULL}};
+    const struct function acknowledge = {"dibs_acknowledge", "", NULL, {NULL}};
+    const struct function settle = {"dibs_settle", "", NULL, {NULL}};
+    const struct function restore = {"dibs_restore", "", unarm_policy, {NULL}};
+
+    (void)state;
+    prepare(&claim);
+    assert_untouched(&claim, (const char *[]){"n", ID_A ID_B, "-", "d", "e"}, 5, "a flag too few");
+    assert_untouched(&claim, (const char *[]){"n", ID_A, "--", "d", "e"}, 5, "an id too few");
+    assert_untouched(&claim, (const char *[]){"n", ID_A, "x", "d"}, 4, "an unknown flag");
+    assert_untouched(&claim, (const char *[]){"n", "0000000000000000000000000000000g", "-", "d"}, 4,
+                     "an id that is none");
+    assert_untouched(&claim, (const char *[]){"n", "0000000000000000000000000000,01:", "-", "d"}, 4,
+                     "an id that parts");
+    assert_untouched(&acknowledge, (const char *[]){"2", "X", "b"}, 3, "an unknown state");
+    assert_untouched(&settle, (const char *[]){"b", "2", "V"}, 3, "an unknown state");
+    prepare(&restore);
+    assert_untouched(&restore, (const char *[]){"d", "4", "1", "P", "5", ID_A}, 6, "a pending one");
+    assert_untouched(&restore, (const char *[]){"d", "4", "1", "IR", "5", ID_A}, 6, "two states");
+    assert_untouched(&restore, (const char *[]){"d", "4", "1", "I", "5", "1:1"}, 6, "a wrong id");
+}
+
+/* --- batches --- */
+
+static char request_texts[2001][33];
+static char user_texts[2001][16];
+static char seq_texts[2001][16];
+
+/* Arguments of a claim of so many users, from that number on. */
+static size_t write_batch(const char **words, char *requests, char *flags, int from, int count)
+{
+    for (int i = 0; i < count; i++) {
+        snprintf(request_texts[i], sizeof(request_texts[i]), "%c%031x", i % 3 == 0 ? '9' : '1',
+                 (unsigned)(from + i));
+        snprintf(user_texts[i], sizeof(user_texts[i]), "user-%d", from + i);
+        memcpy(requests + (size_t)32 * (size_t)i, request_texts[i], 32);
+        flags[i] = '-';
+        words[3 + i] = user_texts[i];
+    }
+    requests[(size_t)32 * (size_t)count] = '\0';
+    flags[count] = '\0';
+    words[0] = "name";
+    words[1] = requests;
+    words[2] = flags;
+    return (size_t)(3 + count);
+}
+
+static redisReply *claim_batch(int from, int count)
+{
+    static const char *words[3 + 2001];
+    static char requests[32 * 2001 + 1];
+    static char flags[2001 + 1];
+    size_t word_count = write_batch(words, requests, flags, from, count);
+
+    return call_with(redis, POLICY, "dibs_claim", words, word_count);
+}
+
+/* How many commands the server has run since the statistics were reset, but ours. */
+static int64_t commands_run(void)
+{
+    redisReply *reply = ask(redis, "INFO commandstats");
+    int64_t sum = 0;
+
+    for (const char *line = strstr(reply->str, "cmdstat_"); line != NULL;
+         line = strstr(line + 1, "cmdstat_")) {
+        long long calls = 0;
+        char name[40];
+        if (sscanf(line, "cmdstat_%39[^:]:calls=%lld", name, &calls) == 2 &&
+            strcmp(name, "fcall") != 0 && strcmp(name, "info") != 0 &&
+            strncmp(name, "config", 6) != 0)
+            sum += calls;
+    }
+    freeReplyObject(reply);
+    return sum;
+}
+
+static void make_big_policy(void)
+{
+    order(redis, "FLUSHALL");
+    must(redis, POLICY, "dibs_set_policy", "1", "1", "0", "0", "0", "0", "0", "100000", "0",
+         "100001", "0", "0", "0", "10", "big", NULL);
+    must(redis, POLICY, "dibs_lend", "1", "1", "100000", "lend", NULL);
+    must(redis, POLICY, "dibs_arm", "token", "0", NULL);
+}
+
+static void test_redis_library__batches_of_every_size(void **state)
+{
+    const int sizes[] = {1, 64, 1000, 2000};
+    int from = 0;
+
+    (void)state;
+    make_big_policy();
+    for (size_t i = 0; i < 4; i++) {
+        redisReply *reply = claim_batch(from, sizes[i]);
+        assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
+        assert_string_equal(reply->element[0]->str, "name");
+        const char *text = reply->element[2]->str;
+        for (int j = 0; j < sizes[i]; j++) {
+            char wanted[24];
+            int length = snprintf(wanted, sizeof(wanted), "W%d:1", from + j + 1);
+            assert_memory_equal(text, wanted, (size_t)length);
+            text += length;
+            assert_int_equal(*text, j + 1 < sizes[i] ? ' ' : '\0');
+            text++;
+        }
+        freeReplyObject(reply);
+        from += sizes[i];
+    }
+    struct snapshot before = take_snapshot();
+    assert_refused(claim_batch(from, 2001), "DIBSBAD");
+    struct snapshot after = take_snapshot();
+    assert_true(is_same(&before, &after));
+    free_snapshot(&before);
+    free_snapshot(&after);
+    assert_int_equal(ask_number(redis, "ZCARD %s", keys.names[PENDING]), from);
+    assert_int_equal(ask_number(redis, "HLEN %s", keys.names[ISSUED]), from);
+}
+
+/* One call of a batch; `phase` 0 claims, 1 claims again, 2 acknowledges. */
+static int64_t commands_for(int phase, int from, int count)
+{
+    static const char *words[3 * 1000];
+    redisReply *reply;
+
+    order(redis, "CONFIG RESETSTAT");
+    if (phase < 2) {
+        reply = claim_batch(from, count);
+    } else {
+        for (int i = 0; i < count; i++) {
+            snprintf(seq_texts[i], sizeof(seq_texts[i]), "%d", from + i + 1);
+            words[3 * i] = seq_texts[i];
+            words[3 * i + 1] = i % 2 == 0 ? "I" : "V";
+            snprintf(user_texts[i], sizeof(user_texts[i]), "user-%d", from + i);
+            words[3 * i + 2] = user_texts[i];
+        }
+        reply = call_with(redis, POLICY, "dibs_acknowledge", words, (size_t)(3 * count));
+    }
+    if (reply->type == REDIS_REPLY_ERROR)
+        fail_msg("%s", reply->str);
+    freeReplyObject(reply);
+    return commands_run();
+}
+
+static void test_redis_library__commands_do_not_grow_with_the_batch(void **state)
+{
+    (void)state;
+    make_big_policy();
+    for (int phase = 0; phase < 3; phase++) {
+        /* Four, so that a batch has users with keys and without, and claims that come to nothing.
+         */
+        int64_t few = commands_for(phase, 0, 4);
+        int64_t many = commands_for(phase, 4, 1000);
+        assert_int_equal(few, many);
+        assert_in_range(few, 5, 20);
+    }
+}
+
+/* Trap 3: one user a thousand times in one call. */
+static void test_redis_library__one_user_in_one_batch(void **state)
+{
+    static const char *words[3 + 1000];
+    static char requests[32 * 1000 + 1];
+    static char flags[1000 + 1];
+    size_t count = write_batch(words, requests, flags, 0, 1000);
+
+    (void)state;
+    make_big_policy();
+    for (size_t i = 3; i < count; i++)
+        words[i] = "the-one";
+    redisReply *reply = call_with(redis, POLICY, "dibs_claim", words, count);
+    assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
+    const char *text = reply->element[2]->str;
+    assert_memory_equal(text, "W1:1 ", 5);
+    for (text += 5; *text != '\0'; text += strcspn(text, " "), text += *text == ' ')
+        assert_memory_equal(text, "H1:1:P", 6);
+    freeReplyObject(reply);
+    assert_int_equal(ask_number(redis, "ZCARD %s", keys.names[PENDING]), 1);
+    assert_int_equal(ask_number(redis, "GET %s", keys.names[REMAINING]), 99999);
+    /* A third of them came with keys of their own: the first was the claim's, 31 were bound. */
+    assert_int_equal(ask_number(redis, "HLEN %s", keys.names[KEYS]), 32);
+    assert_int_equal(ask_number(redis, "ZCARD %s", keys.names[BOUND]), 31);
+}
+
+/* --- losers, traces, time --- */
+
+/* Trap 4. */
+static void test_redis_library__loser_leaves_no_trace(void **state)
+{
+    (void)state;
+    must(redis, POLICY, "dibs_set_policy", ROW("1", "0", "0"), NULL);
+    must(redis, POLICY, "dibs_lend", "1", "1", "1", "lend", NULL);
+    must(redis, POLICY, "dibs_arm", "token", "0", NULL);
+    must(redis, POLICY, "dibs_claim", "n", KEY_A, "-", "winner", NULL);
+    struct snapshot before = take_snapshot();
+    redisReply *reply = call(redis, POLICY, "dibs_claim", "n", KEY_B ID_B ID_C KEY_A, "--b-",
+                             "loser", "loser", "blocked", "thief", NULL);
+    assert_string_equal(reply->element[2]->str, "S S B K");
+    freeReplyObject(reply);
+    struct snapshot after = take_snapshot();
+    assert_true(is_same(&before, &after));
+    free_snapshot(&before);
+    free_snapshot(&after);
+}
+
+/* Trap 8: nothing expires while the policy lives. */
+static void test_redis_library__nothing_expires_while_the_policy_lives(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < FUNCTIONS; i++) {
+        if (strcmp(functions[i].name, "dibs_retire") == 0)
+            continue;
+        prepare(&functions[i]);
+        freeReplyObject(call_with(redis, POLICY, functions[i].name, functions[i].words,
+                                  word_count(&functions[i])));
+        for (size_t key = 0; key < REDIS_KEYS; key++)
+            assert_true(ask_number(redis, "TTL %s", keys.names[key]) < 0);
+    }
+}
+
+static int64_t ttl_count(void)
+{
+    int64_t count = 0;
+    for (size_t key = 0; key < REDIS_KEYS; key++)
+        count += ask_number(redis, "TTL %s", keys.names[key]) >= 0;
+    return count;
+}
+
+static int64_t retire(const char *seconds)
+{
+    redisReply *reply = call(redis, POLICY, "dibs_retire", seconds, NULL);
+    assert_int_equal(reply->type, REDIS_REPLY_INTEGER);
+    int64_t done = reply->integer;
+    freeReplyObject(reply);
+    return done;
+}
+
+static void test_redis_library__lets_go_when_closed_and_drained(void **state)
+{
+    (void)state;
+    settle_policy();
+    assert_int_equal(retire("1000"), 0); /* open */
+    must(redis, POLICY, "dibs_claim", "n", ID_B, "-", "b", NULL);
+    must(redis, POLICY, "dibs_set_policy", ROW("2", "5", "0"), NULL);
+    assert_int_equal(retire("1000"), 0); /* closed, but b is pending */
+    must(redis, POLICY, "dibs_acknowledge", "2", "I", "b", NULL);
+    must(redis, POLICY, "dibs_settle", "b", "2", "R", NULL);
+    assert_int_equal(ttl_count(), 0);
+    assert_int_equal(retire("1000"), 1);
+    assert_int_equal(ttl_count(), ask_number(redis, "DBSIZE"));
+    assert_int_equal(retire("5"), 0); /* It does not begin anew, and is not cut short. */
+    assert_true(ask_number(redis, "TTL %s", keys.names[ISSUED]) > 900);
+    must(redis, POLICY, "dibs_set_policy", ROW("3", "5", "0"), NULL);
+    assert_int_equal(ttl_count(), ask_number(redis, "DBSIZE")); /* still closed */
+    must(redis, POLICY, "dibs_set_policy", ROW("4", "0", "0"), NULL);
+    assert_int_equal(ttl_count(), 0); /* open again: all of it stays */
+}
+
+/* A window that has passed closes it, too. */
+static void test_redis_library__lets_go_when_its_window_is_over(void **state)
+{
+    (void)state;
+    settle_policy();
+    must(redis, POLICY, "dibs_set_policy", "2", "2", "0", "1000", "0", "0", "0", "10", "0", "11",
+         "0", "0", "0", "10", "a name", NULL);
+    assert_int_equal(retire("1000"), 1);
+    assert_int_equal(ttl_count(), ask_number(redis, "DBSIZE"));
+}
+
+/* --- what the ledger did with them --- */
+
+/* A claim that came to nothing binds no key: neither its own nor those bound later. But a key that
+ * names another claim by now stays. */
+static void test_redis_library__void_frees_its_keys(void **state)
+{
+    (void)state;
+    must(redis, POLICY, "dibs_set_policy", "1", "1", "0", "0", "0", "0", "0", "10", "0", "11", "0",
+         "0", "0", "10", "one", NULL);
+    must(redis, POLICY, "dibs_lend", "1", "1", "10", "lend", NULL);
+    must(redis, POLICY, "dibs_arm", "token", "0", NULL);
+    must(redis, POLICY, "dibs_claim", "n", KEY_A KEY_B, "--", "a", "a", NULL);
+    must(redis, POLICY, "dibs_claim", "n", "8000000000000000000000000000000c", "-", "b", NULL);
+    assert_int_equal(ask_number(redis, "ZCARD %s", keys.names[BOUND]), 1);
+    /* The fallback gave b another coupon by the same key. */
+    must(redis, POLICY, "dibs_enter", "b", "77", "1", "I", "5", "8000000000000000000000000000000c",
+         NULL);
+    must(redis, POLICY, "dibs_acknowledge", "1", "V", "a", "2", "V", "b", NULL);
+    assert_int_equal(ask_number(redis, "HLEN %s", keys.names[KEYS]), 1);
+    assert_int_equal(ask_number(redis, "ZCARD %s", keys.names[BOUND]), 0);
+    redisReply *reply =
+        call(redis, POLICY, "dibs_claim", "n", KEY_B KEY_A "8000000000000000000000000000000c",
+             "---", "x", "y", "b", NULL);
+    assert_string_equal(reply->element[2]->str, "W3:1 W4:1 H77:1:I");
+    freeReplyObject(reply);
+}
+
+/* A second call does nothing, also for a part of what was acknowledged. */
+static void test_redis_library__acknowledged_twice(void **state)
+{
+    (void)state;
+    arm_policy();
+    must(redis, POLICY, "dibs_claim", "n", ID_A ID_B ID_C, "---", "a", "b", "c", NULL);
+    must(redis, POLICY, "dibs_acknowledge", "1", "I", "a", "2", "V", "b", NULL);
+    struct snapshot before = take_snapshot();
+    must(redis, POLICY, "dibs_acknowledge", "1", "I", "a", "2", "V", "b", NULL);
+    must(redis, POLICY, "dibs_acknowledge", "2", "I", "b", NULL);
+    must(redis, POLICY, "dibs_acknowledge", "1", "V", "a", NULL);
+    struct snapshot after = take_snapshot();
+    assert_true(is_same(&before, &after));
+    free_snapshot(&before);
+    free_snapshot(&after);
+}
+
+static void test_redis_library__entered_twice(void **state)
+{
+    const char *const coupons[] = {"a", "20", "1",  "I", "5",  KEY_A, "b", "21", "2",
+                                   "R", "5",  ID_B, "c", "22", "1",   "C", "5",  KEY_B};
+
+    (void)state;
+    arm_policy();
+    must(redis, POLICY, "dibs_claim", "n", ID_B, "-", "b", NULL);
+    redisReply *reply = call_with(redis, POLICY, "dibs_enter", coupons, 18);
+    assert_int_equal(reply->integer, 2);
+    freeReplyObject(reply);
+    struct snapshot before = take_snapshot();
+    reply = call_with(redis, POLICY, "dibs_enter", coupons, 18);
+    assert_int_equal(reply->integer, 0);
+    freeReplyObject(reply);
+    struct snapshot after = take_snapshot();
+    assert_true(is_same(&before, &after));
+    free_snapshot(&before);
+    free_snapshot(&after);
+    assert_int_equal(ask_number(redis, "GET %s", keys.names[REMAINING]), 9);
+    assert_int_equal(ask_number(redis, "HGET %s issued", keys.names[META]), 2);
+    reply = call(redis, POLICY, "dibs_claim", "n", KEY_A KEY_B ID_C, "---", "a", "c", "b", NULL);
+    assert_string_equal(reply->element[2]->str, "H20:1:I H22:1:C L");
+    freeReplyObject(reply);
+    must(redis, POLICY, "dibs_enter", NULL);
+}
+
+int main(void)
+{
+#define LIBRARY_TEST(name) cmocka_unit_test_setup(test_redis_library__##name, set_up)
+    const struct CMUnitTest tests[] = {
+        LIBRARY_TEST(all_functions_work),
+        LIBRARY_TEST(wrong_type_on_each_key),
+        LIBRARY_TEST(wrong_values_in_the_keys),
+        LIBRARY_TEST(wrong_arguments),
+        LIBRARY_TEST(wrong_words),
+        LIBRARY_TEST(batches_of_every_size),
+        LIBRARY_TEST(commands_do_not_grow_with_the_batch),
+        LIBRARY_TEST(one_user_in_one_batch),
+        LIBRARY_TEST(loser_leaves_no_trace),
+        LIBRARY_TEST(nothing_expires_while_the_policy_lives),
+        LIBRARY_TEST(lets_go_when_closed_and_drained),
+        LIBRARY_TEST(lets_go_when_its_window_is_over),
+        LIBRARY_TEST(void_frees_its_keys),
+        LIBRARY_TEST(acknowledged_twice),
+        LIBRARY_TEST(entered_twice),
+    };
+    return cmocka_run_group_tests_name("redis_library", tests, start, stop);
+}
