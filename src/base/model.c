@@ -31,6 +31,8 @@ const char *coupon_state_name(enum coupon_state state)
         return "EXPIRED";
     case COUPON_VOID:
         return "VOID";
+    case COUPON_PENDING:
+        return "PENDING";
     case COUPON_MERGED:
         return "MERGED";
     }

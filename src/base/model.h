@@ -115,6 +115,7 @@ struct claim {
     int64_t requested_at_ms;
     struct request_id request_id;
     int32_t nth;
+    int32_t attempt; /* how often the ledger has refused it before; of a shared gate's claims */
     struct user_id user;
 };
 
@@ -136,6 +137,7 @@ enum coupon_state {
     COUPON_EXPIRED,
     COUPON_VOID,
     COUPON_MERGED,
+    COUPON_PENDING, /* never stored either: the ledger did not take it, and will be asked again */
 };
 
 const char *coupon_state_name(enum coupon_state state);
@@ -157,6 +159,16 @@ struct coupon {
     int64_t merged_into_seq;  /* of a MERGED claim: the seq the user holds instead */
     struct user_id order_id;  /* length 0: none */
     char reason[REASON_SIZE]; /* why it is VOID; "" otherwise */
+};
+
+#define LETTER_REASON_SIZE 400
+
+/* A claim that came to nothing for good, and why; for people to look at. */
+struct dead_letter {
+    struct claim claim; /* without its lease */
+    int32_t attempts;
+    int64_t died_at_ms;
+    char reason[LETTER_REASON_SIZE];
 };
 
 /* A claim as a gate holds it. */

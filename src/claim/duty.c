@@ -74,7 +74,11 @@ static enum status duty_drain_all(struct worker *worker, struct duty *duty, stru
         enum status status = gate_pending(gate, duty->policy_id, 0, pending, error);
         if (status != STATUS_OK || pending->claim_count + pending->binding_count == 0)
             return status;
-        if (!worker_settle(worker, worker_issue(worker, pending), SETTLE_MS))
+        uint64_t ticket = worker_issue(worker, pending);
+        if (pending->claim_count + pending->binding_count == 0)
+            return error_set(error, STATUS_UNAVAILABLE,
+                             "claims that the ledger refuses are tried again first");
+        if (!worker_settle(worker, ticket, SETTLE_MS))
             return error_set(error, STATUS_UNAVAILABLE, "the ledger does not take what is pending");
         status = gate_acknowledge_keys(gate, pending->bindings, pending->binding_count, error);
         if (status != STATUS_OK)
@@ -201,15 +205,19 @@ static bool duty_drain(struct worker *worker, struct duty *duty, int64_t now_ms)
         bool is_quiet = worker->outstanding == 0;
         pthread_mutex_unlock(&worker->lock);
         /* What is still pending though the ledger was given it is given again. */
-        if (is_quiet)
+        bool begins_again = is_quiet && duty->cursor != 0;
+        if (begins_again)
             duty->cursor = 0;
-        return pending->pending_count > 0;
+        return begins_again &&
+               pending->pending_count > (int64_t)worker_waiting(worker, duty->policy_id);
     }
     if (!duty_is_held(worker, duty, now_ms))
         return false;
-    uint64_t ticket = worker_issue(worker, pending);
     if (pending->claim_count > 0)
         duty->cursor = pending->claims[pending->claim_count - 1].seq;
+    uint64_t ticket = worker_issue(worker, pending);
+    if (pending->claim_count + pending->binding_count == 0)
+        return false;
     pthread_mutex_lock(&worker->lock);
     bool is_much = worker->outstanding > WORKER_OUTSTANDING_MAX;
     pthread_mutex_unlock(&worker->lock);

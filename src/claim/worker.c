@@ -58,6 +58,28 @@ void worker_on_durable(struct worker *worker)
 
 /* --- telling the gate --- */
 
+/* What the ledger did not take stays in the gate: takes it out of the batch. */
+static void worker_keep_refused(struct worker *worker, struct settled_batch *batch)
+{
+    int64_t now_ms = clock_monotonic_ms();
+    size_t left = 0;
+
+    pthread_mutex_lock(&worker->lock);
+    for (size_t i = 0; i < batch->count; i++) {
+        if (batch->states[i] == COUPON_PENDING) {
+            patience_note(&worker->patience, &batch->claims[i], now_ms);
+            continue;
+        }
+        patience_forget(&worker->patience, &batch->claims[i]);
+        batch->claims[left] = batch->claims[i];
+        batch->states[left++] = batch->states[i];
+    }
+    worker->numbers.drained += left;
+    pthread_mutex_unlock(&worker->lock);
+    batch->kept_count = batch->count - left;
+    batch->count = left;
+}
+
 static void worker_acknowledge(struct worker *worker, const struct settled_batch *batch)
 {
     struct service *service = worker->service;
@@ -90,11 +112,11 @@ static void *worker_ack_main(void *context)
         if (worker->settled == NULL)
             worker->settled_end = &worker->settled;
         pthread_mutex_unlock(&worker->lock);
+        worker_keep_refused(worker, batch);
         worker_acknowledge(worker, batch);
         pthread_mutex_lock(&worker->lock);
-        worker->outstanding -=
-            batch->count < worker->outstanding ? batch->count : worker->outstanding;
-        worker->numbers.drained += batch->count;
+        size_t told_count = batch->count + batch->kept_count;
+        worker->outstanding -= told_count < worker->outstanding ? told_count : worker->outstanding;
         pthread_cond_signal(&worker->drain_work);
         free(batch->claims);
         free(batch->states);
@@ -106,16 +128,28 @@ static void *worker_ack_main(void *context)
 
 /* --- draining --- */
 
-uint64_t worker_issue(struct worker *worker, const struct gate_pending *pending)
+uint64_t worker_issue(struct worker *worker, struct gate_pending *pending)
 {
     struct service *service = worker->service;
+    int64_t now_ms = clock_monotonic_ms();
 
     pthread_mutex_lock(&worker->lock);
+    patience_sweep(&worker->patience, now_ms);
+    pending->claim_count =
+        patience_sift(&worker->patience, pending->claims, pending->claim_count, now_ms);
     worker->outstanding += pending->claim_count;
     pthread_mutex_unlock(&worker->lock);
     FAULT_POINT("worker.before_issue");
     return ledger_issue(service->ledger, pending->claims, pending->claim_count, pending->bindings,
                         pending->binding_count);
+}
+
+size_t worker_waiting(struct worker *worker, int64_t policy_id)
+{
+    pthread_mutex_lock(&worker->lock);
+    size_t waiting = patience_waiting(&worker->patience, policy_id, clock_monotonic_ms());
+    pthread_mutex_unlock(&worker->lock);
+    return waiting;
 }
 
 bool worker_settle(struct worker *worker, uint64_t ticket, int64_t timeout_ms)
@@ -272,6 +306,7 @@ static void worker_free(struct worker *worker)
     pthread_cond_destroy(&worker->ack_work);
     free(worker->duties);
     free(worker->pending);
+    patience_release(&worker->patience);
     free(worker);
 }
 

@@ -10,6 +10,7 @@
 
 #include "claim/duty.h"
 #include "claim/parts.h"
+#include "claim/patience.h"
 #include "claim/worker.h"
 
 #define WORKER_OUTSTANDING_MAX 5000
@@ -18,6 +19,7 @@
 struct settled_batch {
     struct settled_batch *next;
     size_t count;
+    size_t kept_count; /* of those that the ledger refused, and that were taken out */
     struct claim *claims;
     enum coupon_state *states;
 };
@@ -38,6 +40,7 @@ struct worker {
     struct settled_batch *settled;
     struct settled_batch **settled_end;
     size_t outstanding; /* claims handed to the ledger that the gate has not been told of */
+    struct patience patience;
     struct worker_numbers numbers;
     /* The draining thread's own. */
     struct duty *duties; /* in rising order of policy ids */
@@ -47,8 +50,12 @@ struct worker {
     struct gate_pending *pending;
 };
 
-/* Hands claims and keys to the ledger. Returns the ticket. */
-uint64_t worker_issue(struct worker *worker, const struct gate_pending *pending);
+/* Hands claims and keys to the ledger, but for the claims that it refused a moment ago, which are
+ * taken out. Returns the ticket. */
+uint64_t worker_issue(struct worker *worker, struct gate_pending *pending);
+
+/* How many of the policy's claims wait to be tried again. */
+size_t worker_waiting(struct worker *worker, int64_t policy_id);
 
 /* Waits until that ticket is durable and the gate has heard of everything. False: it took too long,
  * or the worker is to end. */

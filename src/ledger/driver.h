@@ -68,6 +68,9 @@ struct coupon_row {
     const char *reason; /* NULL: none */
     bool conflicts;     /* out: a row with its seq, or with its user's slot, is there already */
     bool is_refused;    /* issue.c: the database does not take it, so there is no row */
+    bool is_kept;       /* issue.c: when it is refused it stays pending, and is tried again */
+    bool is_news;       /* issue.c: it was decided just now that it is VOID */
+    char *refusal;      /* issue.c: the database's words; NULL, or to be freed */
 };
 
 struct ledger_store;   /* one database */

@@ -1,15 +1,18 @@
 /* issue.c: from claims to coupon rows: leases checked, the blocked refused, conflicts compared. */
 #include "ledger/issue.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/fault.h"
 #include "base/log.h"
+#include "ledger/letters.h"
 #include "ledger/rows.h"
 
-#define REASON_BLOCKED  "the user was blocked before the coupon was issued"
-#define REASON_NO_STOCK "its lease was closed and no stock was left"
-#define REASON_REFUSED  "the database refused it"
+#define REASON_BLOCKED   "the user was blocked before the coupon was issued"
+#define REASON_NO_STOCK  "its lease was closed and no stock was left"
+#define REASON_REFUSED   "the database refused it"
+#define REASON_COLLISION "its seq belongs to another claim"
 
 /* Not a user id that anyone can have. */
 #define NOBODY "."
@@ -188,7 +191,11 @@ static enum status issue_prepare(struct sql *sql, struct issue_room *room,
 
     for (size_t i = 0; i < count; i++)
         room->rows[i] = (struct coupon_row){
-            .claim = &claims[i], .state = COUPON_ISSUED, .issued_at_ms = now_ms};
+            .claim = &claims[i],
+            .state = COUPON_ISSUED,
+            .issued_at_ms = now_ms,
+            .is_kept = room->is_patient && claims[i].attempt + 1 < ISSUE_ATTEMPTS_MAX,
+        };
     issue_sort(room->rows, count);
     for (size_t i = 0; i < count && status == STATUS_OK; i++) {
         struct coupon_row *row = &room->rows[i];
@@ -203,11 +210,16 @@ static enum status issue_prepare(struct sql *sql, struct issue_room *room,
 
 static void issue_refuse(struct coupon_row *row, const struct error *why)
 {
-    row->state = COUPON_VOID;
+    row->state = row->is_kept ? COUPON_PENDING : COUPON_VOID;
     row->is_refused = true;
-    log_event(LOG_ERROR, "claim_refused", LOG_FIELD("policy", LOG_I64(row->claim->policy_id)),
+    row->is_news = !row->is_kept;
+    if (row->is_news && row->refusal == NULL)
+        row->refusal = strdup(why->text);
+    log_event(row->is_kept ? LOG_WARN : LOG_ERROR, "claim_refused",
+              LOG_FIELD("policy", LOG_I64(row->claim->policy_id)),
               LOG_FIELD("seq", LOG_I64(row->claim->seq)),
               LOG_FIELD("user", LOG_SPAN(user_id_span(&row->claim->user))),
+              LOG_FIELD("attempt", LOG_I64(row->claim->attempt + 1)),
               LOG_FIELD("error", LOG_TEXT(why->text)));
 }
 
@@ -376,6 +388,8 @@ static enum status issue_resolve(struct sql *sql, struct coupon_row *row, enum i
         return STATUS_OK;
     }
     row->state = COUPON_VOID;
+    row->is_news = true;
+    row->reason = REASON_COLLISION;
     log_event(LOG_ERROR, "seq_collision", LOG_FIELD("policy", LOG_I64(row->claim->policy_id)),
               LOG_FIELD("seq", LOG_I64(row->claim->seq)),
               LOG_FIELD("user", LOG_SPAN(user_id_span(&row->claim->user))),
@@ -426,11 +440,46 @@ static enum status issue_one(struct sql *sql, struct coupon_row *row, bool cover
         status = issue_insert(sql, row, 1, care, error);
     if (status == STATUS_OK && row->conflicts)
         status = issue_merge(sql, row, care, error);
+    if (status == STATUS_OK && row->state == COUPON_VOID)
+        row->is_news = true;
     bool is_buried = false;
-    if (status == STATUS_OK && row->is_refused && covered)
+    if (status == STATUS_OK && row->is_refused && row->state == COUPON_VOID && covered)
         status = issue_bury(sql, row, &is_buried, error);
     if (status == STATUS_OK && row->is_refused && !is_buried)
         status = issue_unaccount(sql, row, accounted, covered, error);
+    return status;
+}
+
+/* --- letters --- */
+
+/* What came to nothing for good in a shared gate is written down: nobody waits for the answer. */
+static enum status issue_write_letter(struct sql *sql, const struct coupon_row *row,
+                                      struct error *error)
+{
+    struct dead_letter letter = {
+        .claim = *row->claim, .attempts = row->claim->attempt + 1, .died_at_ms = row->issued_at_ms};
+
+    if (row->refusal != NULL)
+        snprintf(letter.reason, sizeof(letter.reason), REASON_REFUSED ": %s", row->refusal);
+    else
+        snprintf(letter.reason, sizeof(letter.reason), "%s", row->reason);
+    return letters_write(sql, &letter, error);
+}
+
+/* Tells the states, and lets go of what the rows held. */
+static enum status issue_conclude(struct sql *sql, struct issue_room *room,
+                                  const struct claim *claims, size_t count, enum status status,
+                                  enum coupon_state *states, struct error *error)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct coupon_row *row = &room->rows[i];
+        if (status == STATUS_OK && room->is_patient && row->is_news)
+            status = issue_write_letter(sql, row, error);
+        if (status == STATUS_OK)
+            states[row->claim - claims] = row->state;
+        free(row->refusal);
+        row->refusal = NULL;
+    }
     return status;
 }
 
@@ -468,13 +517,11 @@ enum status issue_claims(struct sql *sql, struct issue_room *room, const struct 
         for (; i < end && status == STATUS_OK; i++) {
             if (rows[i].conflicts)
                 status = issue_resolve(sql, &rows[i], care, error);
-            if (status == STATUS_OK && rows[i].is_refused)
+            if (status == STATUS_OK && rows[i].is_refused && rows[i].state == COUPON_VOID)
                 status = issue_give_back(sql, &rows[i], error);
         }
     }
-    for (size_t i = 0; i < count && status == STATUS_OK; i++)
-        states[room->rows[i].claim - claims] = room->rows[i].state;
-    return status;
+    return issue_conclude(sql, room, claims, count, status, states, error);
 }
 
 enum status issue_bindings(struct sql *sql, const struct key_binding *bindings, size_t count,

@@ -10,6 +10,7 @@
 #include "ledger/balance.h"
 #include "ledger/driver.h"
 #include "ledger/fallback.h"
+#include "ledger/letters.h"
 #include "ledger/migrate.h"
 #include "ledger/repair.h"
 #include "ledger/rows.h"
@@ -435,6 +436,30 @@ enum status ledger_coupons_of_claimant(struct ledger *ledger, int64_t policy_id,
                 sql_i64(policy_id), sql_text(user_id_span(user)), sql_i64((int64_t)max));
     *count = page.count;
     return ledger_read_end(ledger, sql, status, error);
+}
+
+enum status ledger_letters(struct ledger *ledger, int64_t after_policy_id, int64_t after_seq,
+                           struct dead_letter *letters, size_t max, size_t *count,
+                           struct error *error)
+{
+    struct sql sql = ledger_reader_take(ledger);
+    enum status status = letters_list(&sql, after_policy_id, after_seq, letters, max, count, error);
+    return ledger_read_end(ledger, sql, status, error);
+}
+
+enum status ledger_letter_get(struct ledger *ledger, int64_t policy_id, int64_t seq,
+                              struct dead_letter *letter, struct error *error)
+{
+    struct sql sql = ledger_reader_take(ledger);
+    enum status status = letters_read(&sql, policy_id, seq, letter, error);
+    return ledger_read_end(ledger, sql, status, error);
+}
+
+enum status ledger_letter_drop(struct ledger *ledger, int64_t policy_id, int64_t seq,
+                               struct dead_letter *letter, struct error *error)
+{
+    struct drop_letter drop = {.policy_id = policy_id, .seq = seq, .letter = letter};
+    return writer_run(&ledger->writer, letters_drop, &drop, error);
 }
 
 static enum status ledger_note_row(void *context, const struct sql_value *columns,

@@ -37,7 +37,8 @@ struct ledger_options {
     int64_t timeout_ms; /* for a connection, a statement, a lock; 0: 10 s */
     unsigned readers;   /* read-only sessions */
     /* On the writer thread, after a commit and before its ticket counts as durable: what became
-     * of each claim, in order. */
+     * of each claim, in order. PENDING, of a shared gate's: the database refuses it for now, and it
+     * is to be issued again, with one more attempt. */
     void (*on_issued)(void *context, const struct claim *claims, const enum coupon_state *states,
                       size_t count);
     /* On the writer thread, after tickets became durable: wake whoever waits. */
@@ -165,6 +166,19 @@ enum status ledger_coupon_redeem(struct ledger *ledger, int64_t policy_id, int64
 enum status ledger_coupon_cancel(struct ledger *ledger, int64_t policy_id, int64_t seq,
                                  int64_t now_ms, struct coupon *coupon, struct policy *policy,
                                  struct error *error) MUST_CHECK;
+
+/* --- dead letters --- */
+
+/* Claims of a shared gate that ended VOID for good, by rising policies and seqs, after that pair.
+ */
+enum status ledger_letters(struct ledger *ledger, int64_t after_policy_id, int64_t after_seq,
+                           struct dead_letter *letters, size_t max, size_t *count,
+                           struct error *error) MUST_CHECK;
+enum status ledger_letter_get(struct ledger *ledger, int64_t policy_id, int64_t seq,
+                              struct dead_letter *letter, struct error *error) MUST_CHECK;
+/* `letter` becomes what was there. NOT_FOUND: there was none. */
+enum status ledger_letter_drop(struct ledger *ledger, int64_t policy_id, int64_t seq,
+                               struct dead_letter *letter, struct error *error) MUST_CHECK;
 
 /* --- users --- */
 

@@ -263,6 +263,24 @@ INSERT INTO schema_migration (number, name, applied_at)
 VALUES (?1, ?2, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)
 ON DUPLICATE KEY UPDATE schema_migration.name = schema_migration.name;
 
+-- name: letter_insert
+INSERT INTO dead_letter (policy_id, seq, user_id, nth, request_id, requested_at, attempts, died_at,
+    reason)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+ON DUPLICATE KEY UPDATE dead_letter.seq = dead_letter.seq;
+
+-- name: letter_by_seq
+SELECT policy_id, seq, user_id, nth, request_id, requested_at, attempts, died_at, reason
+FROM dead_letter WHERE policy_id = ?1 AND seq = ?2;
+
+-- name: letter_list
+SELECT policy_id, seq, user_id, nth, request_id, requested_at, attempts, died_at, reason
+FROM dead_letter WHERE policy_id > ?1 OR (policy_id = ?1 AND seq > ?2)
+ORDER BY policy_id, seq LIMIT ?3;
+
+-- name: letter_delete
+DELETE FROM dead_letter WHERE policy_id = ?1 AND seq = ?2;
+
 -- name: lease_open_of_policy
 SELECT id, policy_id, first_seq, count FROM lease
 WHERE policy_id = ?1 AND state = 'OPEN' ORDER BY first_seq, id;

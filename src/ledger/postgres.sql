@@ -284,6 +284,23 @@ SELECT COALESCE(MAX(number), 0) FROM schema_migration;
 -- name: schema_note
 INSERT INTO schema_migration (number, name) VALUES ($1, $2);
 
+-- name: letter_insert
+INSERT INTO dead_letter (policy_id, seq, user_id, nth, request_id, requested_at, attempts, died_at,
+    reason)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+ON CONFLICT (policy_id, seq) DO NOTHING;
+
+-- name: letter_by_seq
+SELECT policy_id, seq, user_id, nth, request_id, requested_at, attempts, died_at, reason
+FROM dead_letter WHERE policy_id = $1 AND seq = $2;
+
+-- name: letter_list
+SELECT policy_id, seq, user_id, nth, request_id, requested_at, attempts, died_at, reason
+FROM dead_letter WHERE (policy_id, seq) > ($1, $2) ORDER BY policy_id, seq LIMIT $3;
+
+-- name: letter_delete
+DELETE FROM dead_letter WHERE policy_id = $1 AND seq = $2;
+
 -- name: lease_open_of_policy
 SELECT id, policy_id, first_seq, count FROM lease
 WHERE policy_id = $1 AND state = 'OPEN' ORDER BY first_seq, id;

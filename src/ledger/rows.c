@@ -6,7 +6,7 @@ static int64_t rows_read_i64(const struct sql_value *column)
     return column->kind == SQL_I64 ? column->number : 0;
 }
 
-static void rows_read_text(const struct sql_value *column, char *text, size_t size)
+void rows_read_text(const struct sql_value *column, char *text, size_t size)
 {
     size_t length = column->kind == SQL_TEXT ? column->bytes.length : 0;
     if (length >= size)

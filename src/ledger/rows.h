@@ -10,6 +10,7 @@
 /* Readers of the column lists that the statements of a kind share. */
 void rows_read_policy(const struct sql_value *columns, struct policy *policy);
 void rows_read_coupon(const struct sql_value *columns, struct coupon *coupon);
+void rows_read_text(const struct sql_value *column, char *text, size_t size);
 struct user_id rows_read_user(const struct sql_value *column);
 struct request_id rows_read_request_id(const struct sql_value *column);
 enum coupon_state rows_read_state(const struct sql_value *column);

@@ -53,6 +53,10 @@
     X(writer_peek)             \
     X(writer_move)             \
     X(writer_leave)            \
+    X(letter_insert)           \
+    X(letter_by_seq)           \
+    X(letter_list)             \
+    X(letter_delete)           \
     X(lease_open_of_policy)    \
     X(coupon_scan_of_policy)   \
     X(key_scan_of_policy)

@@ -271,12 +271,16 @@ static void writer_count(struct writer *writer, const struct write_batch *batch,
 {
     struct ledger_stats *stats = writer->stats;
     uint64_t void_count = 0;
+    uint64_t kept_count = 0;
 
-    for (size_t i = 0; i < batch->claim_count; i++)
+    for (size_t i = 0; i < batch->claim_count; i++) {
+        kept_count += writer->states[i] == COUPON_PENDING;
         void_count += !coupon_state_is_active(writer->states[i]);
+    }
+    void_count -= kept_count;
     atomic_fetch_add_explicit(&stats->commits, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&stats->claims_void, void_count, memory_order_relaxed);
-    atomic_fetch_add_explicit(&stats->claims_issued, batch->claim_count - void_count,
+    atomic_fetch_add_explicit(&stats->claims_issued, batch->claim_count - void_count - kept_count,
                               memory_order_relaxed);
     writer->last_commit_ns = clock_monotonic_ns() - started_ns;
     writer->last_claim_count = batch->claim_count;
@@ -566,6 +570,7 @@ enum status writer_start(struct writer *writer, struct sql sql,
     pthread_condattr_t monotonic;
 
     *writer = (struct writer){.sql = sql, .options = options, .stats = stats};
+    writer->room.is_patient = options->use == LEDGER_SHARE;
     atomic_store(&writer->healthy, true);
     write_batch_init(&writer->gathering);
     write_batch_init(&writer->writing);

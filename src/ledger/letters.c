@@ -1,0 +1,79 @@
+/* letters.c: the table of dead letters. */
+#include "ledger/letters.h"
+
+#include "ledger/rows.h"
+
+enum status letters_write(struct sql *sql, const struct dead_letter *letter, struct error *error)
+{
+    const struct claim *claim = &letter->claim;
+
+    return SQL_RUN(sql, STATEMENT_letter_insert, NULL, NULL, error, sql_i64(claim->policy_id),
+                   sql_i64(claim->seq), sql_text(user_id_span(&claim->user)), sql_i64(claim->nth),
+                   sql_blob(claim->request_id.bytes, sizeof(claim->request_id.bytes)),
+                   sql_i64(claim->requested_at_ms), sql_i64(letter->attempts),
+                   sql_i64(letter->died_at_ms), sql_text(span_of(letter->reason)));
+}
+
+static void letters_read_row(const struct sql_value *columns, struct dead_letter *letter)
+{
+    *letter = (struct dead_letter){
+        .claim = {.policy_id = columns[0].number,
+                  .seq = columns[1].number,
+                  .user = rows_read_user(&columns[2]),
+                  .nth = (int32_t)columns[3].number,
+                  .request_id = rows_read_request_id(&columns[4]),
+                  .requested_at_ms = columns[5].number},
+        .attempts = (int32_t)columns[6].number,
+        .died_at_ms = columns[7].number,
+    };
+    rows_read_text(&columns[8], letter->reason, sizeof(letter->reason));
+}
+
+struct letters_page {
+    struct dead_letter *letters;
+    size_t count;
+};
+
+static enum status letters_note(void *context, const struct sql_value *columns, struct error *error)
+{
+    struct letters_page *page = context;
+    (void)error;
+    letters_read_row(columns, &page->letters[page->count++]);
+    return STATUS_OK;
+}
+
+enum status letters_read(struct sql *sql, int64_t policy_id, int64_t seq,
+                         struct dead_letter *letter, struct error *error)
+{
+    struct letters_page page = {.letters = letter};
+    enum status status = SQL_RUN(sql, STATEMENT_letter_by_seq, letters_note, &page, error,
+                                 sql_i64(policy_id), sql_i64(seq));
+
+    if (status == STATUS_OK && page.count == 0)
+        return error_set(error, STATUS_NOT_FOUND, "there is no dead letter %lld-%lld",
+                         (long long)policy_id, (long long)seq);
+    return status;
+}
+
+enum status letters_list(struct sql *sql, int64_t after_policy_id, int64_t after_seq,
+                         struct dead_letter *letters, size_t max, size_t *count,
+                         struct error *error)
+{
+    struct letters_page page = {.letters = letters};
+    enum status status =
+        SQL_RUN(sql, STATEMENT_letter_list, letters_note, &page, error, sql_i64(after_policy_id),
+                sql_i64(after_seq), sql_i64((int64_t)max));
+
+    *count = page.count;
+    return status;
+}
+
+enum status letters_drop(struct sql *sql, void *argument, struct error *error)
+{
+    const struct drop_letter *drop = argument;
+    enum status status = letters_read(sql, drop->policy_id, drop->seq, drop->letter, error);
+
+    return status == STATUS_OK ? SQL_RUN(sql, STATEMENT_letter_delete, NULL, NULL, error,
+                                         sql_i64(drop->policy_id), sql_i64(drop->seq))
+                               : status;
+}

@@ -1,0 +1,93 @@
+"""Claims of a shared gate that the ledger cannot issue: tried again, given up, written down."""
+
+import pytest
+
+from harness import expect, expect_problem, wait_until
+from ledger import coupons, rows
+from servers import Redis
+from sharing import Sharing
+
+TRIGGERS = {
+    "sqlite": ["CREATE TRIGGER refuse_bad BEFORE INSERT ON coupon WHEN NEW.user_id LIKE 'bad%'"
+               " BEGIN SELECT RAISE(ABORT, 'not this one'); END"],
+    "postgres": ["CREATE FUNCTION dibs.refuse_bad() RETURNS trigger LANGUAGE plpgsql AS"
+                 " 'BEGIN IF NEW.user_id LIKE ''bad%%'' THEN RAISE check_violation"
+                 " USING MESSAGE = ''not this one''; END IF; RETURN NEW; END'",
+                 "CREATE TRIGGER refuse_bad BEFORE INSERT ON dibs.coupon FOR EACH ROW"
+                 " EXECUTE FUNCTION dibs.refuse_bad()"],
+}
+
+
+@pytest.fixture
+def redis():
+    with Redis() as server:
+        yield server
+
+
+def refuse_bad(shop):
+    """As a trigger of the shop's own would: users named bad… get no coupon."""
+    for statement in TRIGGERS[shop.database.kind]:
+        shop.database.execute(statement)
+
+
+def letters(shop):
+    return rows(shop.database, "SELECT * FROM dead_letter ORDER BY policy_id, seq")
+
+
+def test_redis_dead__a_poisoned_claim_holds_nobody_up(tmp_path, redis):
+    """Traps 6 and 22: it is tried a few times, then it is VOID and its unit returns."""
+    users = ["bad-one", *(f"u{i}" for i in range(30))]
+    with Sharing(tmp_path, redis, ledger="sqlite") as shop:
+        server = shop.serve()
+        policy = server.create(total=31)["id"]
+        refuse_bad(shop)
+        told = {user: server.claim(policy, user) for user in users}
+        assert {answer.status for answer in told.values()} == {202}
+        wait_until(lambda: len(shop.holders(policy)) == 30, "the others are issued")
+        assert expect(server.status(policy, "bad-one"), 200)["state"] == "PENDING"
+        assert not letters(shop), "given up at once"
+        wait_until(lambda: letters(shop), "it is given up", 30)
+        (letter,) = letters(shop)
+        assert (letter["user_id"], letter["seq"]) == ("bad-one", told["bad-one"].json["seq"])
+        assert letter["attempts"] > 3 and "not this one" in letter["reason"]
+        refusals = server.events("claim_refused")
+        assert {event["user"] for event in refusals} == {"bad-one"}
+        assert len(refusals) == letter["attempts"]
+        shop.await_drained(policy)
+        # Its unit is somebody else's now, and the user may try again.
+        wait_until(lambda: server.claim(policy, "next").status in (200, 202), "its unit returns")
+        wait_until(lambda: "next" in shop.holders(policy), "it is issued")
+        expect_problem(server.claim(policy, "late"), 409, "SOLD_OUT")
+        assert len(shop.holders(policy)) == 31
+
+
+def test_redis_dead__a_passing_refusal_costs_nothing(tmp_path, redis):
+    with Sharing(tmp_path, redis, ledger="sqlite") as shop:
+        server = shop.serve()
+        policy = server.create(total=5)["id"]
+        refuse_bad(shop)
+        seq = expect(server.claim(policy, "bad-luck"), 202)["seq"]
+        server.await_log("claim_refused")
+        shop.database.execute("DROP TRIGGER refuse_bad")
+        wait_until(lambda: shop.holders(policy) == {"bad-luck": seq}, "it is issued after all")
+        assert not letters(shop)
+
+
+def test_redis_dead__the_blocked_leave_a_letter(tmp_path, redis):
+    """On PostgreSQL, with a worker that was away when it happened."""
+    with Sharing(tmp_path, redis) as shop:
+        server = shop.serve()
+        policy = server.create(total=5)["id"]
+        won = expect(server.claim(policy, "villain"), 202)
+        expect(server.claim(policy, "friend"), 202)
+        expect(server.request("PUT", "/v1/users/villain", {"blocked": True}), 200)
+        shop.work()
+        wait_until(lambda: letters(shop), "it is given up", 30)
+        (letter,) = letters(shop)
+        assert (letter["user_id"], letter["seq"]) == ("villain", won["seq"])
+        assert "blocked" in letter["reason"]
+        shop.await_drained(policy)
+        states = {row["user_id"]: row["state"] for row in coupons(shop.database, policy)}
+        assert states == {"villain": "VOID", "friend": "ISSUED"}
+        status = expect(server.status(policy, "villain"), 200)
+        assert status["state"] == "VOID" and "blocked" in status["reason"]
