@@ -34,6 +34,8 @@ ARGUMENTS = {
     "coupon_scan": "",
     "coupon_range": "3, 0, 500, 500",
     "coupon_active": "3",
+    "coupon_scan_of_policy": "3",
+    "key_scan_of_policy": "3",
 }
 
 
