@@ -167,8 +167,9 @@ end
 
 -- Rises with every change that servers must notice, and never comes back to a number it had, also
 -- not when the keys were lost.
-local function next_changes(meta, now)
-  return whole(math.max(meta and meta.changes + 1 or 0, now))
+local function next_changes(meta)
+  local time = redis.call('TIME')
+  return whole(math.max(meta and meta.changes + 1 or 0, time[1] * 1000000 + time[2]))
 end
 
 -- Runs HSET and the like with arguments that may be more than Lua can unpack at once, or none; an
@@ -502,7 +503,7 @@ end
 local function return_units(key, meta, count)
   local now = now_ms()
   redis.call('HSET', key, 'unleased', whole(meta.unleased + count), 'changes',
-    next_changes(meta, now), 'announced_at', whole(meta.unleased == 0 and now or meta.announced_at))
+    next_changes(meta), 'announced_at', whole(meta.unleased == 0 and now or meta.announced_at))
 end
 
 -- ARGS: seq, state (I issued, V void or merged) and user of each claim that the ledger has settled.
@@ -617,7 +618,7 @@ local function set_policy(keys, args)
     fields[#fields + 1] = 'announced_at'
     fields[#fields + 1] = whole(now)
   end
-  redis.call('HSET', keys[5], 'changes', next_changes(meta, now), unpack(fields))
+  redis.call('HSET', keys[5], 'changes', next_changes(meta), unpack(fields))
   return 1
 end
 
@@ -651,7 +652,7 @@ local function lend(keys, args)
     lease_text({id = id, first = first, next = first, stop = first + count}))
   redis.call('SET', keys[1], whole(remaining + count))
   redis.call('HSET', keys[5], 'lease_top', whole(id), 'seq_top', whole(first + count - 1),
-    'changes', next_changes(meta, now), 'lent', args[4])
+    'changes', next_changes(meta), 'lent', args[4])
   return 1
 end
 
@@ -705,7 +706,7 @@ local function recall(keys, args)
   local answer = table.concat(texts, ' ')
   redis.call('SET', keys[1], whole(remaining))
   redis.call('HSET', keys[5], 'recall', args[2], 'recalled', answer, 'changes',
-    next_changes(meta, now), 'seq_top',
+    next_changes(meta), 'seq_top',
     whole(#shrunk > 0 and shrunk[#shrunk].stop - 1 or meta.seq_top), 'sold_at',
     whole(remaining == 0 and meta.sold_at == 0 and now or meta.sold_at))
   return answer
@@ -724,7 +725,7 @@ local function reset(keys, args)
   end
   local meta, now = read_meta(keys[5]), now_ms()
   -- Of one that never had a lease nobody can remember anything.
-  local values = {seq_top = args[1], changes = next_changes(meta, now),
+  local values = {seq_top = args[1], changes = next_changes(meta),
     reset_at = args[1] ~= '0' and whole(now) or '0'}
   local fields = {}
   for _, name in ipairs(META) do
@@ -819,7 +820,7 @@ local function enter(keys, args)
   local added = #args > 0 and hold_coupons(keys, args) or 0
   if added > 0 then
     redis.call('HSET', keys[5], 'issued', whole(meta.issued + added), 'changes',
-      next_changes(meta, now_ms()))
+      next_changes(meta))
   end
   return added
 end
@@ -849,12 +850,15 @@ local function arm(keys, args)
   check_count(args, 2)
   check_whole(args, 2, 2)
   local meta, now = need_meta(keys[5]), now_ms()
+  if meta.limit == 0 then
+    fail('NOPOLICY its row has not come since it was reset')
+  end
   local reset_ms = now - meta.reset_at
   if reset_ms >= 0 and reset_ms < HOLD_BACK_MS then
     fail('TOOSOON servers may remember what was before')
   end
   disarm(keys[5])
-  redis.call('HSET', keys[5], 'issued', args[2], 'changes', next_changes(meta, now), 'armed',
+  redis.call('HSET', keys[5], 'issued', args[2], 'changes', next_changes(meta), 'armed',
     args[1])
   armed[args[1]] = keys[5]
   return 1
