@@ -98,6 +98,39 @@ static const struct command policy_commands[] = {
     {.name = NULL},
 };
 
+static const struct command dead_commands[] = {
+    {
+        .name = "list",
+        .summary = "Lists them: whose they were, and why they came to nothing",
+        .examples = EXAMPLES("dibs dead list", "dibs dead list --json --limit 10"),
+        .options = OPTIONS({"limit", "N", "With --json: how many letters a page has. [1000]"},
+                           {"after", "CURSOR", "With --json: the `next` of the page before."}),
+        .shared_options = exchange_options,
+        .run = command_dead_list,
+    },
+    {
+        .name = "retry",
+        .summary = "Lets the user win again, with a fresh unit and seq, or says why not",
+        .words = "LETTER",
+        .words_min = 1,
+        .words_max = 1,
+        .examples = EXAMPLES("dibs dead retry 42-17"),
+        .shared_options = exchange_options,
+        .run = command_dead_retry,
+    },
+    {
+        .name = "drop",
+        .summary = "Puts one away",
+        .words = "LETTER",
+        .words_min = 1,
+        .words_max = 1,
+        .examples = EXAMPLES("dibs dead drop 42-17"),
+        .shared_options = exchange_options,
+        .run = command_dead_drop,
+    },
+    {.name = NULL},
+};
+
 static const struct command commands[] = {
     {
         .name = "serve",
@@ -152,6 +185,11 @@ static const struct command commands[] = {
         .options = OPTIONS({"wait", "SECONDS", "Wait so long for the claim to become final."}),
         .shared_options = exchange_options,
         .run = command_status,
+    },
+    {
+        .name = "dead",
+        .summary = "Looks after claims that were won in Redis and could not be issued",
+        .subcommands = dead_commands,
     },
     {
         .name = "audit",

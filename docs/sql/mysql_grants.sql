@@ -12,3 +12,4 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON writer TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON claim_key TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON secret TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE, DELETE ON blocked_user TO dibs_serve;
+GRANT SELECT, INSERT, UPDATE, DELETE ON dead_letter TO dibs_serve;

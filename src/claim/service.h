@@ -137,6 +137,21 @@ enum status service_coupon_cancel(struct service *service, int64_t policy_id, in
 enum status service_user_block(struct service *service, const struct user_id *user, bool blocked,
                                struct error *error) MUST_CHECK;
 
+/* --- dead letters --- */
+
+enum status service_letters(struct service *service, int64_t after_policy_id, int64_t after_seq,
+                            struct dead_letter *letters, size_t max, size_t *count,
+                            struct error *error) MUST_CHECK;
+
+/* Lets the letter's user win again: a fresh unit and seq through the gate, and the letter is gone.
+ * NOT_FOUND: no such letter. CONFLICT: the gate does not let them win, and why; the letter stays. */
+enum status service_letter_retry(struct service *service, int64_t policy_id, int64_t seq,
+                                 struct wish *wish, struct error *error) MUST_CHECK;
+
+/* `letter` becomes what was there. NOT_FOUND: no such letter. */
+enum status service_letter_drop(struct service *service, int64_t policy_id, int64_t seq,
+                                struct dead_letter *letter, struct error *error) MUST_CHECK;
+
 /* --- audit --- */
 
 /* How a policy stands in ledger and gate. The balance and the comparison are made one after the

@@ -243,6 +243,11 @@ void gate_line_close(struct gate_line *line);
  * options.decided() will be called for this batch, exactly once. */
 bool gate_claim(struct gate_line *line, struct gate_batch *batch, int64_t now_ms) MUST_CHECK;
 
+/* Decides one wish, and waits for it: for those who have no line. Blocks. OK, whatever the verdict;
+ * UNAVAILABLE: no memory to ask. */
+enum status gate_ask(struct gate *gate, struct wish *wish, int64_t now_ms,
+                     struct error *error) MUST_CHECK;
+
 /* The ledger has these claims now, each in this state; VOID and MERGED free the user's slot. */
 void gate_acknowledge(struct gate *gate, const struct claim *claims,
                       const enum coupon_state *states, size_t count);

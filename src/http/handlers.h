@@ -62,6 +62,12 @@ void users_put(struct ask *ask);
 void audit_show(struct ask *ask);
 void audit_repair(struct ask *ask);
 
+/* --- dead.c --- */
+
+void dead_list(struct ask *ask);
+void dead_retry(struct ask *ask);
+void dead_drop(struct ask *ask);
+
 /* --- health.c --- */
 
 void health_live(struct ask *ask);

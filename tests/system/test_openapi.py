@@ -16,6 +16,7 @@ USER_KEY = b"a key of the openapi test, 32 bytes and more"
 # What this build cannot be made to say from outside, and why.
 NOT_PROVOKED = {
     ("repairLedger", "409"): "only a database that was exchanged under the server is refused",
+    ("retryDeadLetter", "202"): "only a gate outside the process has dead letters of its own",
     ("claim", "202"): "only a gate outside the process answers before the ledger has the claim",
 }
 # What HTTP itself refuses, on whatever path.
@@ -38,6 +39,9 @@ REQUESTS = {
     "getCoupon": ("GET", "/v1/coupons/{coupon}", None),
     "redeemCoupon": ("POST", "/v1/coupons/{coupon}/redeem", {"order_id": "o1"}),
     "cancelCoupon": ("POST", "/v1/coupons/{coupon}/cancel", {}),
+    "listDeadLetters": ("GET", "/v1/dead", None),
+    "dropDeadLetter": ("DELETE", "/v1/dead/{coupon}", None),
+    "retryDeadLetter": ("POST", "/v1/dead/{coupon}/retry", {}),
     "audit": ("GET", "/v1/audit", None),
     "repairLedger": ("POST", "/v1/audit/repair", {}),
     "health": ("GET", "/healthz", None),
@@ -366,6 +370,33 @@ def tour_audit(tour):
     tour.ask(400, "POST", "/v1/audit/repair?policy=1")
 
 
+def tour_dead(tour):
+    """A gate in memory leaves no letters: these are put there by hand."""
+    policy = tour.server.create(total=5)["id"]
+    tour.server.win(policy, "holder")
+    for seq, user in ((901, "dead"), (902, "holder"), (903, "dropped")):
+        tour.server.database.execute(
+            "INSERT INTO dead_letter (policy_id, seq, user_id, nth, request_id, requested_at,"
+            " attempts, died_at, reason) VALUES (?, ?, ?, 1, ?, 1763200000000, 6, 1763200000001,"
+            " 'why')", policy, seq, user, b"\x01" * 16)
+    page = tour.ask(200, "GET", "/v1/dead?limit=1").json
+    assert len(page["items"]) == 1 and page["items"][0]["reason"] == "why"
+    tour.ask(200, "GET", f"/v1/dead?limit=1&after={page['next']}")
+    for bad in ("limit=0", "after=!", "what=1"):
+        tour.ask(400, "GET", f"/v1/dead?{bad}")
+    won = tour.ask(201, "POST", f"/v1/dead/{policy}-901/retry").json
+    assert (won["result"], won["user"]) == ("ISSUED", "dead")
+    tour.ask(404, "POST", f"/v1/dead/{policy}-901/retry", {})
+    tour.ask(409, "POST", f"/v1/dead/{policy}-902/retry", {})
+    refuse_bodies(tour, "POST", f"/v1/dead/{policy}-902/retry", {"policy": 1})
+    tour.ask(400, "POST", f"/v1/dead/{policy}-902/retry?x=1")
+    assert tour.ask(200, "DELETE", f"/v1/dead/{policy}-903").json["user"] == "dropped"
+    tour.ask(404, "DELETE", f"/v1/dead/{policy}-903")
+    tour.ask(404, "DELETE", "/v1/dead/nonsense")
+    tour.ask(400, "DELETE", f"/v1/dead/{policy}-902?x=1")
+    tour.ask(200, "DELETE", f"/v1/dead/{policy}-902")
+
+
 def tour_heads(tour):
     """Every GET answers HEAD with the same head and no body."""
     policy = tour.server.create(total=5)["id"]
@@ -442,7 +473,7 @@ def test_openapi__real_answers_are_documented_and_documented_answers_are_real(sp
                                                                               tmp_path):
     server = serve()
     for visit in (tour_policies, tour_claims, tour_coupons, tour_expiry, tour_operations,
-                  tour_audit, tour_heads):
+                  tour_audit, tour_dead, tour_heads):
         visit(Tour(spec, server))
     tour_tokens(spec, serve, tmp_path)
     tour_limits(spec, serve)

@@ -1,8 +1,10 @@
 """Claims of a shared gate that the ledger cannot issue: tried again, given up, written down."""
 
+import json
+
 import pytest
 
-from harness import expect, expect_problem, wait_until
+from harness import expect, expect_problem, run_dibs, wait_until
 from ledger import coupons, rows
 from servers import Redis
 from sharing import Sharing
@@ -91,3 +93,49 @@ def test_redis_dead__the_blocked_leave_a_letter(tmp_path, redis):
         assert states == {"villain": "VOID", "friend": "ISSUED"}
         status = expect(server.status(policy, "villain"), 200)
         assert status["state"] == "VOID" and "blocked" in status["reason"]
+
+
+def dibs_dead(server, *arguments):
+    host, port = server.address
+    return run_dibs("dead", *arguments, "--url", f"http://{host}:{port}")
+
+
+def test_redis_dead__listed_retried_and_dropped(tmp_path, redis):
+    """By `dibs dead`: a retry takes a fresh unit and seq, or says why not."""
+    with Sharing(tmp_path, redis, ledger="sqlite") as shop:
+        server = shop.serve()
+        policy = server.create(total=4)["id"]
+        assert "no dead letters" in dibs_dead(server, "list").stderr
+        refuse_bad(shop)
+        dead = {user: expect(server.claim(policy, user), 202)["coupon_id"]
+                for user in ("bad-1", "bad-2", "bad-3")}
+        wait_until(lambda: len(letters(shop)) == 3, "they are given up", 30)
+        shop.database.execute("DROP TRIGGER refuse_bad")
+        shop.await_drained(policy)
+        listed = dibs_dead(server, "list")
+        assert listed.returncode == 0 and all(letter in listed.stdout for letter in dead.values())
+        page = json.loads(dibs_dead(server, "list", "--json", "--limit", "2").stdout)
+        assert [item["user"] for item in page["items"]] == ["bad-1", "bad-2"]
+        rest = json.loads(dibs_dead(server, "list", "--json", "--after", page["next"]).stdout)
+        assert [item["user"] for item in rest["items"]] == ["bad-3"]
+        # A fresh unit and seq; the letter is gone, and the coupon is issued.
+        retried = json.loads(dibs_dead(server, "retry", dead["bad-1"], "--json").stdout)
+        assert retried["result"] == "ACCEPTED" and retried["coupon_id"] != dead["bad-1"]
+        wait_until(lambda: shop.holders(policy).get("bad-1") == retried["seq"], "it is issued")
+        assert dibs_dead(server, "retry", dead["bad-1"]).returncode == 1
+        # Someone who has won again meanwhile does not win twice.
+        won = expect(server.claim(policy, "bad-2"), 202)["coupon_id"]
+        refused = dibs_dead(server, "retry", dead["bad-2"])
+        assert refused.returncode == 1 and won in refused.stderr
+        # Nor does anyone when nothing is left.
+        for number in range(2):
+            expect(server.claim(policy, f"u{number}"), 202)
+        refused = dibs_dead(server, "retry", dead["bad-3"])
+        assert refused.returncode == 1 and "No stock" in refused.stderr
+        dropped = dibs_dead(server, "drop", dead["bad-3"])
+        assert dropped.returncode == 0 and "bad-3" in dropped.stdout
+        assert dibs_dead(server, "drop", dead["bad-3"]).returncode == 1
+        assert dibs_dead(server, "drop", "nonsense").returncode == 2
+        assert [row["user_id"] for row in letters(shop)] == ["bad-2"]
+        shop.await_drained(policy)
+        assert len(shop.holders(policy)) == 4
