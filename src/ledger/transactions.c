@@ -113,6 +113,28 @@ enum status transaction_close_lease(struct sql *sql, void *argument, struct erro
 
 /* --- policies --- */
 
+static enum status transaction_read_next_id(struct sql *sql, int64_t *id, struct error *error)
+{
+    return sql_run(sql, STATEMENT_policy_next_id, NULL, 0, transaction_read_i64, id, NULL, error);
+}
+
+/* Those who create policies at the same moment take turns at the row of the newest one: who has it,
+ * and still finds it the newest, has the next id. */
+static enum status transaction_next_id(struct sql *sql, int64_t *id, struct error *error)
+{
+    struct policy newest;
+    int64_t turn = 0;
+    enum status status = transaction_read_next_id(sql, id, error);
+
+    while (status == STATUS_OK && *id != turn) {
+        turn = *id;
+        status = rows_policy_by_id(sql, turn - 1, ROWS_LOCK, &newest, error);
+        if (status == STATUS_OK || status == STATUS_NOT_FOUND)
+            status = transaction_read_next_id(sql, id, error);
+    }
+    return status;
+}
+
 enum status transaction_create_policy(struct sql *sql, void *argument, struct error *error)
 {
     struct create_policy *create = argument;
@@ -122,8 +144,7 @@ enum status transaction_create_policy(struct sql *sql, void *argument, struct er
 
     policy->id = create->id;
     if (policy->id == 0)
-        status = sql_run(sql, STATEMENT_policy_next_id, NULL, 0, transaction_read_i64, &policy->id,
-                         NULL, error);
+        status = transaction_next_id(sql, &policy->id, error);
     else if ((status = rows_policy_by_id(sql, policy->id, ROWS_LOOK, &taken, error)) == STATUS_OK)
         return error_set(error, STATUS_CONFLICT, "policy %lld exists already",
                          (long long)policy->id);

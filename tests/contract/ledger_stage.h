@@ -26,6 +26,7 @@ struct actor {
     int steps;   /* begun, or about to be */
     int allowed; /* so many may be begun */
     bool is_done;
+    int busy_count; /* how often it was in the other's way, and done again */
     enum status status;
     struct error error;
     pthread_t thread;
@@ -73,10 +74,15 @@ void cast(struct stage *stage, int number,
           enum status (*body)(struct sql *sql, void *argument, struct error *error),
           void *argument);
 
-/* A scene is set, played and looked at again for each interleaving; the stock of stage->policy,
- * if there is one, has to be conserved each time. */
 typedef void (*scene_fn)(struct stage *stage);
-void play_all(struct stage *stage, scene_fn set, scene_fn look);
+
+/* Whether the two may find each other in the way and have to be done again, or lock what they need
+ * in one order and only ever wait. */
+enum scene_kind { SCENE_ORDERLY, SCENE_BUSY };
+
+/* A scene is set, played and looked at again for each interleaving; the stock of stage->policy has
+ * to be conserved each time. */
+void play_all(struct stage *stage, enum scene_kind kind, scene_fn set, scene_fn look);
 
 /* Fails the test with words that say which interleaving it is. */
 void expect(struct stage *stage, bool condition, const char *what);
