@@ -258,7 +258,7 @@ static const char *redis_read_verdict(const char *text, struct wish *wish)
     }
     if (text != NULL && wish->verdict == VERDICT_HELD)
         text = redis_read_state(text, wish);
-    return text == NULL ? NULL : *text == ' ' ? text + 1 : *text == '\0' ? text : NULL;
+    return text;
 }
 
 static bool redis_read_verdicts(const redisReply *reply, struct redis_call_out *call)
@@ -268,9 +268,14 @@ static bool redis_read_verdicts(const redisReply *reply, struct redis_call_out *
         reply->element[2]->str == NULL)
         return false;
     const char *text = reply->element[2]->str;
-    for (size_t i = 0; i < call->count && text != NULL; i++)
-        text = *text == '\0' ? NULL : redis_read_verdict(text, call->wishes[i]);
-    return text != NULL && *text == '\0';
+    for (size_t i = 0; i < call->count; i++) {
+        if (i > 0 && *text++ != ' ')
+            return false;
+        text = redis_read_verdict(text, call->wishes[i]);
+        if (text == NULL)
+            return false;
+    }
+    return *text == '\0';
 }
 
 /* An error reply: to another server, or to the wishes. */

@@ -1,0 +1,66 @@
+/* redis_stub.h: a server that speaks as Redis does and answers claims as it is told to, and a proxy
+ * before a real one that is late or loses answers.
+ *
+ * Threads: each runs one of its own; the functions belong to the test's thread.
+ */
+#ifndef UNIT_GATE_REDIS_STUB_H
+#define UNIT_GATE_REDIS_STUB_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define STUB_PEERS_MAX 64
+
+/* What the stub answers to dibs_claim, besides a text. */
+enum stub_claims {
+    STUB_WINS,        /* each wish wins; seqs count up */
+    STUB_SAYS,        /* `words`, byte for byte */
+    STUB_OTHERS_NAME, /* as if it were the answer to another batch */
+    STUB_HALF,        /* the first half of a good answer */
+    STUB_SILENT,      /* nothing */
+    STUB_CLOSES,      /* the connection ends */
+    STUB_TWICE,       /* the answer, and the same again */
+};
+
+struct redis_stub {
+    int port;
+    char url[48];
+    int listener;
+    int wake[2]; /* a pipe: something to do, or the end */
+    pthread_t thread;
+    pthread_mutex_t lock;
+    enum stub_claims claims;
+    char words[256];
+    char version[16];        /* of Redis, as INFO tells */
+    char eviction[24];       /* maxmemory-policy */
+    char greeting[64];       /* an error that answers everything; "": none */
+    _Atomic int claim_count; /* calls of dibs_claim so far */
+    int64_t seq;
+};
+
+/* Listens on a port of its own; claims win. */
+void redis_stub_start(struct redis_stub *stub);
+void redis_stub_stop(struct redis_stub *stub);
+
+/* From now on. `words` go on the wire as they are; NULL: none. */
+void redis_stub_answer(struct redis_stub *stub, enum stub_claims claims, const char *words);
+
+struct redis_proxy {
+    int port;
+    char url[48];
+    int listener;
+    int wake[2];
+    pthread_t thread;
+    int server_port;
+    _Atomic int delay_max_ms;  /* an answer is late by up to that */
+    _Atomic bool swallows;     /* the next answer is not passed on, and its connection ends */
+    _Atomic int swallow_count; /* so often */
+};
+
+void redis_proxy_start(struct redis_proxy *proxy, int server_port);
+void redis_proxy_stop(struct redis_proxy *proxy);
+
+#endif
