@@ -87,15 +87,21 @@ void end_connections(struct fixture *fixture)
 
 /* --- the fixture --- */
 
+static const char *maintenance_url(void)
+{
+    const char *given = getenv("DIBS_TEST_POSTGRES_URL");
+    if (given == NULL)
+        fail_msg("run me by tests/servers.py run postgres -- …");
+    return given;
+}
+
 int set_up(void **state)
 {
     static int number;
     struct fixture *fixture = calloc(1, sizeof(*fixture));
-    const char *maintenance = getenv("DIBS_TEST_POSTGRES_URL");
-
-    if (maintenance == NULL)
-        fail_msg("run me by tests/servers.py run postgres -- …");
+    const char *maintenance = maintenance_url();
     PGconn *connection = connect_to(maintenance);
+
     snprintf(fixture->name, sizeof(fixture->name), "driver_%d", ++number);
     ask(connection, "CREATE DATABASE %s", fixture->name);
     PQfinish(connection);
@@ -109,7 +115,7 @@ int set_up(void **state)
 int tear_down(void **state)
 {
     struct fixture *fixture = *state;
-    PGconn *connection = connect_to(getenv("DIBS_TEST_POSTGRES_URL"));
+    PGconn *connection = connect_to(maintenance_url());
 
     if (fixture->stopped != 0)
         continue_backend(fixture);
