@@ -16,6 +16,8 @@ BATCHES = (64, 256)
 DECISIONS = 64_000
 KEYS = [f"COUPON:POLICY:{{1}}:{name}" for name in
         ("REMAINING", "PENDING", "ISSUED", "LEASE", "META", "KEYS", "BOUND")]
+# A policy of 10^8 coupons, one each, as dibs_set_policy() takes its row.
+POLICY = (1, 1, 0, 0, 0, 0, 0, 10**8, 0, 1, 0, 0, 0, 10, "bench")
 PEER_KEYS = [f"{{peer}}:{name}" for name in ("stock", "users", "pending", "sequence")]
 
 
@@ -45,9 +47,9 @@ class Peer:
     def batched(self, stock, size):
         """Decisions per CPU second of the function, `size` of them a call."""
         self.client.flushall()
-        self.call("set_policy", 1, 1, 0, 0, 0, 0, 0, 10**8)
+        self.call("set_policy", *POLICY)
         if stock:
-            self.call("lend", 1, 1, 10**8)
+            self.call("lend", 1, 1, 10**8, "lease")
         self.call("arm", "bench", 0)
         calls = []
         for number in range(DECISIONS // size):

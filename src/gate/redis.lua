@@ -44,7 +44,7 @@ local function fail(words)
 end
 
 local function whole(number)
-  return string.format('%.0f', number)
+  return string.format('%d', number)
 end
 
 local function now_ms()
@@ -246,7 +246,7 @@ end
 -- One batch: what it knows, and everything it will write, gathered while it decides.
 local function new_batch(meta, leases, remaining, now, texts, keys_of)
   return {meta = meta, leases = leases, lease_at = 1, remaining = remaining, now = now,
-    now_text = whole(now), texts = texts, keys_of = keys_of, touched = {}, pending = {}, keys = {},
+    now_text = whole(now), texts = texts, keys_of = keys_of, fields = {}, pending = {}, keys = {},
     bound = {}}
 end
 
@@ -271,7 +271,8 @@ local function bind_key(batch, user, request, held, own)
   end
   own.bound = own.bound + 1
   batch.texts[user] = held_text(held)
-  batch.touched[user] = true
+  batch.fields[#batch.fields + 1] = user
+  batch.fields[#batch.fields + 1] = batch.texts[user]
   batch.keys_of[request] = own.seq .. ':' .. own.nth .. ':' .. user
   batch.keys[#batch.keys + 1] = request
   batch.bound[#batch.bound + 1] = own.seq
@@ -287,19 +288,25 @@ local function win(batch, user, request, keyed, nth)
   if batch.remaining <= 0 or not lease then
     return batch.meta.unleased > 0 and 'G' or 'S'
   end
-  local seq = lease.next
+  -- Numbers become text once: that is most of what a win costs.
+  local seq = whole(lease.next)
   local place = seq .. ':' .. nth
   local text = batch.texts[user]
-  lease.next = seq + 1
-  lease.changed = true
+  if not lease.changed then
+    lease.changed = true
+    lease.member = ':' .. whole(lease.id) .. ':' .. batch.now_text .. ':'
+  end
+  lease.next = lease.next + 1
   batch.remaining = batch.remaining - 1
-  batch.texts[user] = (text and text .. ',' or '') .. place .. ':P:0:' .. batch.now_text .. ':' ..
-    request
-  batch.touched[user] = true
-  local at = #batch.pending
-  batch.pending[at + 1] = seq
-  batch.pending[at + 2] = nth .. ':' .. lease.id .. ':' .. batch.now_text .. ':' .. request ..
-    ':' .. user
+  text = (text and text .. ',' or '') .. place .. ':P:0:' .. batch.now_text .. ':' .. request
+  batch.texts[user] = text
+  local fields, pending = batch.fields, batch.pending
+  local at = #fields
+  fields[at + 1] = user
+  fields[at + 2] = text
+  at = #pending
+  pending[at + 1] = seq
+  pending[at + 2] = nth .. lease.member .. request .. ':' .. user
   if keyed then
     batch.keys_of[request] = place .. ':' .. user
     batch.keys[#batch.keys + 1] = request
@@ -316,7 +323,7 @@ local function decide(batch, user, request, blocked, closed)
   end
   local text = batch.texts[user]
   if not text then
-    return blocked and 'B' or closed or win(batch, user, request, keyed, 1)
+    return blocked and 'B' or closed or win(batch, user, request, keyed, '1')
   end
   local held = read_held(text)
   local mine = batch.meta.limit == 1 and held[#held] or nil
@@ -348,14 +355,8 @@ local function write_batch(keys, batch)
       redis.call('HSET', keys[5], 'sold_at', batch.now_text)
     end
   end
-  local fields = {}
-  for user in pairs(batch.touched) do
-    fields[#fields + 1] = user
-    fields[#fields + 1] = batch.texts[user]
-  end
-  if #fields > 0 then
-    call_many('HSET', keys[3], fields)
-  end
+  -- Whoever is in it twice is written twice: the last counts.
+  call_many('HSET', keys[3], batch.fields)
   if #batch.keys > 0 then
     local named = {}
     for _, request in ipairs(batch.keys) do
@@ -411,11 +412,16 @@ local function claim(keys, args)
   local texts, keys_of = read_people(keys, args, requests, count)
   local batch = new_batch(meta, leases, remaining, now_ms(), texts, keys_of)
   local closed = refuse(meta, batch.now, false, 0)
-  local answers = {}
+  local lost = closed or remaining <= 0 and (meta.unleased > 0 and 'G' or 'S')
+  local byte, answers = string.byte, {}
   for i = 1, count do
-    local user = args[i + 3]
-    local request = string.sub(requests, 32 * i - 31, 32 * i)
-    answers[i] = decide(batch, user, request, string.byte(flags, i) == BLOCKED, closed)
+    local user, blocked = args[i + 3], byte(flags, i) == BLOCKED
+    if lost and not texts[user] and not blocked and byte(requests, 32 * i - 31) < KEYED then
+      answers[i] = lost -- as most of a crowd are, at once
+    else
+      local request = string.sub(requests, 32 * i - 31, 32 * i)
+      answers[i] = decide(batch, user, request, blocked, closed)
+    end
   end
   write_batch(keys, batch)
   return {args[1], batch.now_text, table.concat(answers, ' ')}
