@@ -90,9 +90,12 @@ void assert_refused(redisReply *reply, const char *word);
 #define await(condition)                                                                  \
     do {                                                                                  \
         int64_t until_ms_ = clock_monotonic_ms() + AWAIT_MS;                              \
-        while (!(condition) && clock_monotonic_ms() < until_ms_)                          \
+        bool is_so_ = (condition);                                                        \
+        while (!is_so_ && clock_monotonic_ms() < until_ms_) {                             \
             pause_ms(2);                                                                  \
-        if (!(condition))                                                                 \
+            is_so_ = (condition);                                                         \
+        }                                                                                 \
+        if (!is_so_)                                                                      \
             fail_msg("%s:%d: it never came to pass: %s", __FILE__, __LINE__, #condition); \
     } while (0)
 void pause_ms(int64_t milliseconds);
