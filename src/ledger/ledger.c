@@ -18,6 +18,7 @@
 #include "ledger/writer.h"
 
 #define TIMEOUT_DEFAULT_MS 10000
+#define READ_PAUSE_MS      500
 
 static const struct ledger_driver *const ledger_drivers[] = {
     &ledger_sqlite_driver, &ledger_postgres_driver, &ledger_mysql_driver};
@@ -33,6 +34,8 @@ struct ledger {
     pthread_cond_t reader_free;
     struct ledger_session **readers; /* idle ones */
     unsigned readers_idle;
+    bool read_failed;      /* the last read did, because the database is away */
+    int64_t read_again_ms; /* then the next may try */
 };
 
 enum status sql_run(struct sql *sql, enum statement statement, const struct sql_value *values,
@@ -347,11 +350,39 @@ static void ledger_reader_return(struct ledger *ledger, struct sql sql)
     pthread_mutex_unlock(&ledger->readers_lock);
 }
 
+/* Begins a read. While the database is away, not everyone waits until it has not answered: one who
+ * asks does, now and then, and tells the others. */
+static enum status ledger_read_begin(struct ledger *ledger, struct sql *sql, struct error *error)
+{
+    bool is_away = false;
+
+    if (!ledger_healthy(ledger)) {
+        int64_t now_ms = clock_monotonic_ms();
+        pthread_mutex_lock(&ledger->readers_lock);
+        is_away = ledger->read_failed && now_ms < ledger->read_again_ms;
+        if (!is_away)
+            ledger->read_again_ms = now_ms + READ_PAUSE_MS;
+        pthread_mutex_unlock(&ledger->readers_lock);
+    }
+    if (is_away) {
+        if (error != NULL)
+            ledger_state(ledger, error);
+        return STATUS_UNAVAILABLE;
+    }
+    *sql = ledger_reader_take(ledger);
+    return STATUS_OK;
+}
+
 /* Ends a read. What an older database says is not told: "there is no such coupon" may be wrong. */
 static enum status ledger_read_end(struct ledger *ledger, struct sql sql, enum status status,
                                    struct error *error)
 {
     ledger_reader_return(ledger, sql);
+    pthread_mutex_lock(&ledger->readers_lock);
+    ledger->read_failed = status == STATUS_UNAVAILABLE;
+    if (ledger->read_failed)
+        ledger->read_again_ms = clock_monotonic_ms() + READ_PAUSE_MS;
+    pthread_mutex_unlock(&ledger->readers_lock);
     if (!ledger_is_behind(ledger) || (status != STATUS_OK && status != STATUS_NOT_FOUND))
         return status;
     if (error != NULL)
@@ -362,8 +393,12 @@ static enum status ledger_read_end(struct ledger *ledger, struct sql sql, enum s
 enum status ledger_policy_get(struct ledger *ledger, int64_t id, struct policy *policy,
                               struct error *error)
 {
-    struct sql sql = ledger_reader_take(ledger);
-    enum status status = rows_policy_by_id(&sql, id, ROWS_LOOK, policy, error);
+    struct sql sql;
+    enum status status = ledger_read_begin(ledger, &sql, error);
+
+    if (status != STATUS_OK)
+        return status;
+    status = rows_policy_by_id(&sql, id, ROWS_LOOK, policy, error);
     return ledger_read_end(ledger, sql, status, error);
 }
 
@@ -396,9 +431,14 @@ enum status ledger_policy_list(struct ledger *ledger, int64_t after_id, struct p
                                size_t max, size_t *count, struct error *error)
 {
     struct ledger_page page = {.policies = policies};
-    struct sql sql = ledger_reader_take(ledger);
-    enum status status = SQL_RUN(&sql, STATEMENT_policy_list, ledger_page_policy, &page, error,
-                                 sql_i64(after_id), sql_i64((int64_t)max));
+    struct sql sql;
+    enum status status = ledger_read_begin(ledger, &sql, error);
+
+    *count = 0;
+    if (status != STATUS_OK)
+        return status;
+    status = SQL_RUN(&sql, STATEMENT_policy_list, ledger_page_policy, &page, error,
+                     sql_i64(after_id), sql_i64((int64_t)max));
     *count = page.count;
     return ledger_read_end(ledger, sql, status, error);
 }
@@ -406,8 +446,12 @@ enum status ledger_policy_list(struct ledger *ledger, int64_t after_id, struct p
 enum status ledger_coupon_get(struct ledger *ledger, int64_t policy_id, int64_t seq,
                               struct coupon *coupon, struct error *error)
 {
-    struct sql sql = ledger_reader_take(ledger);
-    enum status status = rows_coupon_by_seq(&sql, policy_id, seq, ROWS_LOOK, coupon, error);
+    struct sql sql;
+    enum status status = ledger_read_begin(ledger, &sql, error);
+
+    if (status != STATUS_OK)
+        return status;
+    status = rows_coupon_by_seq(&sql, policy_id, seq, ROWS_LOOK, coupon, error);
     return ledger_read_end(ledger, sql, status, error);
 }
 
@@ -417,10 +461,15 @@ enum status ledger_coupons_of_user(struct ledger *ledger, const struct user_id *
                                    struct error *error)
 {
     struct ledger_page page = {.coupons = coupons};
-    struct sql sql = ledger_reader_take(ledger);
-    enum status status = SQL_RUN(&sql, STATEMENT_coupon_list_of_user, ledger_page_coupon, &page,
-                                 error, sql_text(user_id_span(user)), sql_i64(after_policy_id),
-                                 sql_i64(after_seq), sql_i64((int64_t)max));
+    struct sql sql;
+    enum status status = ledger_read_begin(ledger, &sql, error);
+
+    *count = 0;
+    if (status != STATUS_OK)
+        return status;
+    status = SQL_RUN(&sql, STATEMENT_coupon_list_of_user, ledger_page_coupon, &page, error,
+                     sql_text(user_id_span(user)), sql_i64(after_policy_id), sql_i64(after_seq),
+                     sql_i64((int64_t)max));
     *count = page.count;
     return ledger_read_end(ledger, sql, status, error);
 }
@@ -430,10 +479,14 @@ enum status ledger_coupons_of_claimant(struct ledger *ledger, int64_t policy_id,
                                        size_t max, size_t *count, struct error *error)
 {
     struct ledger_page page = {.coupons = coupons};
-    struct sql sql = ledger_reader_take(ledger);
-    enum status status =
-        SQL_RUN(&sql, STATEMENT_coupon_list_of_claimant, ledger_page_coupon, &page, error,
-                sql_i64(policy_id), sql_text(user_id_span(user)), sql_i64((int64_t)max));
+    struct sql sql;
+    enum status status = ledger_read_begin(ledger, &sql, error);
+
+    *count = 0;
+    if (status != STATUS_OK)
+        return status;
+    status = SQL_RUN(&sql, STATEMENT_coupon_list_of_claimant, ledger_page_coupon, &page, error,
+                     sql_i64(policy_id), sql_text(user_id_span(user)), sql_i64((int64_t)max));
     *count = page.count;
     return ledger_read_end(ledger, sql, status, error);
 }
@@ -474,11 +527,14 @@ static enum status ledger_note_row(void *context, const struct sql_value *column
 enum status ledger_user_blocked(struct ledger *ledger, const struct user_id *user, bool *blocked,
                                 struct error *error)
 {
-    struct sql sql = ledger_reader_take(ledger);
+    struct sql sql;
+    enum status status = ledger_read_begin(ledger, &sql, error);
 
     *blocked = false;
-    enum status status = SQL_RUN(&sql, STATEMENT_blocked_has, ledger_note_row, blocked, error,
-                                 sql_text(user_id_span(user)));
+    if (status != STATUS_OK)
+        return status;
+    status = SQL_RUN(&sql, STATEMENT_blocked_has, ledger_note_row, blocked, error,
+                     sql_text(user_id_span(user)));
     return ledger_read_end(ledger, sql, status, error);
 }
 

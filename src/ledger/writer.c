@@ -17,6 +17,7 @@
 #define BUSY_PATIENCE_MS   1000
 #define BUSY_PAUSE_MS      5
 #define IDLE_CHECK_MS      1000
+#define AWAY_CHECK_MS      200
 #define LINGER_CLAIMS_MIN  32
 #define LINGER_STEP_NS     200000
 #define LINGER_MAX_NS      2000000
@@ -243,10 +244,12 @@ static enum status writer_try(struct writer *writer, struct write_batch *batch, 
             writer->is_in_doubt = true;
         else if (care == ISSUE_WHOLE && (status == STATUS_CONFLICT || status == STATUS_INVALID))
             care = ISSUE_SPLIT;
-        else if (status != STATUS_BUSY || clock_monotonic_ms() >= deadline_ms)
+        else if (status != STATUS_BUSY)
             return status == STATUS_OK || status == STATUS_FAILED ? status : STATUS_UNAVAILABLE;
+        else if (clock_monotonic_ms() >= deadline_ms)
+            break;
     }
-    return writer->is_in_doubt ? STATUS_UNKNOWN : STATUS_UNAVAILABLE;
+    return writer->is_in_doubt ? STATUS_UNKNOWN : STATUS_BUSY;
 }
 
 /* Under the lock. */
@@ -451,11 +454,15 @@ static void writer_commit_batch(struct writer *writer, struct write_batch *batch
             return;
         }
         atomic_fetch_add_explicit(&writer->stats->commit_failures, 1, memory_order_relaxed);
-        /* Nothing left to try again means that nothing would notice a recovery either. */
         bool goes_on = batch->claim_count + batch->binding_count > 0 || writer->is_in_doubt;
+        /* Where nothing is left to try again, only a look around would notice a recovery; and
+         * others in the way of a write concern nobody else. */
+        bool is_away = writer->sql.driver->is_remote && status != STATUS_BUSY;
         /* Before those who wait hear of a doubt: while it lasts the ledger is not healthy. */
-        if (goes_on)
+        if (goes_on || is_away)
             writer_set_health(writer, status, &error);
+        if (status == STATUS_BUSY)
+            status = STATUS_UNAVAILABLE;
         pthread_mutex_lock(&writer->lock);
         writer_finish_writes(writer, batch, writer->is_in_doubt ? STATUS_UNKNOWN : status, &error);
         pthread_mutex_unlock(&writer->lock);
@@ -525,7 +532,8 @@ static void writer_wait(struct writer *writer)
             pthread_cond_wait(&writer->work, &writer->lock);
             continue;
         }
-        struct timespec until = writer_time_in(IDLE_CHECK_MS * INT64_C(1000000));
+        int64_t pause_ms = atomic_load(&writer->healthy) ? IDLE_CHECK_MS : AWAY_CHECK_MS;
+        struct timespec until = writer_time_in(pause_ms * INT64_C(1000000));
         if (pthread_cond_timedwait(&writer->work, &writer->lock, &until) != 0) {
             pthread_mutex_unlock(&writer->lock);
             writer_look_around(writer);

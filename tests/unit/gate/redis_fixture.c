@@ -66,27 +66,24 @@ static void redis_server_exec(const struct redis_server *server)
 
     snprintf(port, sizeof(port), "%d", server->port);
     snprintf(bus_port, sizeof(bus_port), "%d", server->bus_port);
-    const char *const own[] = {"redis-server",
-                               "--port",
-                               port,
-                               "--bind",
-                               "127.0.0.1",
-                               "--dir",
-                               ".",
-                               "--save",
-                               "",
-                               "--unixsocket",
-                               server->socket,
-                               "--logfile",
-                               "",
-                               "--daemonize",
-                               "no",
-                               "--cluster-port",
-                               bus_port,
-                               "--repl-diskless-sync-delay",
-                               "0"};
-    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
-        words[count++] = own[i];
+    const char *const own[][2] = {
+        {"--port", port},
+        {"--bind", "127.0.0.1"},
+        {"--dir", "."},
+        {"--save", ""},
+        {"--logfile", ""},
+        {"--daemonize", "no"},
+        {"--cluster-port", bus_port},
+        {"--unixsocket", server->socket},
+        {"--repl-diskless-sync-delay", "0"},
+    };
+    words[count++] = "redis-server";
+    if (access("redis.conf", F_OK) == 0)
+        words[count++] = "redis.conf";
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
+        words[count++] = own[i][0];
+        words[count++] = own[i][1];
+    }
     for (size_t i = 0; i < server->setting_count; i++)
         words[count++] = server->settings[i];
     words[count] = NULL;
@@ -141,7 +138,7 @@ static bool redis_server_try(struct redis_server *server)
     return true;
 }
 
-void redis_server_start(struct redis_server *server, const char *const *settings)
+void redis_server_prepare(struct redis_server *server, const char *const *settings)
 {
     *server = (struct redis_server){.folder = "/tmp/dibs-redis-XXXXXX"};
     assert_non_null(mkdtemp(server->folder));
@@ -150,6 +147,25 @@ void redis_server_start(struct redis_server *server, const char *const *settings
         assert_true(server->setting_count < SETTINGS_MAX);
         server->settings[server->setting_count++] = settings[i];
     }
+}
+
+void redis_server_write(const struct redis_server *server, const char *name, const char *format,
+                        ...)
+{
+    char path[128];
+    va_list arguments;
+
+    snprintf(path, sizeof(path), "%s/%s", server->folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    va_start(arguments, format);
+    vfprintf(file, format, arguments);
+    va_end(arguments);
+    fclose(file);
+}
+
+void redis_server_begin(struct redis_server *server)
+{
     for (int i = 0; i < STARTS_MAX; i++) {
         server->port = free_port();
         server->bus_port = free_port();
@@ -159,6 +175,12 @@ void redis_server_start(struct redis_server *server, const char *const *settings
     if (server->pid == 0)
         fail_msg("redis-server does not start; see %s/log", server->folder);
     snprintf(server->url, sizeof(server->url), "redis://127.0.0.1:%d", server->port);
+}
+
+void redis_server_start(struct redis_server *server, const char *const *settings)
+{
+    redis_server_prepare(server, settings);
+    redis_server_begin(server);
 }
 
 void redis_server_run(struct redis_server *server)

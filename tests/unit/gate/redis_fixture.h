@@ -31,6 +31,13 @@ struct redis_server {
  * "yes", …, NULL. What is said twice counts as said last. */
 void redis_server_start(struct redis_server *server, const char *const *settings);
 
+/* The same in two steps, with a file in its folder in between. A file redis.conf is its settings.
+ */
+void redis_server_prepare(struct redis_server *server, const char *const *settings);
+void redis_server_write(const struct redis_server *server, const char *name, const char *format,
+                        ...) PRINTF_LIKE(3, 4);
+void redis_server_begin(struct redis_server *server);
+
 /* Ends it at once; redis_server_run() starts it again, on the same port with the same files. */
 void redis_server_kill(struct redis_server *server);
 void redis_server_run(struct redis_server *server);
@@ -83,9 +90,12 @@ void assert_refused(redisReply *reply, const char *word);
 #define await(condition)                                                                  \
     do {                                                                                  \
         int64_t until_ms_ = clock_monotonic_ms() + AWAIT_MS;                              \
-        while (!(condition) && clock_monotonic_ms() < until_ms_)                          \
+        bool is_so_ = (condition);                                                        \
+        while (!is_so_ && clock_monotonic_ms() < until_ms_) {                             \
             pause_ms(2);                                                                  \
-        if (!(condition))                                                                 \
+            is_so_ = (condition);                                                         \
+        }                                                                                 \
+        if (!is_so_)                                                                      \
             fail_msg("%s:%d: it never came to pass: %s", __FILE__, __LINE__, #condition); \
     } while (0)
 void pause_ms(int64_t milliseconds);
