@@ -217,10 +217,20 @@ UPDATE writer SET mark = ?3 WHERE name = ?1 AND mark = ?2;
 DELETE FROM writer WHERE name = ?1;
 
 -- name: session_set
--- What every connection starts with: strict values, and limits on each wait.
+-- What every connection starts with: strict values, all rows of an answer and all checks of a key,
+-- connections that outlive a commit, and limits on each wait, whatever the server's defaults are.
 SET SESSION
     sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO,'
         'NO_ZERO_DATE,NO_ZERO_IN_DATE',
+    SESSION character_set_client = 'utf8mb4',
+    SESSION character_set_connection = 'utf8mb4',
+    SESSION character_set_results = 'utf8mb4',
+    SESSION sql_select_limit = 18446744073709551615,
+    SESSION sql_big_selects = 1,
+    SESSION sql_safe_updates = 0,
+    SESSION unique_checks = 1,
+    SESSION foreign_key_checks = 1,
+    SESSION completion_type = 0,
     SESSION autocommit = 1,
     SESSION time_zone = '+00:00',
     SESSION innodb_lock_wait_timeout = ?1,
@@ -243,7 +253,7 @@ SET SESSION max_execution_time = ?1;
 
 -- name: server_settings
 SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'innodb_flush_log_at_trx_commit',
-    'log_bin', 'sync_binlog', 'binlog_format');
+    'log_bin', 'sync_binlog', 'binlog_format', 'max_allowed_packet');
 
 -- name: lock_take
 SELECT GET_LOCK(?1, ?2);

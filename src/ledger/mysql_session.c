@@ -22,6 +22,7 @@
 #define IDLE_S              28800
 #define IDLE_WRITER_S       600 /* it looks at the database every second */
 #define SETTING_SIZE        32
+#define PACKET_BYTES_MIN    1048576 /* several times the largest batch */
 
 static enum status session_ask(struct ledger_session *session, int statement,
                                const struct sql_value *values, size_t value_count, sql_row_fn row,
@@ -102,6 +103,7 @@ struct server_settings {
     char log_bin[SETTING_SIZE];
     char sync_binlog[SETTING_SIZE];
     char binlog_format[SETTING_SIZE];
+    char packet_bytes[SETTING_SIZE];
 };
 
 static enum status session_read_setting(void *context, const struct sql_value *columns,
@@ -117,6 +119,7 @@ static enum status session_read_setting(void *context, const struct sql_value *c
         {SPAN("log_bin"), settings->log_bin},
         {SPAN("sync_binlog"), settings->sync_binlog},
         {SPAN("binlog_format"), settings->binlog_format},
+        {SPAN("max_allowed_packet"), settings->packet_bytes},
     };
 
     (void)error;
@@ -177,6 +180,11 @@ static enum status session_check_server(struct ledger_session *session, struct e
                          "%s has binlog_format=STATEMENT, which cannot follow concurrent "
                          "transactions; set it to ROW or MIXED",
                          words);
+    if (strtoll(settings.packet_bytes, NULL, 10) < PACKET_BYTES_MIN)
+        return error_set(error, STATUS_FAILED,
+                         "%s has max_allowed_packet=%s, into which no full batch of claims fits; "
+                         "set it to %d or more",
+                         words, settings.packet_bytes, PACKET_BYTES_MIN);
     if (strcmp(settings.flush_log, "1") != 0)
         session_warn(session, "innodb_flush_log_at_trx_commit", settings.flush_log);
     if (has_binlog && strcmp(settings.sync_binlog, "1") != 0)

@@ -1,0 +1,81 @@
+"""A database server whose defaults are odd: dibs sets in its sessions what it depends on, and refuses
+at the start what it cannot set."""
+
+import pytest
+
+from harness import expect, run_serve, tally
+from ledger import KIND, audit, rows
+from servers import KINDS
+
+# What an administrator may have set for everybody, and what would be wrong for a ledger: answers
+# that are cut off, connections that end with a commit, keys that are not checked, other strings.
+ODD = {
+    "mysql": {
+        "init-connect": "SET NAMES latin1, SESSION sql_select_limit = 100, SESSION completion_type = 2,"
+                        " SESSION unique_checks = 0, SESSION foreign_key_checks = 0",
+        "sql-mode": "ANSI_QUOTES,PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH",
+        "default-storage-engine": "MyISAM",
+        "transaction-isolation": "SERIALIZABLE",
+        "lower-case-table-names": 1,
+        "autocommit": 0,
+        "auto-increment-increment": 10,
+        "auto-increment-offset": 7,
+    },
+    "postgres": {
+        "default_transaction_isolation": "serializable",
+        "default_transaction_deferrable": "on",
+        "array_nulls": "off",
+        "bytea_output": "escape",
+        "standard_conforming_strings": "off",
+        "transform_null_equals": "on",
+        "session_replication_role": "replica",
+        "row_security": "off",
+        "timezone": "Asia/Kathmandu",
+        "DateStyle": "German",
+        "track_activities": "off",
+    },
+}
+NAME = "\U0001F600 é \"quoted\" 'twice' \\ NULL {} % _ ` " + "\U0001F680" * 40
+
+
+@pytest.fixture
+def odd():
+    with KINDS[KIND](settings=ODD[KIND]) as database_server:
+        yield database_server
+
+
+def test_database_settings__odd_defaults(odd, on_database):
+    server = on_database(odd)
+    database = server.database
+    policy_id = server.create(total=400, limit=2, name=NAME)["id"]
+    sessions = set(database.holders(server))
+    assert tally(server.claims(policy_id, [f"u{i}" for i in range(300)])) == {
+        (201, "ISSUED"): 300}
+    redeemed = server.win(policy_id, "NULL", key="a'b\\")["coupon_id"]
+    expect(server.post(f"/v1/coupons/{redeemed}/redeem", {"order_id": "NULL"}), 200)
+    cancelled = server.win(policy_id, "null")["coupon_id"]
+    expect(server.cancel(cancelled), 200)
+    (row,) = rows(database, "SELECT name FROM policy")
+    assert row["name"] == NAME, "others read it as it was written"
+    gone = sessions - set(database.holders(server))
+    assert len(gone) == 1, "only that of whoever asked: no commit ends a connection"
+
+    before = server.policy(policy_id)
+    assert before["name"] == NAME and before["issued"] == 301
+    server.restart()
+    after = server.policy(policy_id)
+    assert {**after, "version": 0} == {**before, "version": 0}
+    assert server.claim(policy_id, "NULL", key="a'b\\").status == 200
+    assert expect(server.get(f"/v1/coupons/{redeemed}"), 200)["order_id"] == "NULL"
+    won = tally(server.claims(policy_id, [f"v{i}" for i in range(150)]))
+    assert won == {(201, "ISSUED"): 99, (409, "SOLD_OUT"): 51}
+    assert audit(database) == {policy_id: 400}
+
+
+if KIND == "mysql":
+    def test_database_settings__too_small_a_packet():
+        """A batch that never fits would be tried for ever."""
+        with KINDS[KIND](settings={"max-allowed-packet": 16384}) as database_server:
+            ended = run_serve(database_server.create_database("shop"))
+        assert ended.returncode == 1, ended
+        assert "max_allowed_packet" in ended.stderr and "1048576" in ended.stderr, ended
