@@ -13,15 +13,14 @@
 #define WARM_MS        10000
 #define REFUSED_MS     200
 #define TERM_MS        6000 /* of stewardship; renewed when half of it is over */
-#define PUSH_MS        10000
-#define ANNOUNCED_MS   600 /* stock for an empty gate is lent when every server has heard of it */
+#define ANNOUNCED_MS   600  /* stock for an empty gate is lent when every server has heard of it */
 #define RETIRE_SECONDS 86400
 #define SETTLE_MS      20000
 #define LEASES_MAX     256
 
 /* --- stewardship --- */
 
-static bool duty_is_held(struct worker *worker, struct duty *duty, int64_t now_ms)
+bool duty_is_held(struct worker *worker, struct duty *duty, int64_t now_ms)
 {
     bool held = false;
     struct error error;
@@ -31,11 +30,14 @@ static bool duty_is_held(struct worker *worker, struct duty *duty, int64_t now_m
     if (ledger_steward_hold(worker->service->ledger, duty->policy_id, worker->holder, TERM_MS,
                             &held, &error) != STATUS_OK)
         return false;
+    /* Whoever had it before may have left something half done. */
+    if (held && duty->held_until_ms < now_ms)
+        duty->synced_at_ms = 0;
     duty->held_until_ms = held ? now_ms + TERM_MS : 0;
     return held;
 }
 
-static void duty_say(const struct duty *duty, const char *event, const struct error *error)
+void duty_say(const struct duty *duty, const char *event, const struct error *error)
 {
     log_event(LOG_WARN, event, LOG_FIELD("policy", LOG_I64(duty->policy_id)),
               LOG_FIELD("error", LOG_TEXT(error->text)));
@@ -258,7 +260,8 @@ static void duty_push(struct worker *worker, struct duty *duty, int64_t now_ms)
     struct policy policy;
     struct error error = {""};
 
-    if (worker->pending->version == duty->version && now_ms - duty->pushed_at_ms < PUSH_MS)
+    if (worker->pending->version == duty->version &&
+        now_ms - duty->pushed_at_ms < worker_sync_ms(worker))
         return;
     if (service_refresh(worker->service, duty->policy_id, &policy, &error) == STATUS_OK)
         duty->pushed_at_ms = now_ms;
@@ -300,6 +303,8 @@ void duty_attend(struct worker *worker, struct duty *duty, int64_t now_ms)
     duty_refill(worker, duty, now_ms);
     duty_push(worker, duty, now_ms);
     duty_retire(worker, duty);
+    if (!duty->is_retired)
+        duty_sync_leases(worker, duty, now_ms);
     if (is_busy)
         duty->busy_at_ms = now_ms;
     int64_t pause_max_ms = now_ms - duty->busy_at_ms < WARM_MS ? PAUSE_WARM_MS : PAUSE_MAX_MS;

@@ -21,6 +21,9 @@ struct duty {
     int64_t pause_ms;          /* between looks while there is nothing to do */
     int64_t held_until_ms;     /* for how long this worker is the policy's steward */
     int64_t pushed_at_ms;      /* when the policy was last pushed */
+    int64_t synced_at_ms;      /* when its leases were last compared with the ledger's; 0: never */
+    int64_t drift_units;       /* that a lease has fewer in the gate than in the ledger */
+    int64_t drift_since_ms;    /* since when it is so many */
     int64_t unleased_since_ms; /* since when there is stock to lend to an empty gate; 0: none */
     int64_t pending_count;     /* as last seen */
     int64_t oldest_requested_ms;
@@ -28,5 +31,14 @@ struct duty {
 
 /* Looks at the policy and does what is to be done. */
 void duty_attend(struct worker *worker, struct duty *duty, int64_t now_ms);
+
+/* Compares the leases of an armed policy in the gate with the ledger's, when it is time: in
+ * duty_leases.c. */
+void duty_sync_leases(struct worker *worker, struct duty *duty, int64_t now_ms);
+
+/* Whether this worker is the policy's steward, and goes on being it. */
+bool duty_is_held(struct worker *worker, struct duty *duty, int64_t now_ms);
+
+void duty_say(const struct duty *duty, const char *event, const struct error *error);
 
 #endif

@@ -38,6 +38,7 @@ struct service_options {
     enum gate_ack ack;
     int replicas;
     enum service_fallback fallback;
+    int64_t sync_interval_ms; /* between looks of a worker at what rarely changes; 0: 10 s */
     int64_t stop_timeout_ms; /* for draining at the end */
     const char *ledger_url;
     const char *ledger_password; /* NULL: as the URL or the environment says */

@@ -14,6 +14,7 @@
 #include "claim/worker.h"
 
 #define WORKER_OUTSTANDING_MAX 5000
+#define WORKER_SYNC_MS         10000
 
 /* Claims that the ledger has and the gate is to hear of. */
 struct settled_batch {
@@ -60,5 +61,12 @@ size_t worker_waiting(struct worker *worker, int64_t policy_id);
 /* Waits until that ticket is durable and the gate has heard of everything. False: it took too long,
  * or the worker is to end. */
 bool worker_settle(struct worker *worker, uint64_t ticket, int64_t timeout_ms);
+
+/* How often what rarely changes is looked at. */
+static inline int64_t worker_sync_ms(const struct worker *worker)
+{
+    int64_t interval_ms = worker->service->options.sync_interval_ms;
+    return interval_ms == 0 ? WORKER_SYNC_MS : interval_ms;
+}
 
 #endif

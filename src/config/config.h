@@ -73,6 +73,7 @@ struct config {
     int64_t gate_timeout_ms;
     char *ack; /* "gate" or "ledger" */
     int64_t replicas;
+    int64_t sync_interval_ms;
     char *fallback; /* "reject" or "ledger" */
     char *ledger;   /* "sqlite:PATH", "postgres://…" or "mysql://…"; may hold a password */
     char *ledger_password_file;

@@ -125,6 +125,19 @@ const struct config_key config_keys[] = {
         .example = "1",
     },
     {
+        .name = "sync_interval",
+        .group = "Backends",
+        .type = CONFIG_DURATION,
+        .offset = offsetof(struct config, sync_interval_ms),
+        .fallback = "10s",
+        .minimum = 10,
+        .maximum = 10 * MINUTE_MS,
+        .placeholder = "DURATION",
+        .help = "With Redis, how often a worker compares each policy and its leases there with the "
+                "ledger; what is changed through a server is there at once.",
+        .example = "1m",
+    },
+    {
         .name = "fallback",
         .group = "Backends",
         .type = CONFIG_CHOICE,

@@ -62,6 +62,19 @@ enum status gate_alone_enter(struct gate *gate, int64_t policy_id, const struct 
     return STATUS_OK;
 }
 
+enum status gate_alone_leases(struct gate *gate, int64_t policy_id, struct gate_lease *leases,
+                              size_t max, size_t *count, int64_t *highest_id, struct error *error)
+{
+    (void)gate;
+    (void)policy_id;
+    (void)leases;
+    (void)max;
+    (void)error;
+    *count = 0;
+    *highest_id = 0;
+    return STATUS_OK;
+}
+
 enum status gate_alone_retire(struct gate *gate, int64_t policy_id, int64_t seconds,
                               struct error *error)
 {

@@ -19,6 +19,8 @@ enum status gate_alone_arm(struct gate *gate, int64_t policy_id, int64_t active_
                            struct error *error);
 enum status gate_alone_enter(struct gate *gate, int64_t policy_id, const struct claim *claims,
                              const enum coupon_state *states, size_t count, struct error *error);
+enum status gate_alone_leases(struct gate *gate, int64_t policy_id, struct gate_lease *leases,
+                              size_t max, size_t *count, int64_t *highest_id, struct error *error);
 enum status gate_alone_retire(struct gate *gate, int64_t policy_id, int64_t seconds,
                               struct error *error);
 bool gate_alone_is_ready(struct gate *gate, struct error *words);

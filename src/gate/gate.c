@@ -12,7 +12,7 @@ static void gate_check_ops(const struct gate_ops *ops)
            ops->restore_key && ops->line_open && ops->line_close && ops->claim &&
            ops->acknowledge && ops->settle && ops->block && ops->find && ops->count && ops->list &&
            ops->stands && ops->visit && ops->pending && ops->acknowledge_keys && ops->reset &&
-           ops->arm && ops->enter && ops->retire && ops->is_ready);
+           ops->arm && ops->enter && ops->leases && ops->retire && ops->is_ready);
 }
 
 enum status gate_open(struct gate **gate, const struct gate_options *options, struct error *error)
@@ -148,6 +148,12 @@ enum status gate_enter(struct gate *gate, int64_t policy_id, const struct claim 
                        const enum coupon_state *states, size_t count, struct error *error)
 {
     return gate->ops->enter(gate, policy_id, claims, states, count, error);
+}
+
+enum status gate_leases(struct gate *gate, int64_t policy_id, struct gate_lease *leases, size_t max,
+                        size_t *count, int64_t *highest_id, struct error *error)
+{
+    return gate->ops->leases(gate, policy_id, leases, max, count, highest_id, error);
 }
 
 enum status gate_retire(struct gate *gate, int64_t policy_id, int64_t seconds, struct error *error)

@@ -117,6 +117,15 @@ struct gate_pending {
     int64_t version;
 };
 
+/* A lease as a shared gate has it: the seqs up to `next_seq` are given out, those from `end_seq` on
+ * were recalled. */
+struct gate_lease {
+    int64_t id;
+    int64_t first_seq;
+    int64_t next_seq;
+    int64_t end_seq;
+};
+
 enum gate_ack { GATE_ACK_GATE, GATE_ACK_LEDGER };
 
 struct gate_options {
@@ -190,6 +199,8 @@ struct gate_ops {
                        struct error *error);
     enum status (*enter)(struct gate *gate, int64_t policy_id, const struct claim *claims,
                          const enum coupon_state *states, size_t count, struct error *error);
+    enum status (*leases)(struct gate *gate, int64_t policy_id, struct gate_lease *leases,
+                          size_t max, size_t *count, int64_t *highest_id, struct error *error);
     enum status (*retire)(struct gate *gate, int64_t policy_id, int64_t seconds,
                           struct error *error);
     bool (*is_ready)(struct gate *gate, struct error *words);
@@ -310,6 +321,11 @@ enum status gate_arm(struct gate *gate, int64_t policy_id, int64_t active_count,
 enum status gate_enter(struct gate *gate, int64_t policy_id, const struct claim *claims,
                        const enum coupon_state *states, size_t count,
                        struct error *error) MUST_CHECK;
+
+/* The leases that a shared gate remembers, at most `max` of them, and the highest id of all it has
+ * ever had: one up to that which is not told is sold. */
+enum status gate_leases(struct gate *gate, int64_t policy_id, struct gate_lease *leases, size_t max,
+                        size_t *count, int64_t *highest_id, struct error *error) MUST_CHECK;
 
 /* Lets go of a policy that is closed and has nothing pending, after so many seconds. */
 enum status gate_retire(struct gate *gate, int64_t policy_id, int64_t seconds,

@@ -552,6 +552,7 @@ static const struct gate_ops gate_local_ops = {
     .reset = gate_alone_reset,
     .arm = gate_alone_arm,
     .enter = gate_alone_enter,
+    .leases = gate_alone_leases,
     .retire = gate_alone_retire,
     .is_ready = gate_alone_is_ready,
     .visit = gate_local_visit,

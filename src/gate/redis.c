@@ -407,6 +407,7 @@ static const struct gate_ops gate_redis_ops = {
     .reset = gate_redis_reset,
     .arm = gate_redis_arm,
     .enter = gate_redis_enter,
+    .leases = gate_redis_leases,
     .retire = gate_redis_retire,
     .is_ready = gate_redis_is_ready,
     .visit = gate_redis_visit,

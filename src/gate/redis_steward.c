@@ -403,6 +403,47 @@ enum status gate_redis_enter(struct gate *gate, int64_t policy_id, const struct 
                                             : status;
 }
 
+/* "id:first:next:end" */
+static bool redis_read_lease(const char *text, struct gate_lease *lease)
+{
+    int64_t *const numbers[] = {&lease->id, &lease->first_seq, &lease->next_seq, &lease->end_seq};
+
+    for (size_t i = 0; i < 4; i++) {
+        char *end;
+        *numbers[i] = strtoll(text, &end, 10);
+        if (end == text || *end != (i < 3 ? ':' : '\0'))
+            return false;
+        text = end + 1;
+    }
+    return true;
+}
+
+enum status gate_redis_leases(struct gate *gate, int64_t policy_id, struct gate_lease *leases,
+                              size_t max, size_t *count, int64_t *highest_id, struct error *error)
+{
+    redisReply *reply = NULL;
+    enum status status = redis_pool_call(&gate_redis_of(gate)->pool, policy_id, "dibs_describe",
+                                         NULL, 0, &reply, error);
+
+    *count = 0;
+    if (status == STATUS_OK && (reply->type != REDIS_REPLY_ARRAY || reply->elements != 4 ||
+                                reply->element[3]->type != REDIS_REPLY_ARRAY))
+        status = error_set(error, STATUS_FAILED, "dibs_describe answers something else");
+    if (status == STATUS_OK && reply->element[3]->elements > max)
+        status = error_set(error, STATUS_FAILED, "policy %lld has more than %zu leases",
+                           (long long)policy_id, max);
+    if (status == STATUS_OK)
+        *highest_id = redis_number(reply->element[1]);
+    for (size_t i = 0; status == STATUS_OK && i < reply->element[3]->elements; i++) {
+        const redisReply *text = reply->element[3]->element[i];
+        if (text->str == NULL || !redis_read_lease(text->str, &leases[(*count)++]))
+            status = error_set(error, STATUS_FAILED, "policy %lld: a lease is not readable",
+                               (long long)policy_id);
+    }
+    freeReplyObject(reply);
+    return status == STATUS_UNKNOWN ? STATUS_UNAVAILABLE : status;
+}
+
 enum status gate_redis_retire(struct gate *gate, int64_t policy_id, int64_t seconds,
                               struct error *error)
 {

@@ -1,0 +1,150 @@
+/* duty_leases.c: the leases of a shared gate and the ledger's, held against each other.
+ *
+ * The ledger is told what a gate does with a lease in steps, and whoever takes them may die in
+ * between: units recalled from the gate that the ledger still counts as lent, a lease that the
+ * ledger has given and the gate never got, one that is sold and written and still open. Stock only
+ * ever moves through leases here; what the gate has left is never set from the ledger's numbers. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "claim/worker_parts.h"
+
+#define LEASES_MAX 256
+#define DRIFT_MS   3000 /* a change under way is over by then */
+
+struct duty_leases {
+    struct gate_lease in_gate[LEASES_MAX];
+    size_t gate_count;
+    int64_t highest_id;
+    struct lease in_ledger[LEASES_MAX];
+    size_t ledger_count;
+    int64_t first_pending_seq; /* INT64_MAX: nothing is pending */
+};
+
+/* In this order: a lease that is sold when the gate tells of it has all of its claims pending, or
+ * written, when the pending ones are read. */
+static enum status duty_leases_read(struct worker *worker, const struct duty *duty,
+                                    struct duty_leases *leases, struct error *error)
+{
+    struct service *service = worker->service;
+    struct gate_pending *pending = worker->pending;
+    enum status status = ledger_lease_list(service->ledger, duty->policy_id, leases->in_ledger,
+                                           LEASES_MAX, &leases->ledger_count, error);
+
+    if (status == STATUS_OK)
+        status = gate_leases(service->gate, duty->policy_id, leases->in_gate, LEASES_MAX,
+                             &leases->gate_count, &leases->highest_id, error);
+    if (status == STATUS_OK)
+        status = gate_pending(service->gate, duty->policy_id, 0, pending, error);
+    if (status == STATUS_OK && !pending->is_armed)
+        status = error_set(error, STATUS_UNAVAILABLE, "the policy awaits its steward");
+    leases->first_pending_seq =
+        status == STATUS_OK && pending->claim_count > 0 ? pending->claims[0].seq : INT64_MAX;
+    return status;
+}
+
+static const struct gate_lease *duty_leases_find(const struct duty_leases *leases, int64_t id)
+{
+    for (size_t i = 0; i < leases->gate_count; i++) {
+        if (leases->in_gate[i].id == id)
+            return &leases->in_gate[i];
+    }
+    return NULL;
+}
+
+/* Everything of it was given out or recalled, and all that was given out is written. */
+static bool duty_leases_is_over(const struct duty_leases *leases, const struct lease *lease)
+{
+    const struct gate_lease *in_gate = duty_leases_find(leases, lease->id);
+
+    if (in_gate == NULL && lease->id > leases->highest_id)
+        return false;
+    return (in_gate == NULL || in_gate->next_seq >= in_gate->end_seq) &&
+           leases->first_pending_seq >= lease->first_seq + lease->count;
+}
+
+/* Units of a lease that is still being sold which the gate gave back and the ledger never heard of.
+ * 0: none, or they may be on their way. */
+static int64_t duty_leases_drift(const struct duty_leases *leases, struct lease_shrunk *shrunk,
+                                 size_t *shrunk_count)
+{
+    int64_t units = 0;
+
+    *shrunk_count = 0;
+    for (size_t i = 0; i < leases->ledger_count; i++) {
+        const struct lease *lease = &leases->in_ledger[i];
+        const struct gate_lease *in_gate = duty_leases_find(leases, lease->id);
+        if (in_gate == NULL || *shrunk_count == GATE_RECALL_LEASES_MAX)
+            continue;
+        int64_t left = in_gate->end_seq - in_gate->first_seq;
+        if (left >= lease->count)
+            continue;
+        units += lease->count - left;
+        shrunk[(*shrunk_count)++] = (struct lease_shrunk){.lease_id = lease->id, .count = left};
+    }
+    return units;
+}
+
+static enum status duty_leases_give_back(struct worker *worker, struct duty *duty,
+                                         const struct duty_leases *leases, int64_t now_ms,
+                                         struct error *error)
+{
+    struct lease_shrunk shrunk[GATE_RECALL_LEASES_MAX];
+    const struct policy_change nothing = {0};
+    struct policy policy;
+    size_t shrunk_count = 0;
+    int64_t units = duty_leases_drift(leases, shrunk, &shrunk_count);
+
+    if (units == 0 || units != duty->drift_units) {
+        duty->drift_units = units;
+        duty->drift_since_ms = now_ms;
+    }
+    if (units == 0 || now_ms - duty->drift_since_ms < DRIFT_MS)
+        return STATUS_OK;
+    log_event(LOG_WARN, "units_found", LOG_FIELD("policy", LOG_I64(duty->policy_id)),
+              LOG_FIELD("units", LOG_I64(units)));
+    duty->drift_units = 0;
+    return ledger_policy_change(worker->service->ledger, duty->policy_id, &nothing, shrunk,
+                                shrunk_count, &policy, error);
+}
+
+/* One that the gate never got is lent. When the gate has seen a later one, or is empty and nobody
+ * has been told of new stock, it goes back, and its units are lent as others are. */
+static enum status duty_leases_settle(struct worker *worker, const struct duty_leases *leases,
+                                      const struct lease *lease, struct error *error)
+{
+    struct service *service = worker->service;
+
+    if (duty_leases_is_over(leases, lease))
+        return ledger_lease_close(service->ledger, lease->id, error);
+    if (lease->id <= leases->highest_id)
+        return STATUS_OK;
+    enum status status = gate_lend(service->gate, lease, 0, error);
+    if (status == STATUS_CONFLICT || status == STATUS_BUSY)
+        status = ledger_lease_close(service->ledger, lease->id, error);
+    return status;
+}
+
+void duty_sync_leases(struct worker *worker, struct duty *duty, int64_t now_ms)
+{
+    struct duty_leases leases;
+    struct policy policy;
+    struct error error = {""};
+    int64_t interval_ms = worker_sync_ms(worker);
+    bool is_watched = duty->drift_units != 0 && interval_ms > DRIFT_MS;
+
+    if (duty->synced_at_ms != 0 &&
+        now_ms - duty->synced_at_ms < (is_watched ? DRIFT_MS : interval_ms))
+        return;
+    if (!duty_is_held(worker, duty, now_ms))
+        return;
+    duty->synced_at_ms = now_ms;
+    enum status status = duty_leases_read(worker, duty, &leases, &error);
+    if (status == STATUS_OK)
+        status = duty_leases_give_back(worker, duty, &leases, now_ms, &error);
+    for (size_t i = 0; i < leases.ledger_count && status == STATUS_OK; i++)
+        status = duty_leases_settle(worker, &leases, &leases.in_ledger[i], &error);
+    if (status == STATUS_OK)
+        status = service_refresh(worker->service, duty->policy_id, &policy, &error);
+    if (status != STATUS_OK)
+        duty_say(duty, "lease_sync_failed", &error);
+}
