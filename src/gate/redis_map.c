@@ -9,6 +9,7 @@
 #include "base/log.h"
 
 #define REFRESH_PAUSE_MS 100
+#define PORT_MAX         65535
 
 void redis_map_init(struct redis_map *map, const struct redis_target *target)
 {
@@ -64,7 +65,7 @@ static bool redis_map_read_address(const redisReply *host, const redisReply *por
     address->port = port->type == REDIS_REPLY_INTEGER ? (int)port->integer
                     : port->str != NULL               ? atoi(port->str)
                                                       : 0;
-    return address->port > 0;
+    return address->port > 0 && address->port <= PORT_MAX;
 }
 
 static bool redis_map_read_master(const redisReply *reply, const struct redis_address *from,
@@ -236,11 +237,13 @@ bool redis_map_read_redirect(const char *words, const struct redis_address *from
     const char *host = slot == NULL ? NULL : strchr(slot + 1, ' ');
     const char *port = host == NULL ? NULL : strrchr(host, ':');
 
-    if (port == NULL || (size_t)(port - host) > sizeof(to->host))
+    struct redis_address read = *from; /* which may be `to` */
+
+    if (port == NULL || (size_t)(port - host) > sizeof(read.host))
         return false;
-    snprintf(to->host, sizeof(to->host), "%.*s", (int)(port - host - 1), host + 1);
-    if (to->host[0] == '\0')
-        snprintf(to->host, sizeof(to->host), "%s", from->host);
-    to->port = atoi(port + 1);
-    return to->port > 0;
+    if (port > host + 1)
+        snprintf(read.host, sizeof(read.host), "%.*s", (int)(port - host - 1), host + 1);
+    read.port = atoi(port + 1);
+    *to = read;
+    return read.port > 0 && read.port <= PORT_MAX;
 }
