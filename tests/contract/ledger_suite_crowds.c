@@ -18,6 +18,7 @@ struct crowd {
     pthread_barrier_t start; /* so that they begin at once */
     atomic_int won;
     atomic_int verdicts[VERDICT_COUNT];
+    atomic_int troubles; /* what went wrong in a thread */
 };
 
 /* One thread of it. */
@@ -26,6 +27,15 @@ struct member {
     struct fixture *fixture;
     int number;
 };
+
+/* Threads cannot fail a test themselves. */
+static void expect(struct crowd *crowd, bool condition, const char *what, const struct error *error)
+{
+    if (condition)
+        return;
+    print_error("%s: %s\n", what, error->text);
+    atomic_fetch_add(&crowd->troubles, 1);
+}
 
 static int set_up_crowd(void **state)
 {
@@ -72,6 +82,7 @@ static void run_crowd(struct crowd *crowd, void *(*act)(void *))
     }
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
+    assert_int_equal(crowd->troubles, 0);
     for (int i = 0; i < LEDGERS; i++) {
         assert_true(ledger_healthy(crowd->ledgers[i]->ledger));
         assert_int_equal(ledger_stats(crowd->ledgers[i]->ledger)->commit_failures, 0);
@@ -159,14 +170,15 @@ static void *claim_many(void *context)
     pthread_barrier_wait(&crowd->start);
     for (int i = 0; i < 40; i++) {
         char user[16];
-        struct error error;
+        struct error error = {""};
         struct ledger_wish wish = {.policy_id = crowd->policy.id, .now_ms = NOW};
         /* Every user comes from each thread, in another order. */
         snprintf(user, sizeof(user), "u%d", (i * 7 + member->number * 5) % 40);
         wish.user = user_id_of(span_of(user));
         wish.request_id.bytes[1] = (uint8_t)member->number;
         wish.request_id.bytes[2] = (uint8_t)i;
-        ensure(ledger_claim(member->fixture->ledger, &wish, &error) == STATUS_OK);
+        expect(crowd, ledger_claim(member->fixture->ledger, &wish, &error) == STATUS_OK, "claim",
+               &error);
         atomic_fetch_add(&crowd->verdicts[wish.verdict], 1);
     }
     return NULL;
@@ -199,12 +211,13 @@ static void *claim_as_one(void *context)
 
     pthread_barrier_wait(&crowd->start);
     for (int i = 0; i < 20; i++) {
-        struct error error;
+        struct error error = {""};
         struct ledger_wish wish = {
             .policy_id = crowd->policy.id, .now_ms = NOW, .user = user_id_of(SPAN("greedy"))};
         wish.request_id.bytes[1] = (uint8_t)member->number;
         wish.request_id.bytes[2] = (uint8_t)i;
-        ensure(ledger_claim(member->fixture->ledger, &wish, &error) == STATUS_OK);
+        expect(crowd, ledger_claim(member->fixture->ledger, &wish, &error) == STATUS_OK, "claim",
+               &error);
         atomic_fetch_add(&crowd->verdicts[wish.verdict], 1);
     }
     return NULL;
@@ -231,12 +244,13 @@ static void *resend(void *context)
 
     pthread_barrier_wait(&crowd->start);
     for (uint8_t i = 0; i < 20; i++) {
-        struct error error;
+        struct error error = {""};
         struct ledger_wish wish = {.policy_id = crowd->policy.id,
                                    .now_ms = NOW,
                                    .user = user_id_of(SPAN("a")),
                                    .request_id = {{0x80, i}}};
-        ensure(ledger_claim(member->fixture->ledger, &wish, &error) == STATUS_OK);
+        expect(crowd, ledger_claim(member->fixture->ledger, &wish, &error) == STATUS_OK, "claim",
+               &error);
         atomic_fetch_add(&crowd->verdicts[wish.verdict], 1);
     }
     return NULL;
@@ -262,7 +276,7 @@ static void *create_some(void *context)
     pthread_barrier_wait(&member->crowd->start);
     for (int64_t i = 0; i < 10; i++) {
         struct lease lease;
-        struct error error;
+        struct error error = {""};
         /* Every other one has an id of its own, which the others want too. */
         struct policy policy = {.id = i % 2 == 0 ? 0 : i * 1000000,
                                 .name = "x",
@@ -270,7 +284,8 @@ static void *create_some(void *context)
                                 .total = 3,
                                 .per_user_limit = 1};
         enum status status = ledger_policy_create(member->fixture->ledger, &policy, &lease, &error);
-        ensure(status == STATUS_OK || (i % 2 == 1 && status == STATUS_CONFLICT));
+        expect(member->crowd, status == STATUS_OK || (i % 2 == 1 && status == STATUS_CONFLICT),
+               "create", &error);
         if (status == STATUS_OK)
             atomic_fetch_add(&member->crowd->won, 1);
     }
@@ -297,16 +312,18 @@ static void *lend_and_return(void *context)
     for (int i = 0; i < 10; i++) {
         struct lease lease;
         struct policy policy;
-        struct error error;
-        ensure(ledger_lease_take(ledger, member->crowd->policy.id, member->number % 3, &lease,
-                                 &policy, &error) == STATUS_OK);
+        struct error error = {""};
+        enum status status = ledger_lease_take(ledger, member->crowd->policy.id, member->number % 3,
+                                               &lease, &policy, &error);
+        expect(member->crowd, status == STATUS_OK, "take", &error);
         if (lease.count == 0)
             continue;
         struct claim claim = claim_of(&lease, lease.first_seq, "u", 1);
         int length = snprintf(claim.user.bytes, ID_LENGTH_MAX, "u%d", (int)claim.seq);
         claim.user.length = (uint8_t)length;
         wait_for(member->fixture, ledger_issue(ledger, &claim, 1, NULL, 0));
-        ensure(ledger_lease_close(ledger, lease.id, &error) == STATUS_OK);
+        expect(member->crowd, ledger_lease_close(ledger, lease.id, &error) == STATUS_OK, "close",
+               &error);
         atomic_fetch_add(&member->crowd->won, 1);
     }
     return NULL;
@@ -342,17 +359,18 @@ static void *issue_and_cancel(void *context)
     for (int i = 0; i < WRITES; i++) {
         struct coupon coupon;
         struct policy policy;
-        struct error error;
+        struct error error = {""};
         char user[16];
         int64_t seq = member->number * WRITES + i + 1;
 
         snprintf(user, sizeof(user), "u%d", (int)seq);
         struct claim claim = claim_of(&member->crowd->lease, seq, user, 1);
         wait_for(member->fixture, ledger_issue(ledger, &claim, 1, NULL, 0));
-        ensure(ledger_coupon_get(ledger, claim.policy_id, seq, &coupon, &error) == STATUS_OK);
-        if (i % 2 == 0)
-            ensure(ledger_coupon_cancel(ledger, claim.policy_id, seq, NOW, &coupon, &policy,
-                                        &error) == STATUS_OK);
+        enum status status = ledger_coupon_get(ledger, claim.policy_id, seq, &coupon, &error);
+        if (status == STATUS_OK && i % 2 == 0)
+            status =
+                ledger_coupon_cancel(ledger, claim.policy_id, seq, NOW, &coupon, &policy, &error);
+        expect(member->crowd, status == STATUS_OK, "cancel", &error);
     }
     return NULL;
 }
@@ -377,13 +395,14 @@ static void *cancel_or_redeem(void *context)
     for (int64_t seq = 1; seq <= WRITES; seq++) {
         struct coupon coupon;
         struct policy policy;
-        struct error error;
+        struct error error = {""};
         struct user_id order = user_id_of(SPAN("order"));
         enum status status =
             (member->number + seq) % 2 == 0
                 ? ledger_coupon_redeem(ledger, id, seq, &order, NOW, &coupon, &error)
                 : ledger_coupon_cancel(ledger, id, seq, NOW, &coupon, &policy, &error);
-        ensure(status == STATUS_OK || status == STATUS_CONFLICT);
+        expect(member->crowd, status == STATUS_OK || status == STATUS_CONFLICT, "redeem or cancel",
+               &error);
     }
     return NULL;
 }
@@ -414,11 +433,13 @@ static void *keep_secret(void *context)
     const struct member *member = context;
     uint8_t mine[16];
     uint8_t kept[16];
-    struct error error;
+    struct error error = {""};
 
     memset(mine, 'a' + member->number, sizeof(mine));
     pthread_barrier_wait(&member->crowd->start);
-    ensure(ledger_secret(member->fixture->ledger, "key", mine, kept, 16, &error) == STATUS_OK);
+    expect(member->crowd,
+           ledger_secret(member->fixture->ledger, "key", mine, kept, 16, &error) == STATUS_OK,
+           "secret", &error);
     atomic_fetch_add(&member->crowd->verdicts[0], kept[0]);
     if (memcmp(mine, kept, 16) == 0)
         atomic_store(&member->crowd->won, kept[0]);
@@ -438,16 +459,17 @@ static void *hold(void *context)
 {
     const struct member *member = context;
     char holder[16];
-    struct error error;
+    struct error error = {""};
     bool held = true;
 
     snprintf(holder, sizeof(holder), "steward-%d", member->number);
     pthread_barrier_wait(&member->crowd->start);
     for (int i = 0; i < 10; i++) {
         bool held_before = held;
-        ensure(ledger_steward_hold(member->fixture->ledger, member->crowd->policy.id, holder,
-                                   600000, &held, &error) == STATUS_OK);
-        ensure(i == 0 || held == held_before); /* whoever has it keeps it */
+        enum status status = ledger_steward_hold(member->fixture->ledger, member->crowd->policy.id,
+                                                 holder, 600000, &held, &error);
+        expect(member->crowd, status == STATUS_OK, "hold", &error);
+        expect(member->crowd, i == 0 || held == held_before, "whoever has it keeps it", &error);
     }
     atomic_fetch_add(&member->crowd->won, held);
     return NULL;
