@@ -189,7 +189,8 @@ SUMS = {
     "overlaps": "SELECT a.policy_id AS policy_id, count(*) AS value FROM lease a"
                 " JOIN lease b ON a.policy_id = b.policy_id AND a.id < b.id"
                 " AND a.first_seq < b.first_seq + b.count"
-                " AND b.first_seq < a.first_seq + a.count GROUP BY a.policy_id",
+                " AND b.first_seq < a.first_seq + a.count"
+                " AND a.count > 0 AND b.count > 0 GROUP BY a.policy_id",
 }
 
 
