@@ -37,6 +37,7 @@ struct service {
     struct fallback *fallback; /* of a shared gate; else NULL */
     struct clerks clerks;
     struct hash_key code_key;
+    _Atomic int64_t letter_count;   /* dead letters, as last counted */
     _Atomic uint64_t stock_changes; /* rises when a policy's stock or window may have changed */
     pthread_mutex_t bells_lock;
     struct desk_bell bells[DESKS_MAX];

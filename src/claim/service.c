@@ -210,6 +210,39 @@ enum status service_refresh(struct service *service, int64_t policy_id, struct p
     return status == STATUS_OK ? gate_policy_set(service->gate, policy, error) : status;
 }
 
+bool service_count_worker(struct service *service, struct worker_numbers *numbers)
+{
+    if (service->worker == NULL)
+        return false;
+    worker_count(service->worker, numbers);
+    return true;
+}
+
+int64_t service_pending(struct service *service)
+{
+    int64_t ids[64];
+    int64_t after_id = 0;
+    int64_t pending = 0;
+    size_t count;
+
+    if (!service->gate->ops->is_shared)
+        return -1;
+    while ((count = gate_list(service->gate, after_id, ids, 64)) > 0) {
+        for (size_t i = 0; i < count; i++) {
+            struct gate_numbers numbers;
+            if (gate_count(service->gate, ids[i], 0, &numbers) == STATUS_OK)
+                pending += numbers.pending;
+        }
+        after_id = ids[count - 1];
+    }
+    return pending;
+}
+
+int64_t service_letter_count(struct service *service)
+{
+    return service->gate->ops->is_shared ? atomic_load(&service->letter_count) : -1;
+}
+
 bool service_count_fallback(struct service *service, struct fallback_numbers *numbers)
 {
     if (service->fallback == NULL)

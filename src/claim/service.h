@@ -39,7 +39,7 @@ struct service_options {
     int replicas;
     enum service_fallback fallback;
     int64_t sync_interval_ms; /* between looks of a worker at what rarely changes; 0: 10 s */
-    int64_t stop_timeout_ms; /* for draining at the end */
+    int64_t stop_timeout_ms;  /* for draining at the end */
     const char *ledger_url;
     const char *ledger_password; /* NULL: as the URL or the environment says */
     enum ledger_use ledger_use;
@@ -145,7 +145,8 @@ enum status service_letters(struct service *service, int64_t after_policy_id, in
                             struct error *error) MUST_CHECK;
 
 /* Lets the letter's user win again: a fresh unit and seq through the gate, and the letter is gone.
- * NOT_FOUND: no such letter. CONFLICT: the gate does not let them win, and why; the letter stays. */
+ * NOT_FOUND: no such letter. CONFLICT: the gate does not let them win, and why; the letter stays.
+ */
 enum status service_letter_retry(struct service *service, int64_t policy_id, int64_t seq,
                                  struct wish *wish, struct error *error) MUST_CHECK;
 
@@ -191,6 +192,24 @@ struct fallback_numbers {
     uint64_t refused;
     uint64_t entering; /* winners that the gate has not heard of yet */
 };
+
+/* Of the worker in this process. */
+struct worker_numbers {
+    uint64_t drained;            /* claims that the gate was told of */
+    double drained_per_second;   /* in the last few seconds */
+    int64_t pending;             /* in the gate, of all policies as last seen */
+    int64_t oldest_requested_ms; /* wall, of the pending ones as last seen; 0: none */
+    uint64_t reconciled;         /* policies built anew in the gate */
+    uint64_t refused;            /* times that the ledger did not take a claim, for now */
+};
+
+/* False: none works in this process. */
+bool service_count_worker(struct service *service, struct worker_numbers *numbers);
+
+/* Of a shared gate: claims in it that the ledger has not yet, and dead letters, as last seen; -1:
+ * this gate is not shared. */
+int64_t service_pending(struct service *service);
+int64_t service_letter_count(struct service *service);
 
 /* False: this gate is never away. */
 bool service_count_fallback(struct service *service, struct fallback_numbers *numbers);

@@ -9,6 +9,7 @@
 #include "claim/parts.h"
 
 #define LOOK_SECONDS 1
+#define LETTER_LOOKS 5 /* every so many looks the dead letters are counted */
 #define PAGE         64
 
 /* A policy as the gate was last told of it. */
@@ -35,6 +36,7 @@ struct sync {
     size_t policy_count;
     size_t policy_capacity;
     struct synced_users blocked;
+    unsigned look_count;
 };
 
 /* --- policies --- */
@@ -146,11 +148,25 @@ static enum status sync_blocked(struct sync *sync, struct error *error)
 
 /* --- the thread --- */
 
+static enum status sync_letters(struct sync *sync, struct error *error)
+{
+    int64_t count = 0;
+    enum status status = ledger_letter_count(sync->service->ledger, &count, error);
+
+    if (status == STATUS_OK)
+        atomic_store(&sync->service->letter_count, count);
+    return status;
+}
+
 static enum status sync_look(struct sync *sync, struct error *error)
 {
     enum status status = sync_blocked(sync, error);
 
-    return status == STATUS_OK ? sync_policies(sync, error) : status;
+    if (status == STATUS_OK)
+        status = sync_policies(sync, error);
+    if (status == STATUS_OK && sync->look_count++ % LETTER_LOOKS == 0)
+        status = sync_letters(sync, error);
+    return status;
 }
 
 static void *sync_main(void *context)

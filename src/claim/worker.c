@@ -16,6 +16,8 @@
 #define LIST_MS     500
 #define IDLE_MAX_MS 100
 #define LIST_PAGE   64
+#define MEASURE_MS  1000
+#define TELL_MS     5000 /* between lines about the progress */
 
 static struct timespec worker_time_in(int64_t milliseconds)
 {
@@ -68,6 +70,7 @@ static void worker_keep_refused(struct worker *worker, struct settled_batch *bat
     for (size_t i = 0; i < batch->count; i++) {
         if (batch->states[i] == COUPON_PENDING) {
             patience_note(&worker->patience, &batch->claims[i], now_ms);
+            worker->numbers.refused++;
             continue;
         }
         patience_forget(&worker->patience, &batch->claims[i]);
@@ -244,6 +247,44 @@ static void worker_total(struct worker *worker)
     pthread_mutex_unlock(&worker->lock);
 }
 
+/* How fast it goes, and now and then a line about it while it does. */
+static void worker_measure(struct worker *worker, int64_t now_ms)
+{
+    int64_t elapsed_ms = now_ms - worker->measured_at_ms;
+
+    if (elapsed_ms < MEASURE_MS)
+        return;
+    pthread_mutex_lock(&worker->lock);
+    struct worker_numbers *numbers = &worker->numbers;
+    numbers->drained_per_second =
+        worker->measured_at_ms == 0
+            ? 0
+            : (double)(numbers->drained - worker->measured_drained) * 1000 / (double)elapsed_ms;
+    worker->measured_at_ms = now_ms;
+    worker->measured_drained = numbers->drained;
+    struct worker_numbers seen = *numbers;
+    pthread_mutex_unlock(&worker->lock);
+    if (seen.drained == worker->told_drained || now_ms - worker->told_at_ms < TELL_MS)
+        return;
+    int64_t age_ms = seen.oldest_requested_ms == 0 ? 0 : clock_wall_ms() - seen.oldest_requested_ms;
+    log_event(LOG_INFO, "draining", LOG_FIELD("claims", LOG_I64(seen.drained)),
+              LOG_FIELD("per_second", LOG_I64(seen.drained_per_second)),
+              LOG_FIELD("pending", LOG_I64(seen.pending)),
+              LOG_FIELD("oldest_ms", LOG_I64(age_ms < 0 ? 0 : age_ms)));
+    worker->told_at_ms = now_ms;
+    worker->told_drained = seen.drained;
+}
+
+/* Others need not wait for its terms to end. */
+static void worker_resign(struct worker *worker)
+{
+    for (size_t i = 0; i < worker->duty_count; i++) {
+        if (worker->duties[i].held_until_ms > clock_monotonic_ms())
+            (void)!ledger_steward_release(worker->service->ledger, worker->duties[i].policy_id,
+                                          worker->holder, NULL);
+    }
+}
+
 /* Attends to whatever is due; returns when the next one is. */
 static int64_t worker_round(struct worker *worker, int64_t now_ms)
 {
@@ -258,6 +299,7 @@ static int64_t worker_round(struct worker *worker, int64_t now_ms)
             next_ms = duty->next_look_ms;
     }
     worker_total(worker);
+    worker_measure(worker, clock_monotonic_ms());
     return next_ms;
 }
 
@@ -292,8 +334,10 @@ static void *worker_drain_main(void *context)
             pthread_cond_timedwait(&worker->drain_work, &worker->lock, &until);
         }
         pthread_mutex_unlock(&worker->lock);
-        if (ends)
+        if (ends) {
+            worker_resign(worker);
             return NULL;
+        }
     }
 }
 

@@ -36,13 +36,7 @@ void worker_on_issued(struct worker *worker, const struct claim *claims,
 /* On the ledger's thread: tickets have become durable. */
 void worker_on_durable(struct worker *worker);
 
-/* For metrics. */
-struct worker_numbers {
-    uint64_t drained;            /* claims that the gate was told of */
-    int64_t pending;             /* in the gate, of all policies as last seen */
-    int64_t oldest_requested_ms; /* of the pending ones as last seen; 0: none */
-    uint64_t reconciled;         /* policies built anew in the gate */
-};
+struct worker_numbers;
 void worker_count(struct worker *worker, struct worker_numbers *numbers);
 
 #endif

@@ -48,6 +48,10 @@ struct worker {
     size_t duty_count;
     size_t duty_capacity;
     int64_t listed_at_ms;
+    int64_t measured_at_ms; /* when the rate was last measured, and the progress told */
+    int64_t told_at_ms;
+    uint64_t measured_drained;
+    uint64_t told_drained;
     struct gate_pending *pending;
 };
 

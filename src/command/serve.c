@@ -190,7 +190,7 @@ static enum status run_service(const struct config *config, struct signal_watch 
     if (status != STATUS_OK) {
         return status;
     }
-    status = api_open(&api, service, config, thread_count(config), error);
+    status = api_open(&api, service, config, API_WHOLE, thread_count(config), error);
     if (status == STATUS_OK) {
         status = run_server(config, api, watch, &server, error);
     }

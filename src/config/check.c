@@ -68,6 +68,11 @@ enum status config_check_address(const char *value, struct error *error)
                      value);
 }
 
+enum status config_check_address_or_none(const char *value, struct error *error)
+{
+    return value[0] == '\0' ? STATUS_OK : config_check_address(value, error);
+}
+
 bool config_address_is_loopback(const char *address)
 {
     unsigned char bytes[16] = {0};

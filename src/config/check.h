@@ -16,6 +16,9 @@
 /* host:port in numbers, IPv6 in brackets, port 0 to 65535. */
 enum status config_check_address(const char *value, struct error *error) MUST_CHECK;
 
+/* The same, or nothing. */
+enum status config_check_address_or_none(const char *value, struct error *error) MUST_CHECK;
+
 /* True for 127.0.0.0/8, ::1 and the former mapped into IPv6; the address must be a valid one. */
 bool config_address_is_loopback(const char *address);
 

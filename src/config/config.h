@@ -74,6 +74,7 @@ struct config {
     char *ack; /* "gate" or "ledger" */
     int64_t replicas;
     int64_t sync_interval_ms;
+    char *worker_listen; /* "": nowhere */
     char *fallback; /* "reject" or "ledger" */
     char *ledger;   /* "sqlite:PATH", "postgres://…" or "mysql://…"; may hold a password */
     char *ledger_password_file;

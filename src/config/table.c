@@ -28,6 +28,17 @@ const struct config_key config_keys[] = {
         .example = "0.0.0.0:8080",
     },
     {
+        .name = "worker_listen",
+        .group = "Server",
+        .type = CONFIG_TEXT,
+        .offset = offsetof(struct config, worker_listen),
+        .fallback = "",
+        .placeholder = "ADDRESS",
+        .help = "Where a worker answers /healthz, /readyz and /metrics; empty means nowhere.",
+        .example = "127.0.0.1:9090",
+        .check = config_check_address_or_none,
+    },
+    {
         .name = "threads",
         .group = "Server",
         .type = CONFIG_INTEGER,

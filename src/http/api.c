@@ -82,7 +82,7 @@ static enum status open_limits(struct api *api, const struct config *config, str
 }
 
 enum status api_open(struct api **api, struct service *service, const struct config *config,
-                     unsigned threads, struct error *error)
+                     enum api_extent extent, unsigned threads, struct error *error)
 {
     check_tables();
     if (config->cors_origin.count > ORIGINS_MAX) {
@@ -96,6 +96,7 @@ enum status api_open(struct api **api, struct service *service, const struct con
     opened->service = service;
     opened->config = config;
     opened->loops_max = threads;
+    opened->only_watched = extent == API_WATCHED;
     opened->started_ms = clock_wall_ms();
     opened->logs_requests = log_level() <= LOG_DEBUG;
     for (size_t index = 0; index < config->cors_origin.count; index++) {
@@ -221,6 +222,8 @@ static enum status loop_open(void *server_context, struct http_loop *http, unsig
     enum status status = STATUS_FAILED;
     if (loop->reader == NULL || !buffer_reserve(&loop->body, CLAIM_BODY_MAX)) {
         error_set(error, STATUS_FAILED, "no memory for a loop");
+    } else if (api->only_watched) {
+        status = STATUS_OK;
     } else {
         status = desk_open(&loop->desk,
                            &(struct desk_options){.service = api->service,
@@ -259,6 +262,9 @@ static void on_tick(void *context, int64_t wall_ms)
 {
     struct api_loop *loop = context;
     loop->tick_ns = clock_monotonic_ns();
+    if (loop->desk == NULL) {
+        return;
+    }
     desk_tick(loop->desk, wall_ms);
     if (loop->timer_runs) {
         int64_t now_ms = loop->tick_ns / 1000000;
@@ -339,7 +345,7 @@ static void dispatch(struct ask *ask)
         ask_refuse(ask, "The path's percent-encoding is broken.", NULL);
         return;
     }
-    if (route == ROUTE_NONE) {
+    if (route == ROUTE_NONE || (ask->loop->api->only_watched && is_limited(route))) {
         reply_problem(ask->loop, ask->exchange, PROBLEM_NOT_FOUND);
         return;
     }
@@ -369,7 +375,7 @@ static void handle(void *context, struct http_exchange *exchange,
     int64_t policy_id;
     reply_prepare(loop, exchange, request);
     if (request->method == HTTP_METHOD_POST && loop->api->addresses == NULL &&
-        !loop->api->logs_requests && request->origin.bytes == NULL &&
+        !loop->api->logs_requests && !loop->api->only_watched && request->origin.bytes == NULL &&
         router_match_claims(request->path, &policy_id)) {
         claims_post(loop, exchange, request, policy_id);
         return;

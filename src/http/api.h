@@ -19,9 +19,12 @@
 
 struct api;
 
+/* All of it, or only what watches over a process: /healthz, /readyz and /metrics. */
+enum api_extent { API_WHOLE, API_WATCHED };
+
 /* `service` and `config` are borrowed until api_close(); `threads` is the number of loops. */
 enum status api_open(struct api **api, struct service *service, const struct config *config,
-                     unsigned threads, struct error *error) MUST_CHECK;
+                     enum api_extent extent, unsigned threads, struct error *error) MUST_CHECK;
 
 /* For http_options.callbacks; the server_context is the api. */
 struct http_callbacks api_callbacks(void);

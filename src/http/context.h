@@ -82,6 +82,7 @@ struct api {
     struct rate_limiter *users;     /* NULL: off */
     struct rate_limiter *addresses; /* NULL: off */
     bool logs_requests;
+    bool only_watched; /* nothing but /healthz, /readyz and /metrics; the loops have no desks */
     bool allows_any_origin; /* cors_origin is "*" */
     bool varies_by_origin;  /* cors_origin is a list: also who sends none must not share a cache */
     int64_t started_ms;

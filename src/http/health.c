@@ -130,12 +130,41 @@ static void write_ledger(struct buffer *out, struct api *api)
         peek(&stats->claims_void));
     one(out, "dibs_ledger_checkpoints_total", METRICS_COUNTER, "Checkpoints of the database.",
         peek(&stats->checkpoints));
+    int64_t pending = service_pending(api->service);
     one(out, "dibs_pending", METRICS_GAUGE, "Claims won and not yet in the ledger.",
-        ledger_pending(ledger));
+        pending >= 0 ? (uint64_t)pending : ledger_pending(ledger));
     one(out, "dibs_pending_max", METRICS_GAUGE, "Over so many pending claims new ones get 503.",
         (uint64_t)api->config->pending_max);
     one(out, "dibs_clerk_tasks_waiting", METRICS_GAUGE, "Blocking calls that wait for a clerk.",
         service_tasks_waiting(api->service));
+}
+
+/* Of the process that drains a shared gate. */
+static void write_worker(struct buffer *out, struct api *api)
+{
+    struct worker_numbers numbers;
+    int64_t letters = service_letter_count(api->service);
+    if (letters >= 0) {
+        one(out, "dibs_dead_letters", METRICS_GAUGE, "Claims that came to nothing, to look at.",
+            (uint64_t)letters);
+    }
+    if (!service_count_worker(api->service, &numbers)) {
+        return;
+    }
+    int64_t age_ms =
+        numbers.oldest_requested_ms == 0 ? 0 : clock_wall_ms() - numbers.oldest_requested_ms;
+    metrics_family(out, "dibs_pending_oldest_seconds", METRICS_GAUGE,
+                   "How long the oldest pending claim has waited for the ledger.");
+    metrics_sample(out, "dibs_pending_oldest_seconds", NULL,
+                   age_ms < 0 ? 0 : (double)age_ms / 1000);
+    one(out, "dibs_drained_total", METRICS_COUNTER,
+        "Claims written to the ledger and taken out of the gate.", numbers.drained);
+    metrics_family(out, "dibs_drained_per_second", METRICS_GAUGE, "How fast that goes just now.");
+    metrics_sample(out, "dibs_drained_per_second", NULL, numbers.drained_per_second);
+    one(out, "dibs_drain_refused_total", METRICS_COUNTER,
+        "Times that the ledger did not take a claim, which is tried again.", numbers.refused);
+    one(out, "dibs_reconciled_total", METRICS_COUNTER,
+        "Policies built anew in the gate from the ledger.", numbers.reconciled);
 }
 
 /* Of a gate in another process, which may be away. */
@@ -252,6 +281,7 @@ void health_metrics(struct ask *ask)
     metrics_sample(out, "process_start_time_seconds", NULL, (double)api->started_ms / 1000);
     write_claims(out, &totals);
     write_ledger(out, api);
+    write_worker(out, api);
     write_fallback(out, api);
     write_http(out, api, &totals);
     write_policies(out, api, http_loop_wall_ms(ask->loop->http));

@@ -508,6 +508,13 @@ enum status ledger_letter_get(struct ledger *ledger, int64_t policy_id, int64_t 
     return ledger_read_end(ledger, sql, status, error);
 }
 
+enum status ledger_letter_count(struct ledger *ledger, int64_t *count, struct error *error)
+{
+    struct sql sql = ledger_reader_take(ledger);
+    enum status status = letters_count(&sql, count, error);
+    return ledger_read_end(ledger, sql, status, error);
+}
+
 enum status ledger_letter_drop(struct ledger *ledger, int64_t policy_id, int64_t seq,
                                struct dead_letter *letter, struct error *error)
 {

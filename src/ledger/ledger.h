@@ -176,6 +176,8 @@ enum status ledger_letters(struct ledger *ledger, int64_t after_policy_id, int64
                            struct error *error) MUST_CHECK;
 enum status ledger_letter_get(struct ledger *ledger, int64_t policy_id, int64_t seq,
                               struct dead_letter *letter, struct error *error) MUST_CHECK;
+enum status ledger_letter_count(struct ledger *ledger, int64_t *count,
+                                struct error *error) MUST_CHECK;
 /* `letter` becomes what was there. NOT_FOUND: there was none. */
 enum status ledger_letter_drop(struct ledger *ledger, int64_t policy_id, int64_t seq,
                                struct dead_letter *letter, struct error *error) MUST_CHECK;

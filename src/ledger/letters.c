@@ -68,6 +68,20 @@ enum status letters_list(struct sql *sql, int64_t after_policy_id, int64_t after
     return status;
 }
 
+static enum status letters_read_count(void *context, const struct sql_value *columns,
+                                      struct error *error)
+{
+    (void)error;
+    *(int64_t *)context = columns[0].number;
+    return STATUS_OK;
+}
+
+enum status letters_count(struct sql *sql, int64_t *count, struct error *error)
+{
+    *count = 0;
+    return sql_run(sql, STATEMENT_letter_count, NULL, 0, letters_read_count, count, NULL, error);
+}
+
 enum status letters_drop(struct sql *sql, void *argument, struct error *error)
 {
     const struct drop_letter *drop = argument;

@@ -20,6 +20,8 @@ enum status letters_list(struct sql *sql, int64_t after_policy_id, int64_t after
                          struct dead_letter *letters, size_t max, size_t *count,
                          struct error *error) MUST_CHECK;
 
+enum status letters_count(struct sql *sql, int64_t *count, struct error *error) MUST_CHECK;
+
 struct drop_letter {
     int64_t policy_id;
     int64_t seq;

@@ -291,6 +291,9 @@ ORDER BY policy_id, seq LIMIT ?3;
 -- name: letter_delete
 DELETE FROM dead_letter WHERE policy_id = ?1 AND seq = ?2;
 
+-- name: letter_count
+SELECT count(*) FROM dead_letter;
+
 -- name: lease_open_of_policy
 SELECT id, policy_id, first_seq, count FROM lease
 WHERE policy_id = ?1 AND state = 'OPEN' ORDER BY first_seq, id;

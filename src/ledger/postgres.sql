@@ -301,6 +301,9 @@ FROM dead_letter WHERE (policy_id, seq) > ($1, $2) ORDER BY policy_id, seq LIMIT
 -- name: letter_delete
 DELETE FROM dead_letter WHERE policy_id = $1 AND seq = $2;
 
+-- name: letter_count
+SELECT count(*) FROM dead_letter;
+
 -- name: lease_open_of_policy
 SELECT id, policy_id, first_seq, count FROM lease
 WHERE policy_id = $1 AND state = 'OPEN' ORDER BY first_seq, id;

@@ -57,6 +57,7 @@
     X(letter_by_seq)           \
     X(letter_list)             \
     X(letter_delete)           \
+    X(letter_count)            \
     X(lease_open_of_policy)    \
     X(coupon_scan_of_policy)   \
     X(key_scan_of_policy)

@@ -26,6 +26,9 @@ class Worker(Server):
     def start(self):
         self.spawn()
         self.await_log("working")
+        if "worker_listen" in self.config:
+            host, port = self.await_log("listening")["address"].rsplit(":", 1)
+            self.address = (host, int(port))
         return self
 
 

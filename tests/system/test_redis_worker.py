@@ -1,0 +1,92 @@
+"""The worker: what it tells of itself, and how it ends."""
+
+import signal
+
+import pytest
+
+from harness import expect, wait_until
+from ledger import rows
+from servers import Redis
+from sharing import Sharing
+
+
+@pytest.fixture
+def redis():
+    with Redis() as server:
+        yield server
+
+
+def test_redis_worker__is_watched(tmp_path, redis):
+    with Sharing(tmp_path, redis) as shop:
+        server = shop.serve()
+        policy = server.create(total=500)["id"]
+        won = server.claims(policy, [f"u{i}" for i in range(200)])
+        assert {o.answer.status for o in won} == {202}
+        # Nobody works yet: the server tells how much waits.
+        wait_until(lambda: server.metrics()["dibs_pending"] == 200, "the server sees them")
+        assert "dibs_drained_total" not in server.metrics()
+        worker = shop.work(worker_listen="127.0.0.1:0")
+        assert expect(worker.get("/healthz"), 200) == {"status": "ok"}
+        wait_until(lambda: worker.metrics()["dibs_drained_total"] == 200, "they are drained", 30)
+        samples = worker.metrics()
+        assert samples["dibs_dead_letters"] == samples["dibs_drain_refused_total"] == 0
+        assert samples['dibs_gate_breakers{state="open"}'] == 0
+        assert samples["dibs_drained_per_second"] >= 0
+        wait_until(lambda: worker.metrics()["dibs_pending"] == 0, "none is left")
+        wait_until(lambda: worker.metrics()["dibs_pending_oldest_seconds"] == 0, "none waits")
+        expect(worker.get("/readyz"), 200)
+        # It serves nobody else.
+        with worker.connect() as connection:
+            for method, path in (("GET", "/v1/policies"), ("GET", "/openapi.json"),
+                                 ("POST", f"/v1/policies/{policy}/claims")):
+                answer = connection.request(method, path, {"user": "u"} if method == "POST"
+                                            else None)
+                assert answer.status == 404, answer
+        progress = worker.await_log("draining", 30)
+        assert int(progress["claims"]) > 0
+        # A Redis that was emptied is built anew, and counted.
+        redis.wipe()
+        wait_until(lambda: worker.metrics()["dibs_reconciled_total"] >= 1, "it is armed again")
+        wait_until(lambda: server.claim(policy, "after").status == 202, "and answers")
+        # While the database is away, what waits grows old.
+        shop.database.server.pause()
+        assert server.claim(policy, "patient").status == 202
+        wait_until(lambda: worker.metrics()["dibs_pending_oldest_seconds"] > 0.3, "it waits")
+        shop.database.server.resume()
+        wait_until(lambda: worker.metrics()["dibs_pending_oldest_seconds"] == 0, "it is written",
+                   60)
+
+
+def test_redis_worker__drains_everything_before_it_ends(tmp_path, redis):
+    with Sharing(tmp_path, redis) as shop:
+        server = shop.serve()
+        policies = [server.create(total=1000)["id"] for _ in range(2)]
+        worker = shop.work()
+        worker.signal(signal.SIGSTOP)
+        for policy in policies:
+            won = server.claims(policy, [f"u{i}" for i in range(1000)])
+            assert {o.answer.status for o in won} == {202}
+        assert not shop.drained(policies[0])
+        worker.signal(signal.SIGTERM)
+        worker.signal(signal.SIGCONT)
+        assert worker.wait() == 0
+        for policy in policies:
+            assert shop.drained(policy)
+            assert len(shop.holders(policy)) == 1000
+        # The next one need not wait until its stewardship has run out.
+        assert {row["until"] for row in rows(shop.database, "SELECT until FROM steward")} == {0}
+
+
+def test_redis_worker__ends_in_time_when_the_database_does_not_answer(tmp_path, redis):
+    with Sharing(tmp_path, redis) as shop:
+        server = shop.serve()
+        policy = server.create(total=100)["id"]
+        worker = shop.work(stop_timeout="1s", ledger_timeout="1s")
+        shop.database.server.pause()
+        assert server.claim(policy, "u1").status == 202
+        worker.signal(signal.SIGTERM)
+        worker.wait(30)
+        shop.database.server.resume()
+        # What it could not write is the next one's.
+        shop.work()
+        wait_until(lambda: "u1" in shop.holders(policy), "it is issued", 30)
