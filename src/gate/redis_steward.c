@@ -395,7 +395,9 @@ enum status gate_redis_enter(struct gate *gate, int64_t policy_id, const struct 
 
     do {
         size_t some = count - done < RESTORE_MAX ? count - done : RESTORE_MAX;
-        status = redis_enter_some(redis, policy_id, claims + done, states + done, some, error);
+        /* Without claims there is no array to point into. */
+        status = redis_enter_some(redis, policy_id, done == 0 ? claims : claims + done,
+                                  done == 0 ? states : states + done, some, error);
         done += some;
     } while (status == STATUS_OK && done < count);
     /* Who has won in a policy that is sold out has changed. */
