@@ -5,6 +5,7 @@
  * of their own; so a session notes that its transaction is over, and sends nothing more of it. */
 #include "ledger/mysql_session.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -355,6 +356,33 @@ static struct span ledger_mysql_next_statement(const char **text)
     return statement;
 }
 
+static enum status ledger_mysql_read_stranger(void *context, const struct sql_value *columns,
+                                              struct error *error)
+{
+    struct error *name = context;
+
+    (void)error;
+    snprintf(name->text, sizeof(name->text), "%.*s", (int)columns[0].bytes.length,
+             columns[0].bytes.bytes);
+    return STATUS_OK;
+}
+
+/* Statements that do not mind a table that is there would take a stranger's for ours. */
+static enum status ledger_mysql_refuse_strangers(struct ledger_mysql_link *link,
+                                                 struct error *error)
+{
+    struct error name = {""};
+    enum status status = ledger_mysql_link_run(
+        link, OWN_schema_stranger, NULL, 0, ledger_mysql_read_stranger, &name, NULL, NULL, error);
+
+    if (status != STATUS_OK || name.text[0] == '\0')
+        return status;
+    return error_set(error, STATUS_FAILED,
+                     "%s has a table %s already that is not a ledger's; give dibs a database of "
+                     "its own",
+                     link->target->words, name.text);
+}
+
 /* Not in a transaction: MySQL commits after each change of the schema. A migration that was cut
  * short is run again, with statements that do not mind. */
 static enum status ledger_mysql_schema_apply(struct ledger_session *session, int number,
@@ -365,7 +393,7 @@ static enum status ledger_mysql_schema_apply(struct ledger_session *session, int
     struct ledger_mysql_link *link = &session->schema->link;
     const struct sql_value note[] = {sql_i64(number), sql_text(span_of(name))};
     struct span statement = ledger_mysql_next_statement(&text);
-    enum status status = STATUS_OK;
+    enum status status = ledger_mysql_refuse_strangers(link, error);
 
     while (statement.length > 0 && status == STATUS_OK) {
         if (link->mysql == NULL)

@@ -268,6 +268,16 @@ KILL CONNECTION ?1;
 -- name: schema_version
 SELECT COALESCE(MAX(number), 0) FROM schema_migration;
 
+-- name: schema_stranger
+-- A table with a name of ours in a database that no migration has touched: somebody else's.
+SELECT t.TABLE_NAME FROM information_schema.TABLES t
+WHERE t.TABLE_SCHEMA = DATABASE()
+  AND CAST(t.TABLE_NAME AS BINARY) IN ('policy', 'lease', 'coupon', 'claim_key', 'blocked_user',
+      'secret', 'steward', 'writer', 'dead_letter')
+  AND NOT EXISTS (SELECT 1 FROM information_schema.TABLES m
+                  WHERE m.TABLE_SCHEMA = DATABASE() AND m.TABLE_NAME = 'schema_migration')
+LIMIT 1;
+
 -- name: schema_note
 INSERT INTO schema_migration (number, name, applied_at)
 VALUES (?1, ?2, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)

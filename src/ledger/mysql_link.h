@@ -23,6 +23,7 @@
     X(lock_holder)           \
     X(connection_end)        \
     X(schema_version)        \
+    X(schema_stranger)       \
     X(schema_note)
 
 enum ledger_mysql_own {

@@ -1,10 +1,10 @@
-"""A database server whose defaults are odd: dibs sets in its sessions what it depends on, and refuses
-at the start what it cannot set."""
+"""A database server whose defaults are odd, or a database with tables of somebody else: dibs sets in
+its sessions what it depends on, and refuses at the start what it cannot set."""
 
 import pytest
 
 from harness import expect, run_serve, tally
-from ledger import KIND, audit, rows
+from ledger import KIND, ServedDatabase, audit, rows
 from servers import KINDS
 
 # What an administrator may have set for everybody, and what would be wrong for a ledger: answers
@@ -70,6 +70,19 @@ def test_database_settings__odd_defaults(odd, on_database):
     won = tally(server.claims(policy_id, [f"v{i}" for i in range(150)]))
     assert won == {(201, "ISSUED"): 99, (409, "SOLD_OUT"): 51}
     assert audit(database) == {policy_id: 400}
+
+
+def test_database_settings__tables_of_somebody_else(victim, databases):
+    """A shop may have coupons of its own: they are not taken for ours, and nothing is left there."""
+    database = ServedDatabase(victim)
+    databases.append(database)
+    victim.query(database.name, "CREATE TABLE coupon (id int PRIMARY KEY, code varchar(20))")
+    for _ in range(2):
+        ended = run_serve(database.url)
+        assert ended.returncode == 1, ended
+        assert "coupon" in ended.stderr and "already" in ended.stderr, ended
+    with pytest.raises(Exception, match="policy"):
+        victim.query(database.name, "SELECT * FROM policy")
 
 
 if KIND == "mysql":
