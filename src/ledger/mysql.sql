@@ -88,6 +88,10 @@ WHERE policy_id = ?1 AND seq >= ?2 AND seq < ?3;
 -- The driver asks lease_rows for each.
 SELECT id, policy_id, first_seq, count FROM lease WHERE state = 'OPEN' ORDER BY id;
 
+-- name: lease_open_of_policy
+SELECT id, policy_id, first_seq, count FROM lease
+WHERE policy_id = ?1 AND state = 'OPEN' ORDER BY first_seq, id;
+
 -- name: coupon_insert
 -- The driver repeats the group behind VALUES, once per row.
 INSERT INTO coupon (policy_id, seq, user_id, nth, slot, state, request_id, lease_id, requested_at,
@@ -138,6 +142,10 @@ WHERE policy_id = ?1 AND seq = ?2;
 SELECT policy_id, seq, user_id, nth, state, request_id, requested_at
 FROM coupon FORCE INDEX (PRIMARY) ORDER BY policy_id, seq;
 
+-- name: coupon_scan_of_policy
+SELECT policy_id, seq, user_id, nth, state, request_id, requested_at
+FROM coupon FORCE INDEX (PRIMARY) WHERE policy_id = ?1 ORDER BY seq;
+
 -- name: coupon_range
 SELECT seq, user_id, nth, state, request_id FROM coupon
 WHERE policy_id = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq LIMIT ?4;
@@ -155,6 +163,11 @@ SELECT seq FROM claim_key WHERE policy_id = ?1 AND request_id = ?2;
 
 -- name: key_scan
 SELECT policy_id, request_id, seq FROM claim_key;
+
+-- name: key_scan_of_policy
+SELECT k.policy_id, k.request_id, k.seq, c.user_id, c.nth
+FROM claim_key k STRAIGHT_JOIN coupon c ON c.policy_id = k.policy_id AND c.seq = k.seq
+WHERE k.policy_id = ?1;
 
 -- name: blocked_any
 SELECT 1 FROM blocked_user LIMIT 1;
@@ -177,6 +190,27 @@ DELETE FROM blocked_user WHERE user_id = ?1;
 
 -- name: blocked_scan
 SELECT user_id FROM blocked_user;
+
+-- name: letter_insert
+INSERT INTO dead_letter (policy_id, seq, user_id, nth, request_id, requested_at, attempts, died_at,
+    reason)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+ON DUPLICATE KEY UPDATE dead_letter.seq = dead_letter.seq;
+
+-- name: letter_by_seq
+SELECT policy_id, seq, user_id, nth, request_id, requested_at, attempts, died_at, reason
+FROM dead_letter WHERE policy_id = ?1 AND seq = ?2;
+
+-- name: letter_list
+SELECT policy_id, seq, user_id, nth, request_id, requested_at, attempts, died_at, reason
+FROM dead_letter WHERE policy_id > ?1 OR (policy_id = ?1 AND seq > ?2)
+ORDER BY policy_id, seq LIMIT ?3;
+
+-- name: letter_delete
+DELETE FROM dead_letter WHERE policy_id = ?1 AND seq = ?2;
+
+-- name: letter_count
+SELECT count(*) FROM dead_letter;
 
 -- name: secret_insert
 INSERT INTO secret (name, value) VALUES (?1, ?2)
@@ -265,6 +299,25 @@ FROM (SELECT 1) AS always LEFT JOIN information_schema.PROCESSLIST p ON p.ID = I
 -- name: connection_end
 KILL CONNECTION ?1;
 
+-- name: coupon_in_the_way
+-- Which of [[policy_id, seq, user_id, slot], …] stand in the table already, or have the slot of
+-- their user taken. One without a slot takes none.
+SELECT asked.place
+FROM JSON_TABLE(?1, '$[*]' COLUMNS (
+        place     FOR ORDINALITY,
+        policy_id BIGINT PATH '$[0]',
+        seq       BIGINT PATH '$[1]')) AS asked
+    STRAIGHT_JOIN coupon c ON c.policy_id = asked.policy_id AND c.seq = asked.seq
+UNION ALL
+SELECT asked.place
+FROM JSON_TABLE(?1, '$[*]' COLUMNS (
+        place     FOR ORDINALITY,
+        policy_id BIGINT PATH '$[0]',
+        user_id   VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$[2]',
+        slot      INT PATH '$[3]')) AS asked
+    STRAIGHT_JOIN coupon c ON c.user_id = asked.user_id AND c.policy_id = asked.policy_id
+        AND c.slot = asked.slot;
+
 -- name: schema_version
 SELECT COALESCE(MAX(number), 0) FROM schema_migration;
 
@@ -282,37 +335,3 @@ LIMIT 1;
 INSERT INTO schema_migration (number, name, applied_at)
 VALUES (?1, ?2, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)
 ON DUPLICATE KEY UPDATE schema_migration.name = schema_migration.name;
-
--- name: letter_insert
-INSERT INTO dead_letter (policy_id, seq, user_id, nth, request_id, requested_at, attempts, died_at,
-    reason)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
-ON DUPLICATE KEY UPDATE dead_letter.seq = dead_letter.seq;
-
--- name: letter_by_seq
-SELECT policy_id, seq, user_id, nth, request_id, requested_at, attempts, died_at, reason
-FROM dead_letter WHERE policy_id = ?1 AND seq = ?2;
-
--- name: letter_list
-SELECT policy_id, seq, user_id, nth, request_id, requested_at, attempts, died_at, reason
-FROM dead_letter WHERE policy_id > ?1 OR (policy_id = ?1 AND seq > ?2)
-ORDER BY policy_id, seq LIMIT ?3;
-
--- name: letter_delete
-DELETE FROM dead_letter WHERE policy_id = ?1 AND seq = ?2;
-
--- name: letter_count
-SELECT count(*) FROM dead_letter;
-
--- name: lease_open_of_policy
-SELECT id, policy_id, first_seq, count FROM lease
-WHERE policy_id = ?1 AND state = 'OPEN' ORDER BY first_seq, id;
-
--- name: coupon_scan_of_policy
-SELECT policy_id, seq, user_id, nth, state, request_id, requested_at
-FROM coupon FORCE INDEX (PRIMARY) WHERE policy_id = ?1 ORDER BY seq;
-
--- name: key_scan_of_policy
-SELECT k.policy_id, k.request_id, k.seq, c.user_id, c.nth
-FROM claim_key k JOIN coupon c ON c.policy_id = k.policy_id AND c.seq = k.seq
-WHERE k.policy_id = ?1;

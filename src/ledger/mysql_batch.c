@@ -9,6 +9,9 @@
 #define SIZES_COUNT     10
 #define ROWS_MAX        ((size_t)1 << (SIZES_COUNT - 1))
 #define COLUMNS_COUNT   13
+#define LOOKS_COUNT     32
+#define TRIES_COUNT     3
+#define ASKED_MAX       (ROWS_MAX * 160)
 #define TEXT_LENGTH_MAX (1024 + ROWS_MAX * COLUMNS_COUNT * 4)
 
 /* One row as the client library reads it, in the order of coupon_insert. */
@@ -39,6 +42,9 @@ struct ledger_mysql_batch {
     MYSQL_STMT *handles[SIZES_COUNT]; /* of 1 << i rows; NULL: not prepared yet */
     struct batch_row rows[ROWS_MAX];
     MYSQL_BIND binds[ROWS_MAX * COLUMNS_COUNT];
+    struct coupon_row *chosen[ROWS_MAX]; /* those to be written */
+    struct buffer asked;                 /* of the look */
+    unsigned looks_left; /* how many more runs are looked for before they are written */
 };
 
 /* --- laying out --- */
@@ -119,6 +125,8 @@ struct ledger_mysql_batch *ledger_mysql_batch_new(void)
 
     for (size_t i = 0; batch != NULL && i < ROWS_MAX; i++)
         batch_bind_row(batch->binds + i * COLUMNS_COUNT, &batch->rows[i]);
+    if (batch != NULL)
+        buffer_init(&batch->asked, ASKED_MAX);
     return batch;
 }
 
@@ -133,7 +141,10 @@ void ledger_mysql_batch_reset(struct ledger_mysql_batch *batch)
 
 void ledger_mysql_batch_free(struct ledger_mysql_batch *batch)
 {
+    if (batch == NULL)
+        return;
     ledger_mysql_batch_reset(batch);
+    buffer_release(&batch->asked);
     free(batch);
 }
 
@@ -195,7 +206,7 @@ static enum status batch_prepare(struct ledger_mysql_batch *batch, struct ledger
 
 /* 1 << size rows in one statement, of which all or none are written. */
 static enum status batch_write(struct ledger_mysql_batch *batch, struct ledger_mysql_link *link,
-                               const struct coupon_row *rows, size_t size, struct error *error)
+                               struct coupon_row *const *rows, size_t size, struct error *error)
 {
     struct ledger_mysql_result result = {0};
     enum status status = batch_prepare(batch, link, size, error);
@@ -203,7 +214,7 @@ static enum status batch_write(struct ledger_mysql_batch *batch, struct ledger_m
     if (status != STATUS_OK)
         return status;
     for (size_t i = 0; i < (size_t)1 << size; i++)
-        batch_fill_row(&batch->rows[i], &rows[i]);
+        batch_fill_row(&batch->rows[i], rows[i]);
     if (mysql_stmt_execute(batch->handles[size]) == 0)
         return STATUS_OK;
     ledger_mysql_result_fail(&result, batch->handles[size], link->mysql);
@@ -215,22 +226,132 @@ static enum status batch_write(struct ledger_mysql_batch *batch, struct ledger_m
                : status;
 }
 
-static enum status batch_write_halved(struct ledger_mysql_batch *batch,
-                                      struct ledger_mysql_link *link, struct coupon_row *rows,
-                                      size_t size, struct error *error)
-{
-    enum status status = batch_write(batch, link, rows, size, error);
+/* --- looking --- */
 
-    if (status != STATUS_CONFLICT)
-        return status;
-    if (size == 0) {
-        rows->conflicts = true;
-        return STATUS_OK;
+/* Those flagged already are left out. */
+static size_t batch_choose(struct ledger_mysql_batch *batch, struct coupon_row *rows, size_t count)
+{
+    size_t chosen_count = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        if (!rows[i].conflicts)
+            batch->chosen[chosen_count++] = &rows[i];
     }
-    status = batch_write_halved(batch, link, rows, size - 1, error);
+    return chosen_count;
+}
+
+static bool batch_is_in_way(const struct coupon_row *a, const struct coupon_row *b)
+{
+    if (a->claim->policy_id != b->claim->policy_id)
+        return false;
+    if (a->claim->seq == b->claim->seq)
+        return true;
+    return coupon_state_is_active(a->state) && coupon_state_is_active(b->state) &&
+           a->claim->nth == b->claim->nth && user_id_equal(&a->claim->user, &b->claim->user);
+}
+
+/* Of rows that are in each other's way, the first stays. */
+static void batch_flag_repeats(struct coupon_row *rows, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        for (size_t j = 0; j < i && !rows[i].conflicts; j++)
+            rows[i].conflicts = !rows[j].conflicts && batch_is_in_way(&rows[i], &rows[j]);
+    }
+}
+
+static enum status batch_flag_row(void *context, const struct sql_value *columns,
+                                  struct error *error)
+{
+    struct ledger_mysql_batch *batch = context;
+
+    (void)error;
+    ensure(columns[0].number >= 1 && columns[0].number <= (int64_t)ROWS_MAX);
+    batch->chosen[columns[0].number - 1]->conflicts = true;
+    return STATUS_OK;
+}
+
+/* Asks for the rows that are in the way. The alphabet of user ids has nothing that JSON would
+ * escape. */
+static enum status batch_look(struct ledger_mysql_batch *batch, struct ledger_mysql_link *link,
+                              size_t count, struct error *error)
+{
+    struct buffer *asked = &batch->asked;
+
+    buffer_clear(asked);
+    for (size_t i = 0; i < count; i++) {
+        const struct claim *claim = batch->chosen[i]->claim;
+        buffer_printf(asked, "%s[%lld, %lld, \"%.*s\"", i == 0 ? "[" : ", ",
+                      (long long)claim->policy_id, (long long)claim->seq, claim->user.length,
+                      claim->user.bytes);
+        if (coupon_state_is_active(batch->chosen[i]->state))
+            buffer_printf(asked, ", %d", (int)claim->nth);
+        buffer_append_text(asked, "]");
+    }
+    buffer_append_text(asked, "]");
+    if (asked->overflowed)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for a batch");
+    struct sql_value value =
+        sql_text((struct span){.bytes = asked->bytes, .length = asked->length});
+    return ledger_mysql_link_run(link, OWN_coupon_in_the_way, &value, 1, batch_flag_row, batch,
+                                 NULL, NULL, error);
+}
+
+static enum status batch_flag(struct ledger_mysql_batch *batch, struct ledger_mysql_link *link,
+                              struct coupon_row *rows, size_t count, struct error *error)
+{
+    if (batch->looks_left == 0)
+        return STATUS_OK;
+    batch->looks_left--;
+    enum status status = batch_look(batch, link, batch_choose(batch, rows, count), error);
     if (status == STATUS_OK)
-        status = batch_write_halved(batch, link, rows + ((size_t)1 << (size - 1)), size - 1, error);
+        batch_flag_repeats(rows, count);
     return status;
+}
+
+/* --- all of it --- */
+
+/* Writes the chosen rows, of which there are `count`; `written_count` says how many it were. */
+static enum status batch_write_chosen(struct ledger_mysql_batch *batch,
+                                      struct ledger_mysql_link *link, size_t count,
+                                      size_t *written_count, struct error *error)
+{
+    enum status status = STATUS_OK;
+
+    *written_count = 0;
+    while (*written_count < count) {
+        size_t size = SIZES_COUNT - 1;
+        while ((size_t)1 << size > count - *written_count)
+            size--;
+        status = batch_write(batch, link, batch->chosen + *written_count, size, error);
+        if (status != STATUS_OK)
+            break;
+        *written_count += (size_t)1 << size;
+    }
+    return status;
+}
+
+/* Up to ROWS_MAX rows. After a duplicate, the rows from the first that is not written are looked
+ * for and written again; that one is met more often is the doing of others at the same moment. */
+static enum status batch_insert_some(struct ledger_mysql_batch *batch,
+                                     struct ledger_mysql_link *link, struct coupon_row *rows,
+                                     size_t count, struct error *error)
+{
+    struct coupon_row *end = rows + count;
+    enum status status = STATUS_CONFLICT;
+
+    for (int i = 0; i < TRIES_COUNT && status == STATUS_CONFLICT; i++) {
+        size_t written_count = 0;
+        status = batch_flag(batch, link, rows, (size_t)(end - rows), error);
+        if (status != STATUS_OK)
+            return status;
+        size_t chosen_count = batch_choose(batch, rows, (size_t)(end - rows));
+        status = batch_write_chosen(batch, link, chosen_count, &written_count, error);
+        if (status == STATUS_CONFLICT) {
+            batch->looks_left = LOOKS_COUNT;
+            rows = batch->chosen[written_count];
+        }
+    }
+    return status == STATUS_CONFLICT ? STATUS_BUSY : status;
 }
 
 enum status ledger_mysql_batch_insert(struct ledger_mysql_batch *batch,
@@ -242,12 +363,10 @@ enum status ledger_mysql_batch_insert(struct ledger_mysql_batch *batch,
     for (size_t i = 0; i < count; i++)
         rows[i].conflicts = false;
     while (count > 0 && status == STATUS_OK) {
-        size_t size = SIZES_COUNT - 1;
-        while ((size_t)1 << size > count)
-            size--;
-        status = batch_write_halved(batch, link, rows, size, error);
-        rows += (size_t)1 << size;
-        count -= (size_t)1 << size;
+        size_t some = count < ROWS_MAX ? count : ROWS_MAX;
+        status = batch_insert_some(batch, link, rows, some, error);
+        rows += some;
+        count -= some;
     }
     return status;
 }

@@ -1,8 +1,10 @@
 /* mysql_batch.h: coupons written many at a time, in multi-row INSERTs.
  *
  * A batch is cut into runs whose lengths are powers of two, so that ten prepared statements serve
- * every size. MySQL undoes a statement that meets a duplicate as a whole and does not say which row
- * it was: the run is halved until the rows in the way stand alone, and these are flagged.
+ * every size. MySQL undoes a statement that meets a duplicate as a whole, does not say which row it
+ * was, and keeps locks on the gaps beside it, in which others that write at the same time wait for
+ * each other. So after a duplicate the rows in the way are looked for, without locks, and flagged;
+ * and for a while rows are looked for before they are written.
  *
  * Threads: as its connection, one at a time.
  */

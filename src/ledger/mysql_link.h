@@ -22,6 +22,7 @@
     X(lock_take)             \
     X(lock_holder)           \
     X(connection_end)        \
+    X(coupon_in_the_way)     \
     X(schema_version)        \
     X(schema_stranger)       \
     X(schema_note)
