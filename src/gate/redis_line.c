@@ -337,7 +337,7 @@ static void redis_line_on_verdicts(redisAsyncContext *link, void *answer, void *
     struct redis_call_out *call = context;
     redisReply *reply = answer;
 
-    (void)link;
+    redis_uv_mind(link);
     if (reply == NULL) {
         redis_call_is_away(call);
         if (!call->waits)
@@ -370,7 +370,7 @@ static void redis_line_on_replicas(redisAsyncContext *link, void *answer, void *
     bool is_safe = reply != NULL && reply->type == REDIS_REPLY_INTEGER &&
                    reply->integer >= call->flight->line->gate->options.replicas;
 
-    (void)link;
+    redis_uv_mind(link);
     for (size_t i = 0; i < call->count && !is_safe; i++) {
         struct wish *wish = call->wishes[i];
         if (wish->verdict == VERDICT_WON || wish->verdict == VERDICT_HELD) {
@@ -508,7 +508,7 @@ static void redis_line_on_settled(redisAsyncContext *link, void *answer, void *c
     redisReply *reply = answer;
     bool is_over = true;
 
-    (void)link;
+    redis_uv_mind(link);
     call->is_asked = false;
     if (reply == NULL || reply->type != REDIS_REPLY_STRING || reply->len != call->count) {
         freeReplyObject(reply);

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gate/redis_uv.h"
+
 #define CLIENT_NAME "dibs"
 
 /* --- errors --- */
@@ -181,6 +183,7 @@ enum status redis_link_open(redisContext **link, const struct redis_target *targ
 static void redis_link_on_greeted(redisAsyncContext *link, void *reply, void *context)
 {
     (void)context;
+    redis_uv_mind(link);
     if (reply == NULL)
         return;
     if (redis_trouble_of(reply) != REDIS_TROUBLE_NONE)

@@ -2,6 +2,7 @@
 #include "gate/redis_uv.h"
 
 #include <stdlib.h>
+#include <sys/socket.h>
 
 struct redis_uv {
     uv_poll_t poll; /* first: the handle's close callback frees all of it */
@@ -9,14 +10,34 @@ struct redis_uv {
     int events;
 };
 
+/* True when something has come though nobody awaits an answer. Under TLS bytes may come that are no
+ * answer. */
+static bool redis_uv_is_unasked(const redisAsyncContext *link)
+{
+    char byte;
+
+    return (link->c.flags & REDIS_CONNECTED) != 0 && link->replies.head == NULL &&
+           link->c.privctx == NULL && recv(link->c.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
+void redis_uv_mind(redisAsyncContext *link)
+{
+    if (link->replies.head == NULL && link->c.reader->pos < link->c.reader->len)
+        redisAsyncFree(link);
+}
+
 static void redis_uv_on_event(uv_poll_t *poll, int status, int events)
 {
     struct redis_uv *uv = (struct redis_uv *)poll;
     redisAsyncContext *link = uv->link;
 
     /* The connection may be freed by the first of the two; cleanup then says so. */
-    if (link != NULL && (status < 0 || (events & UV_READABLE) != 0))
-        redisAsyncHandleRead(link);
+    if (link != NULL && (status < 0 || (events & UV_READABLE) != 0)) {
+        if (redis_uv_is_unasked(link))
+            redisAsyncFree(link);
+        else
+            redisAsyncHandleRead(link);
+    }
     if (uv->link != NULL && (events & UV_WRITABLE) != 0)
         redisAsyncHandleWrite(uv->link);
 }

@@ -13,4 +13,8 @@
  * or the loop refuses it. */
 bool redis_uv_attach(redisAsyncContext *link, uv_loop_t *loop);
 
+/* First of all in every reply's callback: ends the connection after it when more has come than was
+ * asked for. hiredis would abort the process over such a reply. */
+void redis_uv_mind(redisAsyncContext *link);
+
 #endif
