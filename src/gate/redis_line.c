@@ -30,6 +30,7 @@ struct redis_channel {
     struct redis_address address;
     redisAsyncContext *link; /* NULL: not connected */
     bool is_connected;       /* its handshake is over */
+    int64_t lost_at_ms;      /* monotonic */
     int64_t retry_at_ms;
     int64_t retry_pause_ms;
     struct redis_channel *next;
@@ -121,7 +122,8 @@ static void redis_channel_lost(struct redis_channel *channel)
 {
     channel->link = NULL;
     channel->is_connected = false;
-    channel->retry_at_ms = clock_monotonic_ms() + channel->retry_pause_ms / 2 +
+    channel->lost_at_ms = clock_monotonic_ms();
+    channel->retry_at_ms = channel->lost_at_ms + channel->retry_pause_ms / 2 +
                            (int64_t)random_below((uint64_t)channel->retry_pause_ms);
     channel->retry_pause_ms =
         channel->retry_pause_ms * 2 > RETRY_MAX_MS ? RETRY_MAX_MS : channel->retry_pause_ms * 2;
@@ -469,6 +471,10 @@ bool gate_redis_claim(struct gate_line *gate_line, struct gate_batch *batch, int
     if (redis_map_find(&line->gate->map, batch->policy_id, &address)) {
         channel = redis_line_channel(line, &address);
         redis_line_keep_time(line);
+        /* Who has seen it back does not pause any longer. */
+        if (channel->link == NULL &&
+            redis_watch_saw(&line->gate->watch, batch->policy_id, channel->lost_at_ms))
+            channel->retry_at_ms = 0;
     }
     if (channel == NULL || redis_channel_open(channel) == NULL) {
         for (size_t i = 0; i < batch->count; i++) {

@@ -400,9 +400,9 @@ enum status gate_redis_enter(struct gate *gate, int64_t policy_id, const struct 
                                   done == 0 ? states : states + done, some, error);
         done += some;
     } while (status == STATUS_OK && done < count);
-    /* Who has won in a policy that is sold out has changed. */
-    return status == STATUS_OK && count > 0 ? redis_watch_look(&redis->watch, policy_id, error)
-                                            : status;
+    /* Who has won in a policy that is sold out may have changed, and the lines hear that Redis is
+     * there. */
+    return status == STATUS_OK ? redis_watch_look(&redis->watch, policy_id, error) : status;
 }
 
 /* "id:first:next:end" */

@@ -443,6 +443,15 @@ bool redis_watch_has(struct redis_watch *watch, int64_t policy_id)
     return is_there;
 }
 
+bool redis_watch_saw(struct redis_watch *watch, int64_t policy_id, int64_t since_ms)
+{
+    pthread_mutex_lock(&watch->lock);
+    const struct redis_watched *seen = redis_watch_find(watch, policy_id);
+    bool saw = seen != NULL && seen->looked_at_ms > since_ms;
+    pthread_mutex_unlock(&watch->lock);
+    return saw;
+}
+
 /* Under the lock: what all of a policy's batch may be told from memory. */
 static bool redis_watch_is_sold_out(const struct redis_watched *seen)
 {

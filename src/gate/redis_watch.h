@@ -77,6 +77,10 @@ size_t redis_watch_decide(struct redis_watch *watch, const struct gate_batch *ba
 /* Whether the ledger is known to have such a policy though Redis may not. */
 bool redis_watch_has(struct redis_watch *watch, int64_t policy_id);
 
+/* Whether Redis has answered a look at the policy that was begun after that, by the monotonic
+ * clock. */
+bool redis_watch_saw(struct redis_watch *watch, int64_t policy_id, int64_t since_ms);
+
 bool redis_watch_is_well(struct redis_watch *watch, struct error *words);
 
 #endif

@@ -160,11 +160,10 @@ static void ledger_mysql_rollback(struct ledger_session *session)
     if (!session->in_transaction)
         return;
     session->in_transaction = false;
-    if (session->kind == SESSION_READER)
-        ledger_mysql_link_close(&session->link);
-    else if (session->link.mysql != NULL &&
-             ledger_mysql_link_execute(&session->link, "rollback", SPAN("ROLLBACK"), NULL) !=
-                 STATUS_OK)
+    if (session->link.mysql == NULL)
+        return;
+    if (session->kind == SESSION_READER ||
+        ledger_mysql_link_execute(&session->link, "rollback", SPAN("ROLLBACK"), NULL) != STATUS_OK)
         ledger_mysql_link_close(&session->link);
 }
 

@@ -211,7 +211,7 @@ static void statement_fetch(struct ledger_mysql_statement *statement, sql_row_fn
                             struct ledger_mysql_result *result, struct error *error)
 {
     MYSQL_STMT *handle = statement->handle;
-    int fetched = mysql_stmt_bind_result(handle, statement->binds);
+    int fetched = mysql_stmt_bind_result(handle, statement->binds) == 0 ? 0 : 1;
 
     while (fetched == 0 && result->status == STATUS_OK) {
         fetched = mysql_stmt_fetch(handle);

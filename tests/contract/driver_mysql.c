@@ -244,10 +244,7 @@ static void test_driver_mysql__after_a_deadlock_nothing_more_is_written(void **s
     check(fixture, begin(fixture, &fixture->b));
     check(fixture, run_1(fixture, &fixture->b, STATEMENT_policy_for_update, 1));
     assert_int_equal(pthread_create(&thread, NULL, lock_policy_1, &waiting), 0);
-    /* The server keeps showing what it showed less than 100 ms ago. */
-    while (number_of(fixture->beside, "SELECT COUNT(*) FROM information_schema.INNODB_TRX"
-                                      " WHERE trx_state = 'LOCK WAIT'") == 0)
-        usleep(150000);
+    await_lock_wait(fixture);
     assert_int_equal(run_1(fixture, &fixture->b, STATEMENT_policy_for_update, 2), STATUS_BUSY);
     assert_int_equal(fixture->b.session->link.code, 1213);
     assert_int_equal(block(fixture, &fixture->b, "u1"), STATUS_BUSY);

@@ -134,12 +134,7 @@ static void test_driver_mysql__an_interrupted_statement_is_unavailable(void **st
     check(fixture, begin(fixture, &fixture->a));
     int64_t id = connection_of(&fixture->a);
     assert_int_equal(pthread_create(&thread, NULL, lock_policy_1, &waiting), 0);
-    snprintf(text, sizeof(text),
-             "SELECT COUNT(*) FROM information_schema.PROCESSLIST"
-             " WHERE ID = %lld AND INFO LIKE '%%FOR UPDATE'",
-             (long long)id);
-    while (number_of(fixture->beside, text) == 0)
-        usleep(1000);
+    await_lock_wait(fixture);
     snprintf(text, sizeof(text), "KILL QUERY %lld", (long long)id);
     execute(fixture->beside, text);
     pthread_join(thread, NULL);

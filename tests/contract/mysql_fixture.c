@@ -48,13 +48,15 @@ int64_t number_of(MYSQL *connection, const char *text)
 
 static MYSQL *connect_beside(void)
 {
-    char host[64];
-    unsigned port = 0;
+    struct url server;
+    struct error error;
     MYSQL *connection = mysql_init(NULL);
 
-    assert_int_equal(sscanf(maintenance_url(), "mysql://%*[^@]@%63[^:]:%u/", host, &port), 2);
-    if (mysql_real_connect(connection, host, "root", NULL, NULL, port, NULL, 0) == NULL)
+    assert_int_equal(url_parse(&server, maintenance_url(), &error), STATUS_OK);
+    if (mysql_real_connect(connection, server.hosts[0].name, "root", NULL, NULL,
+                           (unsigned)server.hosts[0].port, NULL, 0) == NULL)
         fail_msg("%s", mysql_error(connection));
+    url_release(&server);
     /* A transaction that was left open shows as an error instead of a wait without end. */
     execute(connection, "SET lock_wait_timeout = 10");
     return connection;
@@ -179,7 +181,13 @@ void kill_connection(struct fixture *fixture, int64_t id)
         usleep(1000);
 }
 
-/* The client library finds its socket dead, and the server does not. Returns what keeps it open. */
+void await_lock_wait(struct fixture *fixture)
+{
+    while (number_of(fixture->beside, "SELECT COUNT FROM information_schema.INNODB_METRICS"
+                                      " WHERE NAME = 'lock_row_lock_current_waits'") == 0)
+        usleep(1000);
+}
+
 int cut_off(const struct sql *sql)
 {
     int socket = mysql_get_socket(sql->session->link.mysql);

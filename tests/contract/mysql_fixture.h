@@ -55,6 +55,9 @@ int64_t connection_of(const struct sql *sql);
 /* Ends a connection and waits until it is gone. */
 void kill_connection(struct fixture *fixture, int64_t id);
 
+/* Waits until someone waits for a row. */
+void await_lock_wait(struct fixture *fixture);
+
 /* The client library finds its socket dead, and the server does not. Returns what keeps it open, to
  * be closed in the end. */
 int cut_off(const struct sql *sql);

@@ -68,7 +68,8 @@ def test_redis_fallback__reject_answers_at_once_and_recovers(tmp_path, redis):
         assert server.metrics()['dibs_gate_breakers{state="open"}'] == 1
         redis.resume()
         await_closed(server, policy)
-        assert server.claim(policy, "after").status == 202
+        # Each loop connects by itself, and one of them may still pause before it does.
+        wait_until(lambda: server.claim(policy, "after").status in (200, 202), "it wins")
         shop.await_drained(policy)
         # Nobody was served from the reserve.
         assert set(shop.holders(policy)) <= {"before", "after", "knocker"}
@@ -115,7 +116,7 @@ def test_redis_fallback__serves_the_reserve_and_no_more(tmp_path, redis):
         shop.await_drained(policy)
         wait_until(lambda: len(shop.holders(policy)) == 20, "all are issued")
         expect_problem(server.claim(policy, "late"), 409, "SOLD_OUT")
-        assert server.policy(policy)["issued"] == 20
+        wait_until(lambda: server.policy(policy)["issued"] == 20, "the numbers follow")
 
 
 def test_redis_fallback__a_winner_who_cancels_may_win_again(tmp_path, redis):
