@@ -38,7 +38,7 @@ static void test_gate__batch_in_order_then_sold_out(void **state)
 
     create(fixture, 150, 1);
     for (int i = 0; i < 200; i++) {
-        char user[16];
+        char user[24];
         snprintf(user, sizeof(user), "user-%d", i);
         wishes[i] = wish_of(user);
         batch[i] = &wishes[i];
@@ -77,7 +77,7 @@ static void test_gate__batch_of_thousands(void **state)
 
     create(fixture, 2200, 1);
     for (int i = 0; i < 2500; i++) {
-        char user[16];
+        char user[24];
         snprintf(user, sizeof(user), "user-%d", i);
         wishes[i] = wish_of(user);
         batch[i] = &wishes[i];
@@ -143,7 +143,7 @@ static void test_gate__lease_counts_once(void **state)
     assert_status(fixture, lend(fixture, 1, 6, 5), STATUS_CONFLICT);
     assert_status(fixture, lend(fixture, 9, 3, 5), STATUS_CONFLICT);
     for (int i = 0; i < 5; i++) {
-        char user[16];
+        char user[24];
         snprintf(user, sizeof(user), "user-%d", i);
         assert_int_equal(claim(fixture, user).verdict, VERDICT_WON);
     }
@@ -271,7 +271,7 @@ static void test_gate__older_version_is_ignored(void **state)
 static void test_gate__row_never_touches_the_stock(void **state)
 {
     struct fixture *fixture = *state;
-    char user[16];
+    char user[24];
 
     create(fixture, 5, 1);
     for (int i = 0; i < 7; i++) {
@@ -449,7 +449,7 @@ static void test_gate__restores_many(void **state)
 {
     struct fixture *fixture = *state;
     int64_t now_ms = gate_suite_now_ms();
-    char user[16];
+    char user[24];
 
     fixture->policy = (struct policy){
         .id = POLICY, .name = "many", .total = 2000, .per_user_limit = 1, .next_seq = 2001};

@@ -266,6 +266,7 @@ struct proxy_pair {
     int server;
     struct proxy_chunk *first;
     struct proxy_chunk *last;
+    bool is_held;
 };
 
 static void proxy_close(struct proxy_pair *pair)
@@ -273,6 +274,7 @@ static void proxy_close(struct proxy_pair *pair)
     close(pair->client);
     close(pair->server);
     pair->client = pair->server = -1;
+    pair->is_held = false;
     while (pair->first != NULL) {
         struct proxy_chunk *next = pair->first->next;
         free(pair->first);
@@ -293,13 +295,15 @@ static void proxy_accept(struct redis_proxy *proxy, struct proxy_pair *pair)
         proxy_close(pair);
 }
 
-static void proxy_forward(struct proxy_pair *pair)
+static void proxy_forward(struct redis_proxy *proxy, struct proxy_pair *pair)
 {
     char bytes[65536];
     ssize_t length = recv(pair->client, bytes, sizeof(bytes), MSG_DONTWAIT);
 
     if (length <= 0 || send(pair->server, bytes, (size_t)length, MSG_NOSIGNAL) != length)
         proxy_close(pair);
+    else if (proxy->holds_looks && memmem(bytes, (size_t)length, "dibs_count", 10) != NULL)
+        pair->is_held = true;
 }
 
 static void proxy_take_back(struct redis_proxy *proxy, struct proxy_pair *pair)
@@ -329,11 +333,15 @@ static void proxy_take_back(struct redis_proxy *proxy, struct proxy_pair *pair)
     else
         pair->first = chunk;
     pair->last = chunk;
+    proxy->held_count += pair->is_held;
 }
 
 /* Passes on what is due; the time until the next, or -1. */
-static int proxy_deliver(struct proxy_pair *pair, int64_t now_ms)
+static int proxy_deliver(struct redis_proxy *proxy, struct proxy_pair *pair, int64_t now_ms)
 {
+    if (pair->is_held && proxy->holds_looks)
+        return 1;
+    pair->is_held = false;
     while (pair->first != NULL && pair->first->due_ms <= now_ms) {
         struct proxy_chunk *chunk = pair->first;
         if (send(pair->client, chunk->bytes, chunk->length, MSG_NOSIGNAL) !=
@@ -361,7 +369,7 @@ static void *proxy_main(void *context)
         int timeout_ms = -1;
         int64_t now_ms = clock_monotonic_ms();
         for (size_t i = 0; i < STUB_PEERS_MAX; i++) {
-            int due_ms = proxy_deliver(&pairs[i], now_ms);
+            int due_ms = proxy_deliver(proxy, &pairs[i], now_ms);
             if (due_ms >= 0 && (timeout_ms < 0 || due_ms < timeout_ms))
                 timeout_ms = due_ms;
         }
@@ -376,7 +384,7 @@ static void *proxy_main(void *context)
             break;
         for (size_t i = 0; i < STUB_PEERS_MAX; i++) {
             if (pairs[i].client >= 0 && polls[2 + 2 * i].revents != 0)
-                proxy_forward(&pairs[i]);
+                proxy_forward(proxy, &pairs[i]);
             if (pairs[i].client >= 0 && polls[3 + 2 * i].revents != 0)
                 proxy_take_back(proxy, &pairs[i]);
         }

@@ -58,6 +58,8 @@ struct redis_proxy {
     _Atomic int delay_max_ms;  /* an answer is late by up to that */
     _Atomic bool swallows;     /* the next answer is not passed on, and its connection ends */
     _Atomic int swallow_count; /* so often */
+    _Atomic bool holds_looks;  /* answers to dibs_count, and what is behind them, wait meanwhile */
+    _Atomic int held_count;    /* so often */
 };
 
 void redis_proxy_start(struct redis_proxy *proxy, int server_port);

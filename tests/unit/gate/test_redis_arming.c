@@ -313,7 +313,7 @@ static void test_redis_arming__changes_never_repeat(void **state)
 /* Two policies are built anew at once: neither loses users to the other. */
 static void test_redis_arming__two_policies_at_once(void **state)
 {
-    char user[16];
+    char user[24];
 
     (void)state;
     for (int64_t id = 1; id <= 2; id++) {
@@ -391,7 +391,7 @@ static void test_redis_arming__lease_counts_once(void **state)
 /* Leases that are sold do not pile up: a policy that is cancelled into all day stays quick. */
 static void test_redis_arming__sold_leases_make_room(void **state)
 {
-    char user[16];
+    char user[24];
 
     (void)state;
     make_policy(gate, POLICY, 2, 1);

@@ -82,7 +82,7 @@ static bool reconcile(struct gate *gate, int64_t policy_id)
         gate_reset(gate, policy_id, last_seq, &error) != STATUS_OK)
         return false;
     for (int64_t seq = 1; seq < LEDGER_MAX; seq++) {
-        char user[16];
+        char user[24];
         if (ledger[seq] < 0)
             continue;
         snprintf(user, sizeof(user), "user-%d", ledger[seq]);
@@ -139,7 +139,7 @@ static void *storm_main(void *context)
     gate_hand_open(&hand, storm->gate);
     while (!storm->is_over && next + STORM_BATCH <= TOTAL) {
         for (int i = 0; i < STORM_BATCH; i++) {
-            char user[16];
+            char user[24];
             snprintf(user, sizeof(user), "user-%d", next + i);
             wishes[i] = wish_for(storm->policy_id, user);
             batch[i] = &wishes[i];
