@@ -124,3 +124,22 @@ def test_redis_leases__syncing_all_the_time_oversells_nothing(tmp_path, redis):
             wait_until(lambda: len(shop.holders(policy)) == 210, "all are issued", 30)  # noqa: B023
             assert len(set(told)) == len(told), "someone was told twice that they won"
             assert {user for won, user in told if won == policy} <= shop.holders(policy).keys()
+
+
+def test_redis_leases__a_sold_lease_stays_open_while_a_claim_of_it_waits(tmp_path, redis):
+    """Its unit is not sold to another before the ledger has made up its mind."""
+    with Sharing(tmp_path, redis, ledger="sqlite") as shop:
+        server = shop.serve(sync_interval="10ms")
+        policy = server.create(total=3)["id"]
+        shop.database.execute(
+            "CREATE TRIGGER refuse_bad BEFORE INSERT ON coupon WHEN NEW.user_id LIKE 'bad%'"
+            " BEGIN SELECT RAISE(ABORT, 'not yet'); END")
+        for user in ("bad-luck", "u1", "u2"):
+            expect(server.claim(policy, user), 202)
+        wait_until(lambda: len(server.events("claim_refused")) >= 3, "it is tried again")
+        expect_problem(server.claim(policy, "late"), 409, "SOLD_OUT")
+        (lease,) = open_leases(shop, policy)
+        assert lease["count"] == 3
+        shop.database.execute("DROP TRIGGER refuse_bad")
+        wait_until(lambda: shop.holders(policy).keys() == {"bad-luck", "u1", "u2"}, "all have it")
+        wait_until(lambda: not open_leases(shop, policy), "the lease is closed")
