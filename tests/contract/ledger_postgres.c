@@ -104,6 +104,9 @@ int64_t ledger_suite_ask(struct ledger_suite_session *session, const char *text)
     return number;
 }
 
+const char ledger_suite_refuse_bad[] =
+    "ALTER TABLE coupon ADD CONSTRAINT refuse_bad CHECK (user_id NOT LIKE 'bad%')";
+
 const bool ledger_suite_is_shared = true;
 const struct ledger_driver *const ledger_suite_driver = &ledger_postgres_driver;
 const char ledger_suite_lock_waits[] = "SELECT COUNT(*) FROM pg_stat_activity"

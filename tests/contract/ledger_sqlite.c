@@ -64,6 +64,10 @@ int64_t ledger_suite_ask(struct ledger_suite_session *session, const char *text)
     return number;
 }
 
+const char ledger_suite_refuse_bad[] =
+    "CREATE TRIGGER refuse_bad BEFORE INSERT ON coupon WHEN NEW.user_id LIKE 'bad%'"
+    " BEGIN SELECT RAISE(ABORT, 'no bad users here'); END";
+
 /* One process has the file, and no more. */
 const bool ledger_suite_is_shared = false;
 const struct ledger_driver *const ledger_suite_driver = &ledger_sqlite_driver;

@@ -25,6 +25,9 @@ void ledger_suite_session_close(struct ledger_suite_session *session);
  * work ends the program with words. */
 int64_t ledger_suite_ask(struct ledger_suite_session *session, const char *text);
 
+/* Makes the table refuse coupons of users named bad…, as a rule of the shop's own would. */
+extern const char ledger_suite_refuse_bad[];
+
 /* Several processes can have the database open at once; then the last three are used too. */
 extern const bool ledger_suite_is_shared;
 extern const struct ledger_driver *const ledger_suite_driver;

@@ -199,6 +199,38 @@ static void test_issuing__any_order_in_a_batch(void **state)
     assert_int_equal(policy_of(fixture, two.id).unleased, 0);
 }
 
+/* Trap 22: rows that the database refuses, first, last and in between, fail nobody else. */
+static void test_issuing__bad_rows_are_refused_alone(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lease lease;
+    static struct claim claims[500];
+    static const int64_t bad[][2] = {{1}, {500}, {250}, {1, 500}, {77, 78}};
+
+    ledger_suite_ask(fixture->session, ledger_suite_refuse_bad);
+    for (size_t round = 0; round < sizeof(bad) / sizeof(bad[0]); round++) {
+        struct policy policy = create(fixture, 500, &lease);
+        fixture->issued_count = 0;
+        for (int64_t seq = 1; seq <= 500; seq++) {
+            char user[16];
+            bool is_bad = seq == bad[round][0] || seq == bad[round][1];
+            snprintf(user, sizeof(user), "%s-%d", is_bad ? "bad" : "user", (int)seq);
+            claims[seq - 1] = claim_of(&lease, seq, user, 1);
+        }
+        issue(fixture, claims, 500);
+        for (int64_t seq = 1; seq <= 500; seq++) {
+            bool is_bad = seq == bad[round][0] || seq == bad[round][1];
+            assert_int_equal(fixture->states[seq - 1], is_bad ? COUPON_VOID : COUPON_ISSUED);
+        }
+        assert_int_equal(ask(fixture->session,
+                             "SELECT COUNT(*) FROM coupon WHERE policy_id = %lld AND slot = 1",
+                             (long long)policy.id),
+                         bad[round][1] == 0 ? 499 : 498);
+        policy_of(fixture, policy.id);
+        assert_true(ledger_healthy(fixture->ledger));
+    }
+}
+
 int ledger_suite_run_issuing(void)
 {
 #define ISSUING_TEST(name) cmocka_unit_test_setup_teardown(test_issuing__##name, set_up, tear_down)
@@ -212,6 +244,7 @@ int ledger_suite_run_issuing(void)
         ISSUING_TEST(expiry_from_valid_days_or_the_window),
         ISSUING_TEST(the_same_batch_again),
         ISSUING_TEST(any_order_in_a_batch),
+        ISSUING_TEST(bad_rows_are_refused_alone),
     };
     return cmocka_run_group_tests_name("ledger: issuing", tests, NULL, NULL);
 }
