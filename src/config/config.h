@@ -75,8 +75,8 @@ struct config {
     int64_t replicas;
     int64_t sync_interval_ms;
     char *worker_listen; /* "": nowhere */
-    char *fallback; /* "reject" or "ledger" */
-    char *ledger;   /* "sqlite:PATH", "postgres://…" or "mysql://…"; may hold a password */
+    char *fallback;      /* "reject" or "ledger" */
+    char *ledger;        /* "sqlite:PATH", "postgres://…" or "mysql://…"; may hold a password */
     char *ledger_password_file;
     struct config_secret ledger_password; /* not set: as the URL or the client library says */
     int64_t ledger_timeout_ms;
