@@ -9,7 +9,8 @@ from harness import expect_problem
 from history import ROUNDS, History
 from ledger import coupons
 
-DOWN_S = float(os.environ.get("DIBS_TEST_DOWN_S") or 3)
+# How long a database is down in the middle of a drop: longer in a soak.
+DOWN_S = float(os.environ.get("DIBS_TEST_DOWN_S") or (30 if ROUNDS > 4 else 3))
 
 
 def test_database_crash__killed_again_and_again(on_victim, victim):
