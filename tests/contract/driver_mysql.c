@@ -118,6 +118,38 @@ static void test_driver_mysql__a_refused_row_is_invalid(void **state)
     free(batch);
 }
 
+/* --- statements --- */
+
+/* Against the schema, so that none can name a column that is not there. Each server has a limit for
+ * statements that the other does not know. */
+static void test_driver_mysql__all_statements_compile(void **state)
+{
+    struct fixture *fixture = *state;
+    MYSQL *mysql = fixture->a.session->link.mysql;
+    const char *others =
+        mariadb_connection(mysql) ? "session_limit_mysql" : "session_limit_mariadb";
+    const char *file = statement_file("mysql");
+    size_t count = 0;
+
+    for (const char *mark = strstr(file, "-- name: "); mark != NULL;
+         mark = strstr(mark, "-- name: ")) {
+        struct ledger_mysql_result result = {0};
+        char name[64];
+        unsigned long length = 0;
+
+        mark += strlen("-- name: ");
+        snprintf(name, sizeof(name), "%.*s", (int)strcspn(mark, "\n"), mark);
+        const char *text = statement_named(file, name, &length);
+        struct ledger_mysql_statement *statement = ledger_mysql_statement_new(
+            mysql, (struct span){.bytes = text, .length = length}, &result);
+        if (statement == NULL && strcmp(name, others) != 0)
+            fail_msg("%s: %s", name, result.words.text);
+        ledger_mysql_statement_free(statement);
+        count++;
+    }
+    assert_true(count > STATEMENT_COUNT);
+}
+
 /* --- values --- */
 
 static void test_driver_mysql__unchanged_rows_count_as_changed(void **state)
@@ -304,6 +336,7 @@ int main(void)
         MYSQL_TEST(test_driver_mysql__batches_of_every_size),
         MYSQL_TEST(test_driver_mysql__rows_in_the_way_are_flagged_alone),
         MYSQL_TEST(test_driver_mysql__a_refused_row_is_invalid),
+        MYSQL_TEST(test_driver_mysql__all_statements_compile),
         MYSQL_TEST(test_driver_mysql__unchanged_rows_count_as_changed),
         MYSQL_TEST(test_driver_mysql__a_scan_can_be_ended),
         MYSQL_TEST(test_driver_mysql__issuing_shares_a_lease_and_closing_excludes),
