@@ -210,6 +210,10 @@ static enum status writer_look(struct writer *writer, struct error *error)
     if (status == STATUS_OK)
         writer->mark.value++;
     writer->is_in_doubt = status != STATUS_OK && status != STATUS_UNAVAILABLE;
+    bool is_news = status != STATUS_UNKNOWN || !writer->has_told_doubt;
+    writer->has_told_doubt = status == STATUS_UNKNOWN;
+    if (!is_news)
+        return status;
     log_event(LOG_WARN, "commit_looked_up",
               LOG_FIELD("outcome", LOG_TEXT(status == STATUS_OK        ? "committed"
                                             : status == STATUS_UNKNOWN ? "not known yet"

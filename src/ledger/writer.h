@@ -62,6 +62,7 @@ struct writer {
     struct issue_room room;
     struct mark mark;             /* of a remote database; the writer's thread only */
     bool is_in_doubt;             /* the last commit's outcome is not known yet; likewise */
+    bool has_told_doubt;          /* it was logged that it is not known yet; likewise */
     struct waiting_write *repair; /* NULL: nobody asks for one; under the lock */
     uint64_t last_ticket;
     int64_t last_commit_ns;  /* the writer's thread only */

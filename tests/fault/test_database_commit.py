@@ -17,14 +17,13 @@ ACTIONS = {"request_lost": LOSE_REQUEST, "answer_lost": LOSE_ANSWER,
 COMMITTED = {"request_lost": False, "answer_lost": True, "answer_held": True}
 
 
-def await_look(server, since):
-    """The first outcome of a look that says something."""
-    while True:
-        fields = server.await_log("commit_looked_up", since=since, timeout_s=20)
-        if fields["outcome"] != "not known yet":
-            return fields["outcome"]
-        since = next(i for i in range(since, len(server.log))
-                     if "commit_looked_up" in server.log[i]) + 1
+def await_look(server, looks):
+    """The next outcome of a look that says something, after so many looks."""
+    def outcome():
+        found = [fields["outcome"] for fields in server.events("commit_looked_up")[looks:]]
+        return next((words for words in found if words != "not known yet"), None)
+
+    return wait_until(outcome, "the outcome of a commit", timeout_s=20)
 
 
 @pytest.mark.parametrize("way", ACTIONS)
@@ -35,10 +34,10 @@ def test_database_commit__under_load(on_victim, proxy, way):
     with Crowd(server, history, [policy]) as crowd:
         for _ in range(2 if way in ("request_lost", "answer_lost") else 1):
             crowd.await_wins(50)
-            since = len(server.log)
+            looks = len(server.events("commit_looked_up"))
             trap = proxy.trap(b"COMMIT", ACTIONS[way])
             trap.wait()
-            outcome = await_look(server, since)
+            outcome = await_look(server, looks)
             if way in COMMITTED:
                 assert (outcome == "committed") == COMMITTED[way], outcome
             crowd.await_wins(50)
@@ -60,12 +59,12 @@ def test_database_commit__in_doubt_for_a_while(on_victim, proxy, way):
     policy = server.create(total=200)["id"]
     with Crowd(server, history, [policy], people=250) as crowd:
         crowd.await_wins(50)
-        since = len(server.log)
+        looks = len(server.events("commit_looked_up"))
         proxy.trap(b"COMMIT", ACTIONS[way], shuts=True).wait()
         proxy.cut()
         crowd.await_refusals(40)
         proxy.admit()
-        assert (await_look(server, since) == "committed") == COMMITTED[way]
+        assert (await_look(server, looks) == "committed") == COMMITTED[way]
         crowd.join()
     assert len(history.wins) == 200 == len(coupons(server.database, policy))
     history.check_rows(server)
