@@ -53,6 +53,8 @@ void redis_cluster_start(struct redis_cluster *cluster, size_t primaries, size_t
                                     "1000",
                                     "--cluster-replica-validity-factor",
                                     "0",
+                                    "--cluster-require-full-coverage",
+                                    "no",
                                     NULL};
     size_t length = 0;
 
