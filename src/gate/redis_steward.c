@@ -125,6 +125,15 @@ enum status gate_redis_pending(struct gate *gate, int64_t policy_id, int64_t aft
 
 /* --- acknowledging --- */
 
+static bool redis_any_is_void(const enum coupon_state *states, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!coupon_state_is_active(states[i]))
+            return true;
+    }
+    return false;
+}
+
 /* Up to ACKNOWLEDGE_MAX of one policy. What fails stays pending, and is acknowledged when it is
  * drained again. */
 static void redis_acknowledge_some(struct gate_redis *redis, const struct claim *claims,
@@ -134,6 +143,7 @@ static void redis_acknowledge_some(struct gate_redis *redis, const struct claim 
     struct redis_argument arguments[ACKNOWLEDGE_MAX * 3];
     struct error error = {""};
 
+    ensure(count > 0 && count <= ACKNOWLEDGE_MAX);
     for (size_t i = 0; i < count; i++) {
         snprintf(seqs[i], sizeof(seqs[i]), "%lld", (long long)claims[i].seq);
         arguments[3 * i] = redis_text(seqs[i]);
@@ -144,6 +154,9 @@ static void redis_acknowledge_some(struct gate_redis *redis, const struct claim 
         STATUS_OK)
         log_event(LOG_WARN, "acknowledge_failed", LOG_FIELD("policy", LOG_I64(claims[0].policy_id)),
                   LOG_FIELD("claims", LOG_I64(count)), LOG_FIELD("error", LOG_TEXT(error.text)));
+    else if (redis_any_is_void(states, count))
+        /* Their units are stock again: whoever told so knows it at once. */
+        (void)!redis_watch_look(&redis->watch, claims[0].policy_id, &error);
 }
 
 void gate_redis_acknowledge(struct gate *gate, const struct claim *claims,

@@ -165,11 +165,11 @@ static int64_t redis_watch_number(const redisReply *reply)
 
 /* Under the lock: takes over what dibs_count answered to a question of that time. True: there may
  * be stock that was not there before. */
-static bool redis_watch_take(struct redis_watched *seen, const redisReply *reply, int64_t asked_ms)
+static bool redis_watch_take(struct redis_watched *seen, const redisReply *reply, int64_t asked_ns)
 {
     int64_t read[NUMBERS_READ];
 
-    if (asked_ms < seen->looked_at_ms)
+    if (asked_ns < seen->asked_ns)
         return false; /* Somebody has asked later, and was answered earlier. */
     for (size_t i = 0; i < NUMBERS_READ; i++)
         read[i] = redis_watch_number(reply->element[i]);
@@ -188,7 +188,8 @@ static bool redis_watch_take(struct redis_watched *seen, const redisReply *reply
     seen->is_paused = read[11] != 0;
     seen->numbers.closed_by_hand = read[12] != 0;
     seen->redis_ms = read[13];
-    seen->looked_at_ms = asked_ms;
+    seen->asked_ns = asked_ns;
+    seen->looked_at_ms = asked_ns / 1000000;
     return has_changed;
 }
 
@@ -223,7 +224,7 @@ enum status redis_watch_look(struct redis_watch *watch, int64_t policy_id, struc
 {
     redisReply *reply = NULL;
     bool has_changed = false;
-    int64_t asked_ms = clock_monotonic_ms();
+    int64_t asked_ns = clock_monotonic_ns();
     enum status status =
         redis_pool_call_surely(watch->pool, policy_id, "dibs_count", NULL, 0, &reply, error);
 
@@ -235,7 +236,7 @@ enum status redis_watch_look(struct redis_watch *watch, int64_t policy_id, struc
     pthread_mutex_lock(&watch->lock);
     struct redis_watched *seen = redis_watch_add(watch, policy_id);
     if (seen != NULL && status == STATUS_OK)
-        has_changed = redis_watch_take(seen, reply, asked_ms);
+        has_changed = redis_watch_take(seen, reply, asked_ns);
     else if (seen != NULL && status == STATUS_NOT_FOUND)
         seen->is_known = seen->is_armed = false;
     pthread_mutex_unlock(&watch->lock);

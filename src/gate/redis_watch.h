@@ -33,6 +33,7 @@ struct redis_watched {
     bool is_paused;
     int64_t changes;      /* Redis's count of changes of its stock and terms */
     int64_t looked_at_ms; /* when it was asked for, monotonic; 0: never */
+    int64_t asked_ns;     /* the same, to tell two looks apart */
     int64_t redis_ms;     /* Redis's clock then or a little later */
     struct redis_winners winners;
     int64_t winners_changes; /* `changes` when they were read; -1: not read */
