@@ -47,15 +47,6 @@ bool redis_read_request_id(const char *text, size_t length, struct request_id *i
     return true;
 }
 
-enum coupon_state redis_state_of(char letter)
-{
-    return letter == 'R'   ? COUPON_REDEEMED
-           : letter == 'C' ? COUPON_CANCELLED
-           : letter == 'E' ? COUPON_EXPIRED
-           : letter == 'V' ? COUPON_VOID
-                           : COUPON_ISSUED;
-}
-
 static struct redis_argument redis_number_text(char text[24], int64_t number)
 {
     int length = snprintf(text, 24, "%lld", (long long)number);

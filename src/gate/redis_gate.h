@@ -6,6 +6,7 @@
 #define GATE_REDIS_GATE_H
 
 #include "gate/blocklist.h"
+#include "gate/redis_verdicts.h"
 #include "gate/redis_watch.h"
 
 /* A coupon of the ledger, in the words of the library. */
@@ -58,9 +59,6 @@ bool redis_read_request_id(const char *text, size_t length, struct request_id *i
 enum status redis_do(struct gate_redis *redis, int64_t policy_id, const char *function,
                      const struct redis_argument *arguments, size_t count,
                      struct error *error) MUST_CHECK;
-
-/* The state that a letter of the library stands for. */
-enum coupon_state redis_state_of(char letter);
 
 /* Slots of struct gate_ops, in redis_line.c. */
 enum status gate_redis_line_open(struct gate *gate, const struct gate_line_options *options,

@@ -41,7 +41,8 @@ void gate_hand_claim(struct gate_hand *hand, int64_t policy_id, struct wish **wi
         ensure(hand->decided_count == decided_before);
         return;
     }
+    /* The last thing a loop had to do may have been to decide it. */
     while (hand->decided_count == decided_before)
-        ensure(uv_run(&hand->loop, UV_RUN_ONCE) != 0);
+        ensure(uv_run(&hand->loop, UV_RUN_ONCE) != 0 || hand->decided_count > decided_before);
     ensure(hand->decided_count == decided_before + 1);
 }

@@ -1,0 +1,121 @@
+"""What ssl_mode of a MySQL ledger's URL promises: TLS or none, and who the server is."""
+
+import pathlib
+import subprocess
+import tempfile
+
+import pytest
+
+from harness import run_dibs
+from servers import MariaDB
+
+# It shows a sanitizer nothing that the other tests do not.
+pytestmark = pytest.mark.heavy
+
+
+def openssl(*arguments):
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True)
+
+
+class Authority:
+    """Signs certificates, in a folder that the servers may read."""
+
+    def __init__(self, folder, name):
+        self.folder, self.name = folder, name
+        self.certificate = folder / f"{name}.pem"
+        openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}",
+                "-keyout", f"{folder / name}.key", "-out", str(self.certificate))
+
+    def sign(self, name, alternatives=None):
+        """(certificate, key) of that name, for the hosts that it stands for."""
+        path = self.folder / f"{self.name}-{name}"
+        openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}",
+                "-keyout", f"{path}.key", "-out", f"{path}.csr")
+        extensions = self.folder / "extensions"
+        extensions.write_text(f"subjectAltName={alternatives}\n" if alternatives else "")
+        openssl("x509", "-req", "-in", f"{path}.csr", "-days", "2", "-CA", str(self.certificate),
+                "-CAkey", f"{self.folder / self.name}.key", "-CAcreateserial",
+                "-extfile", str(extensions), "-out", f"{path}.pem")
+        key = self.folder / f"{self.name}-{name}.key"
+        key.chmod(0o644)
+        return f"{path}.pem", str(key)
+
+
+@pytest.fixture(name="authority", scope="module")
+def fixture_authority():
+    with tempfile.TemporaryDirectory(prefix="dibs-tls-") as name:
+        folder = pathlib.Path(name)
+        folder.chmod(0o755)  # The servers run as somebody else when we are root.
+        yield Authority(folder, "ours")
+
+
+def start(authority, alternatives):
+    certificate, key = authority.sign("server", alternatives)
+    server = MariaDB(settings={"ssl-cert": certificate, "ssl-key": key,
+                               "ssl-ca": authority.certificate}).start()
+    server.query(server.MAINTENANCE, "CREATE DATABASE shop")
+    for user, requires in (("plain", "NONE"), ("secure", "SSL"), ("known", "X509")):
+        server.query(server.MAINTENANCE, f"CREATE USER {user}@'127.0.0.1' REQUIRE {requires}")
+        server.query(server.MAINTENANCE, f"GRANT ALL ON shop.* TO {user}@'127.0.0.1'")
+    return server
+
+
+@pytest.fixture(name="server", scope="module")
+def fixture_server(authority):
+    """Its certificate stands for the address that it has."""
+    with start(authority, "IP:127.0.0.1") as server:
+        yield server
+
+
+def migrate(server, user, parameters):
+    url = f"mysql://{user}@127.0.0.1:{server.port}/shop{parameters}"
+    return run_dibs("migrate", "--ledger", url)
+
+
+def expect_ok(server, user, parameters=""):
+    ended = migrate(server, user, parameters)
+    assert ended.returncode == 0, ended
+
+
+def expect_refused(server, user, parameters, words):
+    ended = migrate(server, user, parameters)
+    assert ended.returncode == 1 and words in ended.stderr, ended
+
+
+def test_mysql_tls__is_used_when_the_server_offers_it(server):
+    expect_ok(server, "secure")
+    expect_ok(server, "secure", "?ssl_mode=preferred")
+    expect_ok(server, "secure", "?ssl_mode=required")
+    expect_refused(server, "secure", "?ssl_mode=disabled", "denied")
+    expect_ok(server, "plain", "?ssl_mode=disabled")
+
+
+@pytest.mark.parametrize("mode", ["verify-full", "verify-ca"])
+def test_mysql_tls__a_verified_server_is_ours(server, authority, mode):
+    expect_ok(server, "secure", f"?ssl_mode={mode}&ssl_ca={authority.certificate}")
+    others = Authority(authority.folder, "others")
+    expect_refused(server, "plain", f"?ssl_mode={mode}&ssl_ca={others.certificate}", "certificate")
+
+
+def test_mysql_tls__a_verified_server_has_the_name_we_asked_for(authority):
+    with start(authority, "DNS:elsewhere.example") as server:
+        expect_ok(server, "plain", f"?ssl_mode=required&ssl_ca={authority.certificate}")
+        expect_refused(server, "plain", f"?ssl_mode=verify-full&ssl_ca={authority.certificate}",
+                       "certificate")
+
+
+def test_mysql_tls__a_certificate_of_our_own(server, authority):
+    certificate, key = authority.sign("client")
+    expect_ok(server, "known", f"?ssl_mode=required&ssl_cert={certificate}&ssl_key={key}")
+    expect_refused(server, "known", "?ssl_mode=required", "denied")
+
+
+@pytest.mark.parametrize("mode", ["required", "verify-full"])
+def test_mysql_tls__no_connection_without_it(authority, mode):
+    """One who stands between may claim that the server has no TLS."""
+    with MariaDB(settings={"ssl": 0}) as server:
+        url = server.create_database("shop")
+        assert run_dibs("migrate", "--ledger", url).returncode == 0
+        ended = run_dibs("migrate", "--ledger",
+                         f"{url}?ssl_mode={mode}&ssl_ca={authority.certificate}")
+        assert ended.returncode == 1 and ("TLS" in ended.stderr or "SSL" in ended.stderr), ended
