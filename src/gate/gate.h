@@ -78,7 +78,8 @@ struct gate_visitor {
      * lease seen has none left, it comes last: closed and empty. */
     enum status (*lease)(void *context, const struct lease *lease, int64_t given_count,
                          struct error *error);
-    /* In rising seq order, also those whose slot was freed. The lease is not kept: its id is 0. */
+    /* In rising seq order, also those whose slot was freed as far as the gate keeps them. The lease
+     * is not kept: its id is 0. */
     enum status (*claim)(void *context, const struct held_claim *held, struct error *error);
     enum status (*key)(void *context, const struct key_binding *binding, struct error *error);
     enum status (*blocked)(void *context, const struct user_id *user, struct error *error);
@@ -226,13 +227,16 @@ enum status gate_policy_set(struct gate *gate, const struct policy *policy,
 
 /* Adds a lease's units, of which the first `given_count` were given out already (0 for a new
  * one; more only when restoring). A lease whose id is not above every lease seen, or whose next
- * seq is not above every seq seen, is refused with CONFLICT: a stalled steward's second push. */
+ * seq is not above every seq seen, is refused with CONFLICT: a stalled steward's second push.
+ * UNKNOWN: a gate in another process may have taken it; lending it again tells, by OK or CONFLICT.
+ */
 enum status gate_lend(struct gate *gate, const struct lease *lease, int64_t given_count,
                       struct error *error) MUST_CHECK;
 
 /* Takes `count` units back from the end of the leases, all or none: CONFLICT when the gate has
  * fewer. GATE_RECALL_ALL takes whatever there is, in as many calls as it needs: the last one
- * shrinks no lease. `shrunk` has GATE_RECALL_LEASES_MAX places. */
+ * shrinks no lease. `shrunk` has GATE_RECALL_LEASES_MAX places. UNKNOWN: a gate in another process
+ * may have given them up; they come back when the policy is built anew. */
 enum status gate_recall(struct gate *gate, int64_t policy_id, int64_t count,
                         struct lease_shrunk *shrunk, size_t *shrunk_count,
                         struct error *error) MUST_CHECK;
@@ -263,8 +267,9 @@ enum status gate_ask(struct gate *gate, struct wish *wish, int64_t now_ms,
 void gate_acknowledge(struct gate *gate, const struct claim *claims,
                       const enum coupon_state *states, size_t count);
 
-/* A coupon's state changed in the ledger (redeemed, cancelled); CANCELLED and VOID free the slot.
- */
+/* A coupon's state changed in the ledger (redeemed, cancelled); CANCELLED and VOID free the slot. A
+ * claim or policy that a shared gate does not have any more is no error. UNAVAILABLE: also while it
+ * is being built anew. */
 enum status gate_settle(struct gate *gate, int64_t policy_id, const struct user_id *user,
                         int64_t seq, enum coupon_state state, struct error *error) MUST_CHECK;
 

@@ -556,7 +556,8 @@ end
 
 -- ARGS: the user, the seq, the new state: R (redeemed) or C (cancelled). The ledger has changed the
 -- coupon, so it has the claim, though that may still be pending here. While the policy is unarmed
--- its users may be on their way from the ledger, as they were before this change.
+-- its users may be on their way from the ledger, as they were before this change; of one that was
+-- let go nobody will come.
 local function settle(keys, args)
   check_count(args, 3)
   check_whole(args, 2, 2)
@@ -564,8 +565,12 @@ local function settle(keys, args)
   if state ~= 'R' and state ~= 'C' then
     fail('DIBSBAD argument 3 is neither R nor C')
   end
-  need_meta(keys[5])
-  need_armed(keys[5])
+  if not read_meta(keys[5]) then
+    return 0
+  end
+  if redis.call('TTL', keys[5]) < 0 then
+    need_armed(keys[5])
+  end
   local held = read_held(redis.call('HGET', keys[3], user))
   redis.call('ZCARD', keys[2])
   for at, own in ipairs(held) do

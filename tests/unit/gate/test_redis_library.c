@@ -609,6 +609,27 @@ static void test_redis_library__lets_go_when_closed_and_drained(void **state)
     assert_int_equal(ttl_count(), 0); /* open again: all of it stays */
 }
 
+/* Coupons are redeemed long after their policy is closed: while it is let go, also by a library
+ * that was loaded again meanwhile, and when it is gone. */
+static void test_redis_library__settles_what_is_let_go(void **state)
+{
+    (void)state;
+    close_policy();
+    load_library(redis);
+    assert_refused(call(redis, POLICY, "dibs_settle", "a", "1", "R", NULL), "UNARMED");
+    assert_int_equal(retire("1000"), 1);
+    must(redis, POLICY, "dibs_settle", "a", "1", "R", NULL);
+    redisReply *reply = call(redis, POLICY, "dibs_settled", "1", "a", NULL);
+    assert_string_equal(reply->str, "R");
+    freeReplyObject(reply);
+    order(redis, "FLUSHALL");
+    reply = call(redis, POLICY, "dibs_settle", "a", "1", "C", NULL);
+    assert_int_equal(reply->type, REDIS_REPLY_INTEGER);
+    assert_int_equal(reply->integer, 0);
+    freeReplyObject(reply);
+    assert_int_equal(ask_number(redis, "DBSIZE"), 0);
+}
+
 /* A window that has passed closes it, too. */
 static void test_redis_library__lets_go_when_its_window_is_over(void **state)
 {
@@ -706,6 +727,7 @@ int main(void)
         LIBRARY_TEST(loser_leaves_no_trace),
         LIBRARY_TEST(nothing_expires_while_the_policy_lives),
         LIBRARY_TEST(lets_go_when_closed_and_drained),
+        LIBRARY_TEST(settles_what_is_let_go),
         LIBRARY_TEST(lets_go_when_its_window_is_over),
         LIBRARY_TEST(void_frees_its_keys),
         LIBRARY_TEST(acknowledged_twice),
