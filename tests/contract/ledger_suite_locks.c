@@ -434,30 +434,29 @@ SCENE(block_and_issue, SCENE_ORDERLY, set_block_and_issue, look_at_block_and_iss
 SCENE(two_policies, SCENE_ORDERLY, set_two_policies, look_at_two_policies)
 SCENE(two_stewards, SCENE_ORDERLY, set_two_stewards, look_at_two_stewards)
 
+/* Every scene has a policy of its own; they share the stage. */
 int ledger_suite_run_locks(void)
 {
-#define LOCKS_TEST(name) \
-    cmocka_unit_test_setup_teardown(test_locks__##name, set_up_stage, tear_down_stage)
     const struct CMUnitTest tests[] = {
-        LOCKS_TEST(issue_and_close),
-        LOCKS_TEST(last_unit),
-        LOCKS_TEST(same_claims),
-        LOCKS_TEST(same_slot),
-        LOCKS_TEST(gate_and_fallback),
-        LOCKS_TEST(two_claims_of_one_user),
-        LOCKS_TEST(two_claims_for_one_unit),
-        LOCKS_TEST(claim_and_take),
-        LOCKS_TEST(two_takes),
-        LOCKS_TEST(two_closes),
-        LOCKS_TEST(close_and_shrink),
-        LOCKS_TEST(two_cancels),
-        LOCKS_TEST(cancel_and_redeem),
-        LOCKS_TEST(cancel_and_issue),
-        LOCKS_TEST(late_claims),
-        LOCKS_TEST(claim_and_lower_total),
-        LOCKS_TEST(block_and_issue),
-        LOCKS_TEST(two_policies),
-        LOCKS_TEST(two_stewards),
+        cmocka_unit_test(test_locks__issue_and_close),
+        cmocka_unit_test(test_locks__last_unit),
+        cmocka_unit_test(test_locks__same_claims),
+        cmocka_unit_test(test_locks__same_slot),
+        cmocka_unit_test(test_locks__gate_and_fallback),
+        cmocka_unit_test(test_locks__two_claims_of_one_user),
+        cmocka_unit_test(test_locks__two_claims_for_one_unit),
+        cmocka_unit_test(test_locks__claim_and_take),
+        cmocka_unit_test(test_locks__two_takes),
+        cmocka_unit_test(test_locks__two_closes),
+        cmocka_unit_test(test_locks__close_and_shrink),
+        cmocka_unit_test(test_locks__two_cancels),
+        cmocka_unit_test(test_locks__cancel_and_redeem),
+        cmocka_unit_test(test_locks__cancel_and_issue),
+        cmocka_unit_test(test_locks__late_claims),
+        cmocka_unit_test(test_locks__claim_and_lower_total),
+        cmocka_unit_test(test_locks__block_and_issue),
+        cmocka_unit_test(test_locks__two_policies),
+        cmocka_unit_test(test_locks__two_stewards),
     };
-    return cmocka_run_group_tests_name("ledger: locks", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("ledger: locks", tests, set_up_stage, tear_down_stage);
 }
