@@ -17,6 +17,21 @@ static void gate_question_decided(void *context, struct gate_batch *batch)
     uv_stop(&question->loop);
 }
 
+/* A gate that decides at once needs no loop to wait on. */
+static enum status gate_ask_at_once(struct gate *gate, struct gate_batch *batch, int64_t now_ms,
+                                    struct error *error)
+{
+    struct gate_line_options options = {.loop = NULL};
+    struct gate_line *line = NULL;
+    enum status status = gate_line_open(gate, &options, &line, error);
+
+    if (status == STATUS_OK) {
+        ensure(gate_claim(line, batch, now_ms));
+        gate_line_close(line);
+    }
+    return status;
+}
+
 enum status gate_ask(struct gate *gate, struct wish *wish, int64_t now_ms, struct error *error)
 {
     struct gate_question question = {.is_decided = false};
@@ -28,6 +43,8 @@ enum status gate_ask(struct gate *gate, struct wish *wish, int64_t now_ms, struc
 
     wish->verdict = VERDICT_UNDECIDED;
     wish->is_accepted = wish->is_away = false;
+    if (gate->ops->decides_at_once)
+        return gate_ask_at_once(gate, &batch, now_ms, error);
     if (uv_loop_init(&question.loop) != 0)
         return error_set(error, STATUS_UNAVAILABLE, "no memory to ask the gate");
     enum status status = gate_line_open(gate, &options, &line, error);
