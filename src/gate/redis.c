@@ -187,22 +187,19 @@ static enum status gate_redis_block(struct gate *gate, const struct user_id *use
 /* "seq:nth:state:ahead:requested_at" */
 static bool redis_read_found(const redisReply *reply, struct gate_claim *claim)
 {
-    long long seq;
-    long long ahead;
-    long long requested_at_ms;
-    int nth;
-    char state;
+    const char *text = reply->str;
+    int64_t nth;
 
-    if (reply->str == NULL || sscanf(reply->str, "%lld:%d:%c:%lld:%lld", &seq, &nth, &state, &ahead,
-                                     &requested_at_ms) != 5)
+    *claim = (struct gate_claim){0};
+    if (text == NULL || !redis_read_whole(&text, ':', &claim->seq) ||
+        !redis_read_whole(&text, ':', &nth) || text[0] == '\0' || text[1] != ':')
         return false;
-    *claim = (struct gate_claim){.seq = seq,
-                                 .nth = nth,
-                                 .pending = state == 'P',
-                                 .ahead = ahead,
-                                 .requested_at_ms = requested_at_ms,
-                                 .coupon_state = redis_state_of(state)};
-    return true;
+    claim->nth = (int32_t)nth;
+    claim->pending = text[0] == 'P';
+    claim->coupon_state = redis_state_of(text[0]);
+    text += 2;
+    return redis_read_whole(&text, ':', &claim->ahead) &&
+           redis_read_whole(&text, '\0', &claim->requested_at_ms);
 }
 
 static enum status gate_redis_find(struct gate *gate, int64_t policy_id, const struct user_id *user,

@@ -49,7 +49,7 @@ struct redis_call_out {
     struct redis_flight *flight;
     struct redis_channel *channel;
     struct redis_call_out *next; /* all calls of the line */
-    struct redis_call_out **link;
+    struct redis_call_out *previous;
     int64_t deadline_ms;
     int redirects;
     enum { CALL_DECIDING, CALL_SETTLING } stage;
@@ -99,14 +99,16 @@ static void redis_call_is_away(struct redis_call_out *call)
         call->wishes[i]->is_away = true;
 }
 
-static void redis_call_land(struct redis_call_out *call)
+static void redis_line_land(struct redis_line *line, struct redis_call_out *call)
 {
     struct redis_flight *flight = call->flight;
-    struct redis_line *line = flight->line;
 
-    *call->link = call->next;
+    if (line->calls == call)
+        line->calls = call->next;
+    else
+        call->previous->next = call->next;
     if (call->next != NULL)
-        call->next->link = call->link;
+        call->next->previous = call->previous;
     free(call);
     if (--flight->calls_left > 0)
         return;
@@ -114,6 +116,11 @@ static void redis_call_land(struct redis_call_out *call)
     free(flight);
     if (!line->is_closing)
         line->options.decided(line->options.context, batch);
+}
+
+static void redis_call_land(struct redis_call_out *call)
+{
+    redis_line_land(call->flight->line, call);
 }
 
 /* --- channels --- */
@@ -374,9 +381,8 @@ static struct redis_call_out *redis_call_new(struct redis_flight *flight, size_t
     call->flight = flight;
     snprintf(call->name, sizeof(call->name), "%llx", (unsigned long long)++line->last_name);
     call->next = line->calls;
-    call->link = &line->calls;
     if (call->next != NULL)
-        call->next->link = &call->next;
+        call->next->previous = call;
     line->calls = call;
     flight->calls_left++;
     return call;
@@ -521,7 +527,7 @@ static void redis_line_on_timer(uv_timer_t *timer)
             next = line->calls; /* Others went with it. */
         } else if (call->stage == CALL_SETTLING && !call->is_asked) {
             if (now_ms >= call->settle_until_ms)
-                redis_call_land(call); /* told as accepted */
+                redis_line_land(line, call); /* told as accepted */
             else
                 redis_call_ask(call);
         }
@@ -579,6 +585,6 @@ void gate_redis_line_close(struct gate_line *gate_line)
         free(channel);
     }
     while (line->calls != NULL)
-        redis_call_land(line->calls);
+        redis_line_land(line, line->calls);
     free(line);
 }

@@ -1,6 +1,7 @@
 /* redis_link.c: connects to Redis, plainly, over TLS or a unix socket. */
 #include "gate/redis_link.h"
 
+#include <errno.h>
 #include <hiredis/hiredis_ssl.h>
 #include <openssl/ssl.h>
 #include <stdlib.h>
@@ -55,6 +56,18 @@ enum redis_trouble redis_trouble_of(const redisReply *reply)
             return known->trouble;
     }
     return REDIS_TROUBLE_OTHER;
+}
+
+bool redis_read_whole(const char **text, char end, int64_t *number)
+{
+    char *behind;
+
+    errno = 0;
+    *number = strtoll(*text, &behind, 10);
+    if (behind == *text || *behind != end || errno != 0)
+        return false;
+    *text = behind + (end != '\0');
+    return true;
 }
 
 /* --- connecting --- */

@@ -29,6 +29,9 @@ enum redis_trouble {
 };
 enum redis_trouble redis_trouble_of(const redisReply *reply);
 
+/* Reads a whole number that ends with that character ('\0': with the text), and goes behind it. */
+bool redis_read_whole(const char **text, char end, int64_t *number);
+
 /* Connects, authenticates and chooses the database, each within the target's timeout. UNAVAILABLE,
  * or FAILED: the server refuses us (password, rights). */
 enum status redis_link_open(redisContext **link, const struct redis_target *target,

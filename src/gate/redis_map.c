@@ -53,6 +53,12 @@ unsigned redis_map_slot(int64_t policy_id)
 
 /* --- asking --- */
 
+static bool redis_map_take_port(int64_t port, struct redis_address *address)
+{
+    address->port = port > 0 && port <= PORT_MAX ? (int)port : 0;
+    return address->port > 0;
+}
+
 /* Copies the reply's "host" and "port" at that place of an array. */
 static bool redis_map_read_address(const redisReply *host, const redisReply *port,
                                    const struct redis_address *from, struct redis_address *address)
@@ -62,10 +68,11 @@ static bool redis_map_read_address(const redisReply *host, const redisReply *por
     /* A node that does not know its own name means the one we asked. */
     snprintf(address->host, sizeof(address->host), "%s",
              host->str != NULL && host->str[0] != '\0' ? host->str : from->host);
-    address->port = port->type == REDIS_REPLY_INTEGER ? (int)port->integer
-                    : port->str != NULL               ? atoi(port->str)
-                                                      : 0;
-    return address->port > 0 && address->port <= PORT_MAX;
+    const char *text = port->str;
+    int64_t number = port->type == REDIS_REPLY_INTEGER ? port->integer : 0;
+    if (text != NULL && !redis_read_whole(&text, '\0', &number))
+        return false;
+    return redis_map_take_port(number, address);
 }
 
 static bool redis_map_read_master(const redisReply *reply, const struct redis_address *from,
@@ -197,7 +204,7 @@ enum status redis_map_refresh(struct redis_map *map, struct error *error)
         struct redis_map *fresh = calloc(1, sizeof(*fresh));
         status = fresh == NULL ? error_set(error, STATUS_UNAVAILABLE, "no memory for the map")
                                : redis_map_ask_all(map, fresh, error);
-        if (status == STATUS_OK)
+        if (fresh != NULL && status == STATUS_OK)
             redis_map_take(map, fresh);
         /* After the asking: whoever waited for it does not ask again. */
         map->refreshed_ms = clock_monotonic_ms();
@@ -238,12 +245,15 @@ bool redis_map_read_redirect(const char *words, const struct redis_address *from
     const char *port = host == NULL ? NULL : strrchr(host, ':');
 
     struct redis_address read = *from; /* which may be `to` */
+    int64_t number;
 
     if (port == NULL || (size_t)(port - host) > sizeof(read.host))
         return false;
     if (port > host + 1)
         snprintf(read.host, sizeof(read.host), "%.*s", (int)(port - host - 1), host + 1);
-    read.port = atoi(port + 1);
+    port++;
+    if (!redis_read_whole(&port, '\0', &number) || !redis_map_take_port(number, &read))
+        return false;
     *to = read;
-    return read.port > 0 && read.port <= PORT_MAX;
+    return true;
 }

@@ -308,7 +308,7 @@ enum status gate_redis_restore(struct gate *gate, const struct claim *claim,
         return STATUS_OK;
     pthread_mutex_lock(&redis->restore_lock);
     enum status status = redis_restore_begin(redis, claim->policy_id, &restore, error);
-    if (status == STATUS_OK)
+    if (restore != NULL && status == STATUS_OK)
         redis_coupon_write(&restore->coupons[restore->coupon_count++], claim, state);
     pthread_mutex_unlock(&redis->restore_lock);
     return status;
@@ -323,7 +323,7 @@ enum status gate_redis_restore_key(struct gate *gate, const struct key_binding *
     ensure(binding->user.length > 0);
     pthread_mutex_lock(&redis->restore_lock);
     enum status status = redis_restore_begin(redis, binding->policy_id, &restore, error);
-    if (status == STATUS_OK) {
+    if (restore != NULL && status == STATUS_OK) {
         struct redis_restored_key *key = &restore->keys[restore->key_count++];
         redis_write_request_id(&binding->request_id, key->request_id);
         snprintf(key->claim, sizeof(key->claim), "%lld:%d:%.*s", (long long)binding->seq,

@@ -10,6 +10,7 @@
 #include "gate/redis_gate.h"
 
 #define SCAN_COUNT  1000
+#define KEY_HEAD    "COUPON:POLICY:{"
 #define ROW_FIELDS  15
 #define BLOCKED_MAX 64
 
@@ -88,8 +89,8 @@ static enum status redis_scan(struct gate_redis *redis, const struct redis_addre
         return status;
     do {
         redisReply *reply =
-            key == NULL ? redisCommand(link, "SCAN %s MATCH COUPON:POLICY:{*}:META COUNT %d",
-                                       cursor, SCAN_COUNT)
+            key == NULL ? redisCommand(link, "SCAN %s MATCH " KEY_HEAD "*}:META COUNT %d", cursor,
+                                       SCAN_COUNT)
                         : redisCommand(link, "HSCAN %s %s COUNT %d", key, cursor, SCAN_COUNT);
         is_read = reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
                   reply->element[0]->len < sizeof(cursor);
@@ -109,7 +110,28 @@ static enum status redis_scan(struct gate_redis *redis, const struct redis_addre
                      redis_address_words(address).text, key == NULL ? "its keys" : key);
 }
 
-/* "seq:nth:state:bound:requested_at:request_id", several joined by commas. */
+/* "seq:nth:state:bound:requested_at:request_id" and, when more follows, a comma. What is behind it,
+ * or NULL. */
+static const char *redis_visit_read_held(const char *text, struct held_claim *held)
+{
+    int64_t nth;
+    int64_t bound_count;
+
+    if (!redis_read_whole(&text, ':', &held->claim.seq) || !redis_read_whole(&text, ':', &nth) ||
+        text[0] == '\0' || text[1] != ':')
+        return NULL;
+    held->claim.nth = (int32_t)nth;
+    held->state = redis_state_of(text[0]);
+    held->is_pending = text[0] == 'P';
+    text += 2;
+    if (!redis_read_whole(&text, ':', &bound_count) ||
+        !redis_read_whole(&text, ':', &held->claim.requested_at_ms) || strlen(text) < 32 ||
+        !redis_read_request_id(text, 32, &held->claim.request_id))
+        return NULL;
+    text += 32;
+    return *text == ',' ? text + 1 : *text == '\0' ? text : NULL;
+}
+
 static bool redis_visit_take_user(void *context, const redisReply *user, const redisReply *value)
 {
     struct redis_visited *visited = context;
@@ -121,25 +143,9 @@ static bool redis_visit_take_user(void *context, const redisReply *user, const r
         struct held_claim held = {
             .claim = {.policy_id = visited->policy_id,
                       .user = user_id_of((struct span){.bytes = user->str, .length = user->len})}};
-        long long seq;
-        long long requested_at_ms;
-        int nth;
-        int length = 0;
-        char state;
-        if (sscanf(text, "%lld:%d:%c:%*d:%lld:%n", &seq, &nth, &state, &requested_at_ms, &length) !=
-                4 ||
-            length == 0 || strlen(text + length) < 32 ||
-            !redis_read_request_id(text + length, 32, &held.claim.request_id))
+        text = redis_visit_read_held(text, &held);
+        if (text == NULL || !redis_visited_add_claim(visited, &held))
             return false;
-        held.claim.seq = seq;
-        held.claim.nth = nth;
-        held.claim.requested_at_ms = requested_at_ms;
-        held.state = redis_state_of(state);
-        held.is_pending = state == 'P';
-        if (!redis_visited_add_claim(visited, &held))
-            return false;
-        text += length + 32;
-        text += *text == ',';
     }
     return true;
 }
@@ -149,18 +155,17 @@ static bool redis_visit_take_key(void *context, const redisReply *name, const re
 {
     struct redis_visited *visited = context;
     struct key_binding binding = {.policy_id = visited->policy_id};
-    long long seq;
-    int nth;
-    int length = 0;
+    const char *text = value->str;
+    int64_t nth;
 
     if (!redis_read_request_id(name->str, name->len, &binding.request_id) ||
-        sscanf(value->str, "%lld:%d:%n", &seq, &nth, &length) != 2 || length == 0 ||
-        value->len <= (size_t)length || value->len - (size_t)length > ID_LENGTH_MAX)
+        !redis_read_whole(&text, ':', &binding.seq) || !redis_read_whole(&text, ':', &nth))
         return false;
-    binding.seq = seq;
-    binding.nth = nth;
-    binding.user = user_id_of(
-        (struct span){.bytes = value->str + length, .length = value->len - (size_t)length});
+    struct span user = {.bytes = text, .length = value->len - (size_t)(text - value->str)};
+    if (user.length == 0 || user.length > ID_LENGTH_MAX)
+        return false;
+    binding.nth = (int32_t)nth;
+    binding.user = user_id_of(user);
     return redis_visited_add_key(visited, &binding);
 }
 
@@ -265,12 +270,14 @@ static enum status redis_visit_tell_leases(const redisReply *leases, int64_t pol
     enum status status = STATUS_OK;
 
     for (size_t i = 0; i < leases->elements && status == STATUS_OK; i++) {
-        long long id;
-        long long first;
-        long long next;
-        long long end;
-        if (leases->element[i]->str == NULL ||
-            sscanf(leases->element[i]->str, "%lld:%lld:%lld:%lld", &id, &first, &next, &end) != 4)
+        const char *text = leases->element[i]->str;
+        int64_t id;
+        int64_t first;
+        int64_t next;
+        int64_t end;
+        if (text == NULL || !redis_read_whole(&text, ':', &id) ||
+            !redis_read_whole(&text, ':', &first) || !redis_read_whole(&text, ':', &next) ||
+            !redis_read_whole(&text, '\0', &end))
             return error_set(error, STATUS_FAILED, "policy %lld: a lease is not readable",
                              (long long)policy_id);
         if (next >= end)
@@ -349,10 +356,11 @@ struct redis_ids {
 static bool redis_visit_take_id(void *context, const redisReply *name, const redisReply *value)
 {
     struct redis_ids *list = context;
-    long long id;
+    const char *text = name->str + strlen(KEY_HEAD); /* as it was asked for */
+    int64_t id;
 
     (void)value;
-    if (sscanf(name->str, "COUPON:POLICY:{%lld}", &id) != 1 || id < 1)
+    if (!redis_read_whole(&text, '}', &id) || id < 1)
         return true; /* somebody else's */
     int64_t *grown = redis_visited_grow(list->ids, list->count, &list->capacity, sizeof(*grown));
     if (grown == NULL)
