@@ -149,6 +149,9 @@ static enum status refuse_kind(const struct json_reading *reading, const struct 
                       or_null);
     case JSON_OBJECT:
         return refuse(reading, place, "must be an object%s", or_null);
+    case JSON_LIST:
+        return refuse(reading, place, "must be a list of %" PRId64 " to %" PRId64 " objects%s",
+                      field->minimum, field->maximum, or_null);
     }
     ensure_failed("a known kind of field", __FILE__, __LINE__, __func__);
 }
@@ -226,6 +229,51 @@ static bool read_time(const struct json_field *field, yyjson_val *value)
            *wall_ms != 0;
 }
 
+static void clear_seen(const struct json_field *fields, size_t field_count)
+{
+    for (size_t i = 0; i < field_count; i++) {
+        if (fields[i].seen != NULL) {
+            *fields[i].seen = JSON_NOT_SEEN;
+        }
+        if (fields[i].kind == JSON_OBJECT || fields[i].kind == JSON_LIST) {
+            clear_seen(fields[i].fields, fields[i].field_count);
+        }
+    }
+}
+
+/* "items.3" names the third object of a list. */
+static enum status read_list(const struct json_reading *reading, const struct json_place *place,
+                             const struct json_field *field, yyjson_val *array)
+{
+    struct json_list *list = field->target;
+    list->count = 0;
+    size_t count = yyjson_arr_size(array);
+    if ((int64_t)count < field->minimum || (int64_t)count > field->maximum) {
+        return refuse_kind(reading, place, field);
+    }
+    size_t index;
+    yyjson_val *value;
+    yyjson_arr_foreach(array, index, count, value)
+    {
+        char number[24];
+        snprintf(number, sizeof(number), "%zu", index + 1);
+        struct json_place here = {.parent = place, .name = span_of(number)};
+        if (!yyjson_is_obj(value)) {
+            return refuse(reading, &here, "must be an object");
+        }
+        memset(list->element, 0, list->element_size);
+        clear_seen(field->fields, field->field_count);
+        enum status status = read_object(reading, &here, value, field->fields, field->field_count);
+        if (status != STATUS_OK) {
+            return status;
+        }
+        memcpy((char *)list->elements + list->count * list->element_size, list->element,
+               list->element_size);
+        list->count++;
+    }
+    return STATUS_OK;
+}
+
 static enum status read_value(const struct json_reading *reading, const struct json_place *place,
                               const struct json_field *field, yyjson_val *value)
 {
@@ -258,6 +306,11 @@ static enum status read_value(const struct json_reading *reading, const struct j
     case JSON_OBJECT:
         if (yyjson_is_obj(value)) {
             return read_object(reading, place, value, field->fields, field->field_count);
+        }
+        break;
+    case JSON_LIST:
+        if (yyjson_is_arr(value)) {
+            return read_list(reading, place, field, value);
         }
         break;
     }
@@ -380,18 +433,6 @@ static bool any_required(const struct json_field *fields, size_t field_count)
         }
     }
     return false;
-}
-
-static void clear_seen(const struct json_field *fields, size_t field_count)
-{
-    for (size_t i = 0; i < field_count; i++) {
-        if (fields[i].seen != NULL) {
-            *fields[i].seen = JSON_NOT_SEEN;
-        }
-        if (fields[i].kind == JSON_OBJECT) {
-            clear_seen(fields[i].fields, fields[i].field_count);
-        }
-    }
 }
 
 enum status json_read_object(struct json_reader *reader, struct span body,

@@ -31,6 +31,16 @@ enum json_kind {
     JSON_FLAG,    /* bool */
     JSON_TIME,    /* int64_t wall ms > 0, from RFC 3339 text */
     JSON_OBJECT,  /* nested: `fields`/`field_count` */
+    JSON_LIST,    /* struct json_list: `minimum`..`maximum` objects of `fields`/`field_count` */
+};
+
+/* Where the objects of a JSON_LIST go. Each is read through the field's `fields`, whose targets lie
+ * in `element`, set to zero before; what `element` then holds is copied behind the ones before. */
+struct json_list {
+    void *element;
+    size_t element_size;
+    void *elements; /* with room for the field's `maximum` */
+    size_t count;
 };
 
 enum json_presence { JSON_REQUIRED, JSON_OPTIONAL, JSON_OPTIONAL_OR_NULL };

@@ -273,6 +273,69 @@ static void test_json__ids_have_their_alphabet(void **state)
     }
 }
 
+/* A list beside a field of the body, as an order has it. */
+static struct item {
+    struct span product;
+    int64_t quantity;
+    enum json_seen quantity_seen;
+} item, items[3];
+static struct json_list list = {.element = &item, .element_size = sizeof(item), .elements = items};
+static const struct json_field item_fields[] = {
+    {.name = "product", .kind = JSON_ID, .presence = JSON_REQUIRED, .target = &item.product},
+    {.name = "quantity",
+     .kind = JSON_INTEGER,
+     .presence = JSON_OPTIONAL,
+     .minimum = 1,
+     .maximum = 9,
+     .target = &item.quantity,
+     .seen = &item.quantity_seen},
+};
+static const struct json_field list_field = {.name = "items",
+                                             .kind = JSON_LIST,
+                                             .presence = JSON_REQUIRED,
+                                             .minimum = 1,
+                                             .maximum = 3,
+                                             .target = &list,
+                                             .fields = item_fields,
+                                             .field_count = 2};
+
+static void assert_list_refused(const char *body, const char *path, const char *words)
+{
+    assert_int_equal(json_read_object(reader, span_of(body), &list_field, 1, field, &error),
+                     STATUS_INVALID);
+    assert_string_equal(field, path);
+    assert_non_null(strstr(error.text, words));
+}
+
+static void test_json__lists_reach_their_elements(void **state)
+{
+    const char *body = "{\"items\":[{\"product\":\"p1\",\"quantity\":2},{\"product\":7},"
+                       "{\"quantity\":9,\"product\":\"p3\"}]}";
+    assert_int_equal(json_read_object(reader, span_of(body), &list_field, 1, field, &error),
+                     STATUS_OK);
+    assert_int_equal(list.count, 3);
+    assert_true(span_equal(items[0].product, SPAN("p1")));
+    assert_int_equal(items[0].quantity, 2);
+    assert_true(span_equal(items[1].product, SPAN("7")));
+    assert_int_equal(items[1].quantity, 0);
+    assert_int_equal(items[1].quantity_seen, JSON_NOT_SEEN);
+    assert_true(span_equal(items[2].product, SPAN("p3")));
+    assert_int_equal(items[2].quantity, 9);
+}
+
+static void test_json__lists_are_refused_by_element(void **state)
+{
+    assert_list_refused("{}", "items", "items: is missing");
+    assert_list_refused("{\"items\":{}}", "items", "must be a list of 1 to 3 objects");
+    assert_list_refused("{\"items\":[]}", "items", "must be a list of 1 to 3 objects");
+    assert_list_refused("{\"items\":[1,2,3,4]}", "items", "must be a list of 1 to 3 objects");
+    assert_list_refused("{\"items\":[{\"product\":1},2]}", "items.2", "must be an object");
+    assert_list_refused("{\"items\":[{\"product\":1},{}]}", "items.2.product", "is missing");
+    assert_list_refused("{\"items\":[{\"product\":1,\"quantity\":10}]}", "items.1.quantity",
+                        "an integer from 1 to 9");
+    assert_list_refused("{\"items\":[{\"product\":1,\"x\":10}]}", "items.1.x", "not a known");
+}
+
 static void test_json__missing_unknown_and_double_fields_are_refused(void **state)
 {
     assert_refused("{}", "total", "total: is missing");
@@ -561,6 +624,8 @@ int main(void)
         READER_TEST(test_json__values_out_of_bounds_are_refused_by_name),
         READER_TEST(test_json__text_counts_characters),
         READER_TEST(test_json__ids_have_their_alphabet),
+        READER_TEST(test_json__lists_reach_their_elements),
+        READER_TEST(test_json__lists_are_refused_by_element),
         READER_TEST(test_json__missing_unknown_and_double_fields_are_refused),
         READER_TEST(test_json__a_long_field_name_is_cut_at_a_character),
         READER_TEST(test_json__a_path_ends_where_its_room_does),
