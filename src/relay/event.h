@@ -1,0 +1,129 @@
+/* event.h: claims, coupons and orders as messages of other systems: CloudEvents 1.0, binary mode.
+ *
+ * A message has a key that keeps its order (the policy's id in decimal), headers that name the
+ * event (ce_specversion, ce_id, ce_source, ce_type, ce_time, content-type, and traceparent where
+ * there is one) and a JSON object as its value. The same event always has the same ce_id and
+ * ce_source, so that who gets it twice can tell. A coupon's code is never in a message.
+ *
+ * Reading is strict: what was not written like this is refused, with words that say what is wrong.
+ * Orders come from others, so theirs may lack the headers.
+ *
+ * Threads: values only; a json_reader belongs to one thread.
+ */
+#ifndef RELAY_EVENT_H
+#define RELAY_EVENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/model.h"
+
+enum event_kind {
+    EVENT_CLAIM_PENDED, /* won at the gate, not yet in the ledger */
+    EVENT_COUPON_ISSUED,
+    EVENT_COUPON_REDEEMED,
+    EVENT_COUPON_CANCELLED,
+    EVENT_COUPON_VOIDED,
+    EVENT_COUPON_MERGED,
+    EVENT_ORDER_COMPLETED,
+};
+#define EVENT_KINDS (EVENT_ORDER_COMPLETED + 1)
+
+/* "dibs.coupon.pended", …: the ce_type. */
+const char *event_kind_name(enum event_kind kind);
+
+/* "", "-issued", …: what follows policy and seq in the ce_id, so that each event of one coupon has
+ * an id of its own. */
+const char *event_kind_suffix(enum event_kind kind);
+
+/* What a coupon in that state is told as, and back; not for EXPIRED and PENDING, which are never
+ * told. */
+enum event_kind event_kind_of_state(enum coupon_state state);
+enum coupon_state event_kind_state(enum event_kind kind);
+
+/* A header; its name ends with a NUL. */
+struct event_header {
+    const char *name;
+    struct span value;
+};
+
+/* A message as it comes or goes; everything is borrowed. */
+struct event_message {
+    struct span key;
+    struct span value;
+    const struct event_header *headers;
+    size_t header_count;
+};
+
+/* --- writing --- */
+
+#define EVENT_HEADERS_MAX      7
+#define EVENT_TRACEPARENT_SIZE 55 /* of version 00 */
+#define EVENT_VALUE_SIZE       1536
+
+/* A message and all that it points to; it must not be moved or copied. */
+struct event {
+    struct event_message message;
+    struct event_header headers[EVENT_HEADERS_MAX];
+    char id[64];
+    char source[48];
+    char time[32];
+    char traceparent[EVENT_TRACEPARENT_SIZE];
+    char value[EVENT_VALUE_SIZE];
+};
+
+/* Fills event->message. `traceparent` that is empty or not valid is left out. */
+void event_write_claim(struct event *event, const struct claim *claim, struct span traceparent);
+
+/* What became of a coupon, at that time: its row as it is or was afterwards. Only what belongs to
+ * the kind is told, so a later state of the row does not show. */
+void event_write_coupon(struct event *event, enum event_kind kind, const struct coupon *coupon,
+                        int64_t at_ms, struct span traceparent);
+
+/* --- reading --- */
+
+#define EVENT_VALUE_MAX       16384 /* what a json_reader for events must take */
+#define EVENT_HEADERS_SEEN    32    /* more than these are refused */
+#define EVENT_ORDER_ITEMS_MAX 500
+#define EVENT_QUANTITY_MAX    1000000
+
+struct event_order_item {
+    struct user_id product_id;
+    int64_t quantity;
+};
+
+struct event_order {
+    struct user_id order_id;
+    int64_t paid_at_ms; /* 0: not said */
+    size_t item_count;
+    struct event_order_item items[EVENT_ORDER_ITEMS_MAX];
+};
+
+/* Each answers OK, or INVALID with what is wrong with the message. `traceparent` (may be NULL)
+ * gets the message's, or becomes empty. */
+enum status event_read_claim(struct json_reader *reader, const struct event_message *message,
+                             struct claim *claim, struct span *traceparent,
+                             struct error *error) MUST_CHECK;
+enum status event_read_coupon(struct json_reader *reader, const struct event_message *message,
+                              enum event_kind *kind, struct coupon *coupon, int64_t *at_ms,
+                              struct span *traceparent, struct error *error) MUST_CHECK;
+enum status event_read_order(struct json_reader *reader, const struct event_message *message,
+                             struct event_order *order, struct error *error) MUST_CHECK;
+
+/* True for "00-" and so on, as W3C Trace Context has it, with ids that are not all zero. */
+bool event_traceparent_valid(struct span text);
+
+/* --- what could not be done --- */
+
+/* Headers that a message in the dead letter topic has beside its own. */
+#define EVENT_DEAD_REASON    "dibs_reason"    /* in words */
+#define EVENT_DEAD_TOPIC     "dibs_topic"     /* where it came from */
+#define EVENT_DEAD_PARTITION "dibs_partition" /* in decimal */
+#define EVENT_DEAD_OFFSET    "dibs_offset"    /* in decimal */
+#define EVENT_DEAD_TIME      "dibs_time"      /* when it was put aside, RFC 3339 */
+
+#endif
