@@ -285,6 +285,7 @@ static void redis_line_on_verdicts(redisAsyncContext *link, void *answer, void *
         redis_call_refused(call, trouble, reply);
     } else if (redis_verdicts_read(reply, call->name, call->wishes, call->count)) {
         call->channel->retry_pause_ms = RETRY_MIN_MS;
+        redis_watch_meet(&call->flight->line->gate->watch, call->flight->batch->policy_id);
         if (!call->waits)
             redis_call_decided(call);
     } else {

@@ -436,6 +436,13 @@ size_t redis_watch_list(struct redis_watch *watch, int64_t after_id, int64_t *id
     return count;
 }
 
+void redis_watch_meet(struct redis_watch *watch, int64_t policy_id)
+{
+    pthread_mutex_lock(&watch->lock);
+    (void)redis_watch_add(watch, policy_id);
+    pthread_mutex_unlock(&watch->lock);
+}
+
 bool redis_watch_has(struct redis_watch *watch, int64_t policy_id)
 {
     pthread_mutex_lock(&watch->lock);

@@ -75,6 +75,9 @@ size_t redis_watch_list(struct redis_watch *watch, int64_t after_id, int64_t *id
 size_t redis_watch_decide(struct redis_watch *watch, const struct gate_batch *batch,
                           struct blocklist *blocklist, int64_t pending_max);
 
+/* Redis has answered for this policy: it is looked at from now on. */
+void redis_watch_meet(struct redis_watch *watch, int64_t policy_id);
+
 /* Whether the ledger is known to have such a policy though Redis may not. */
 bool redis_watch_has(struct redis_watch *watch, int64_t policy_id);
 
