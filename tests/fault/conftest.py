@@ -13,9 +13,10 @@ from disk import Disk  # noqa: E402
 from fixtures import (_shared_server, pytest_collection_modifyitems,  # noqa: E402,F401
                       pytest_configure, pytest_sessionstart, serve, server, shared)
 from harness import wait_until  # noqa: E402
-from ledger import KIND, ServedDatabase  # noqa: E402
+from ledger import KIND, ServedDatabase, SqliteDatabase  # noqa: E402
 from proxy import Proxy  # noqa: E402
-from servers import KINDS, rows_of  # noqa: E402
+from redis_shop import Shop  # noqa: E402
+from servers import KINDS, Redis, rows_of  # noqa: E402
 
 # What breaks a database server needs one, and what breaks a disk breaks the file of SQLite.
 collect_ignore_glob = ["test_database_*.py"] if KIND == "sqlite" else ["test_disk.py"]
@@ -99,6 +100,33 @@ def proxy(victim):
     """A way to the victim that can be cut."""
     with Proxy(victim.port) as way:
         yield way
+
+
+@pytest.fixture
+def redis():
+    """A Redis that loses nothing it has answered."""
+    with Redis() as redis_server:
+        yield redis_server
+
+
+@pytest.fixture
+def shop_on(tmp_path, request):
+    """Opens a shop on a Redis: with shop_on(redis, settings…) as shop. The test may also
+    break its database server."""
+    made = []
+
+    def open_shop(redis_server, **options):
+        number = len(made)
+        if KIND == "sqlite":
+            database = SqliteDatabase(tmp_path / f"shop-{number}.db")
+        else:
+            database = ServedDatabase(request.getfixturevalue("victim"))
+        made.append(database)
+        return Shop(tmp_path / f"shop-{number}", redis_server, database, **options)
+
+    yield open_shop
+    for database in made:
+        database.discard()
 
 
 class ForeignSession:

@@ -1,6 +1,7 @@
 """The failing disk (preload.c) as a switch."""
 
 import pathlib
+import shutil
 
 from harness import BUILD_DIR
 
@@ -8,16 +9,23 @@ LIBRARY = BUILD_DIR / "tests/fault/dibs_fault_preload.so"
 
 
 class Disk:
-    """What preload.c does to the files of the ledger, changed while the server runs."""
+    """What preload.c does to files whose paths contain `match`, changed while their process runs:
+    those of the ledger, unless told otherwise."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, match="dibs.db"):
         self.control = pathlib.Path(folder) / "disk"
+        self.match = match
         self.set("ok")
 
     def environment(self):
         assert LIBRARY.is_file(), f"{LIBRARY} is not there: build it with meson"
-        return {"LD_PRELOAD": str(LIBRARY), "DIBS_TEST_PRELOAD_MATCH": "dibs.db",
+        return {"LD_PRELOAD": str(LIBRARY), "DIBS_TEST_PRELOAD_MATCH": self.match,
                 "DIBS_TEST_PRELOAD_CONTROL": str(self.control)}
+
+    def environment_of_another(self):
+        """For a process of a user who may not enter our folders."""
+        copy = shutil.copy(LIBRARY, self.control.parent)
+        return self.environment() | {"LD_PRELOAD": str(copy)}
 
     def set(self, word):
         fresh = self.control.with_suffix(".new")

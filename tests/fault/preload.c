@@ -8,6 +8,7 @@
  *   eio      writes fail with EIO
  *   fsync    fsync and fdatasync fail with EIO, and nothing is synced
  *   stall    fsync and fdatasync wait until the word changes
+ *   freeze   so do they, and writes as well
  * A test writes the word while the process runs (a new file, renamed into place).
  *
  * Threads: safe from any; nothing is kept between calls.
@@ -30,11 +31,20 @@
 #define WORD_SIZE     16
 #define STALL_STEP_NS 1000000
 
-enum disk { DISK_OK, DISK_FULL, DISK_FULL_SOON, DISK_BROKEN, DISK_SYNC_FAILS, DISK_SYNC_STALLS };
+enum disk {
+    DISK_OK,
+    DISK_FULL,
+    DISK_FULL_SOON,
+    DISK_BROKEN,
+    DISK_SYNC_FAILS,
+    DISK_SYNC_STALLS,
+    DISK_STALLS,
+};
 
 static const char *const disk_words[] = {
-    [DISK_OK] = "ok",      [DISK_FULL] = "enospc",      [DISK_FULL_SOON] = "short",
-    [DISK_BROKEN] = "eio", [DISK_SYNC_FAILS] = "fsync", [DISK_SYNC_STALLS] = "stall",
+    [DISK_OK] = "ok",         [DISK_FULL] = "enospc",      [DISK_FULL_SOON] = "short",
+    [DISK_BROKEN] = "eio",    [DISK_SYNC_FAILS] = "fsync", [DISK_SYNC_STALLS] = "stall",
+    [DISK_STALLS] = "freeze",
 };
 
 /* What libc would have called. */
@@ -88,11 +98,23 @@ static enum disk disk_now(int descriptor)
     return disk;
 }
 
+/* What the disk does once it does something. */
+static enum disk disk_after_stall(int descriptor, enum disk stalls, enum disk stalls_too)
+{
+    enum disk disk = disk_now(descriptor);
+
+    while (disk == stalls || disk == stalls_too) {
+        nanosleep(&(struct timespec){.tv_nsec = STALL_STEP_NS}, NULL);
+        disk = disk_now(descriptor);
+    }
+    return disk;
+}
+
 /* 0 when a write of *size bytes may go on (with fewer bytes on a disk that is almost full), else
  * the error. */
 static int write_error(int descriptor, size_t *size)
 {
-    switch (disk_now(descriptor)) {
+    switch (disk_after_stall(descriptor, DISK_STALLS, DISK_STALLS)) {
     case DISK_FULL:
         return ENOSPC;
     case DISK_FULL_SOON:
@@ -107,12 +129,8 @@ static int write_error(int descriptor, size_t *size)
 
 static int sync_error(int descriptor)
 {
-    enum disk disk = disk_now(descriptor);
+    enum disk disk = disk_after_stall(descriptor, DISK_SYNC_STALLS, DISK_STALLS);
 
-    while (disk == DISK_SYNC_STALLS) {
-        nanosleep(&(struct timespec){.tv_nsec = STALL_STEP_NS}, NULL);
-        disk = disk_now(descriptor);
-    }
     return disk == DISK_SYNC_FAILS ? EIO : 0;
 }
 

@@ -51,10 +51,10 @@ class Sharing:
             self.database = ServedDatabase(server)
         return self
 
-    def _start(self, kind, gate, **config):
+    def _start(self, kind, gate, env=None, **config):
         config = {"gate": gate or self.redis.url(), "gate_timeout": "500ms", **config}
         process = kind(folder=self.folder / f"process-{len(self.processes)}", config=config,
-                       database=self.database)
+                       database=self.database, env=env)
         self.processes.append(process)
         return process.start()
 
