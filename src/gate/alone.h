@@ -23,6 +23,10 @@ enum status gate_alone_leases(struct gate *gate, int64_t policy_id, struct gate_
                               size_t max, size_t *count, int64_t *highest_id, struct error *error);
 enum status gate_alone_retire(struct gate *gate, int64_t policy_id, int64_t seconds,
                               struct error *error);
+enum status gate_alone_publish(struct gate *gate, int64_t policy_id, const char *token,
+                               int64_t *mark, struct error *error);
+enum status gate_alone_published(struct gate *gate, int64_t policy_id, const char *token,
+                                 int64_t seq, struct error *error);
 bool gate_alone_is_ready(struct gate *gate, struct error *words);
 
 #endif

@@ -12,7 +12,8 @@ static void gate_check_ops(const struct gate_ops *ops)
            ops->restore_key && ops->line_open && ops->line_close && ops->claim &&
            ops->acknowledge && ops->settle && ops->block && ops->find && ops->count && ops->list &&
            ops->stands && ops->visit && ops->pending && ops->acknowledge_keys && ops->reset &&
-           ops->arm && ops->enter && ops->leases && ops->retire && ops->is_ready);
+           ops->arm && ops->enter && ops->leases && ops->retire && ops->publish && ops->published &&
+           ops->is_ready);
 }
 
 enum status gate_open(struct gate **gate, const struct gate_options *options, struct error *error)
@@ -159,6 +160,18 @@ enum status gate_leases(struct gate *gate, int64_t policy_id, struct gate_lease 
 enum status gate_retire(struct gate *gate, int64_t policy_id, int64_t seconds, struct error *error)
 {
     return gate->ops->retire(gate, policy_id, seconds, error);
+}
+
+enum status gate_publish(struct gate *gate, int64_t policy_id, const char *token, int64_t *mark,
+                         struct error *error)
+{
+    return gate->ops->publish(gate, policy_id, token, mark, error);
+}
+
+enum status gate_published(struct gate *gate, int64_t policy_id, const char *token, int64_t seq,
+                           struct error *error)
+{
+    return gate->ops->published(gate, policy_id, token, seq, error);
 }
 
 bool gate_is_ready(struct gate *gate, struct error *words)

@@ -204,6 +204,10 @@ struct gate_ops {
                           size_t max, size_t *count, int64_t *highest_id, struct error *error);
     enum status (*retire)(struct gate *gate, int64_t policy_id, int64_t seconds,
                           struct error *error);
+    enum status (*publish)(struct gate *gate, int64_t policy_id, const char *token, int64_t *mark,
+                           struct error *error);
+    enum status (*published)(struct gate *gate, int64_t policy_id, const char *token, int64_t seq,
+                             struct error *error);
     bool (*is_ready)(struct gate *gate, struct error *words);
     enum status (*visit)(struct gate *gate, int64_t policy_id, const struct gate_visitor *visitor,
                          struct error *error);
@@ -335,6 +339,15 @@ enum status gate_leases(struct gate *gate, int64_t policy_id, struct gate_lease 
 /* Lets go of a policy that is closed and has nothing pending, after so many seconds. */
 enum status gate_retire(struct gate *gate, int64_t policy_id, int64_t seconds,
                         struct error *error) MUST_CHECK;
+
+/* Whoever gave the last token publishes what is pending: *mark is the seq up to which all of it was
+ * published. */
+enum status gate_publish(struct gate *gate, int64_t policy_id, const char *token, int64_t *mark,
+                         struct error *error) MUST_CHECK;
+
+/* Moves that mark, which never goes back. CONFLICT: another token was given since. */
+enum status gate_published(struct gate *gate, int64_t policy_id, const char *token, int64_t seq,
+                           struct error *error) MUST_CHECK;
 
 /* Whether the gate can be asked just now, and if not why; "ok" otherwise. Never blocks. */
 bool gate_is_ready(struct gate *gate, struct error *words);

@@ -554,6 +554,8 @@ static const struct gate_ops gate_local_ops = {
     .enter = gate_alone_enter,
     .leases = gate_alone_leases,
     .retire = gate_alone_retire,
+    .publish = gate_alone_publish,
+    .published = gate_alone_published,
     .is_ready = gate_alone_is_ready,
     .visit = gate_local_visit,
 };

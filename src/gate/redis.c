@@ -397,6 +397,8 @@ static const struct gate_ops gate_redis_ops = {
     .enter = gate_redis_enter,
     .leases = gate_redis_leases,
     .retire = gate_redis_retire,
+    .publish = gate_redis_publish,
+    .published = gate_redis_published,
     .is_ready = gate_redis_is_ready,
     .visit = gate_redis_visit,
 };

@@ -11,7 +11,8 @@
 --   3 ISSUED     hash    user -> "seq:nth:state:bound:requested_at:request_id", several joined by
 --                        commas, latest last
 --   4 LEASE      list    "id:first:next:end" of each lease, oldest first
---   5 META       hash    the policy's row, stock numbers, the arming token
+--   5 META       hash    the policy's row, stock numbers, the arming token, the mark of what is
+--                        published and its publisher's token
 --   6 KEYS       hash    request id of an Idempotency-Key -> "seq:nth:user"
 --   7 BOUND      zset    seq -> "request_id:seq": keys bound later, for the ledger; the outbox
 -- The state of a claim is P (pending), I (issued) or R (redeemed).
@@ -26,9 +27,9 @@
 -- reset is armed no earlier than that either.
 --
 -- Refusals begin with a word that the caller knows: UNARMED, NOPOLICY, STALELEASE, TOOSOON, TOOFEW,
--- SPREAD, PENDING, ARMED, DIBSBAD (keys or arguments that are not ours).
+-- SPREAD, PENDING, ARMED, FENCED, DIBSBAD (keys or arguments that are not ours).
 
-local VERSION = 1
+local VERSION = 2
 local BOUND_MAX = 31
 local KEYED = 56   -- '8': the first hex digit of a request id made from a key is this or above
 local BLOCKED = 98 -- 'b'
@@ -891,6 +892,41 @@ local function retire(keys, args)
   return 1
 end
 
+-- --- publishing ---
+
+local function read_mark(key)
+  local mark = tonumber(redis.call('HGET', key, 'published') or '0')
+  if not mark then
+    fail('DIBSBAD the mark is not a number')
+  end
+  return mark
+end
+
+-- ARGS: a token. Whoever gave the last one publishes what is pending, and no other moves the mark.
+-- Answers up to which seq all of it was published.
+local function publish(keys, args)
+  check_count(args, 1)
+  need_meta(keys[5])
+  local mark = read_mark(keys[5])
+  redis.call('HSET', keys[5], 'publisher', args[1])
+  return whole(mark)
+end
+
+-- ARGS: the token, and up to which seq all that was pending is published for sure. Never goes back.
+local function published(keys, args)
+  check_count(args, 2)
+  check_whole(args, 2, 2)
+  need_meta(keys[5])
+  local mark = read_mark(keys[5])
+  if redis.call('HGET', keys[5], 'publisher') ~= args[1] then
+    fail('FENCED another one publishes')
+  end
+  if tonumber(args[2]) > mark then
+    redis.call('HSET', keys[5], 'published', args[2])
+  end
+  return 1
+end
+
 -- --- looking ---
 
 local function numbers(keys, meta)
@@ -980,6 +1016,8 @@ redis.register_function('dibs_restore_keys', restore_keys)
 redis.register_function('dibs_arm', arm)
 redis.register_function('dibs_enter', enter)
 redis.register_function('dibs_retire', retire)
+redis.register_function('dibs_publish', publish)
+redis.register_function('dibs_published', published)
 
 local function register_reader(name, callback)
   redis.register_function{function_name = name, callback = callback, flags = {'no-writes'}}

@@ -81,6 +81,10 @@ enum status gate_redis_leases(struct gate *gate, int64_t policy_id, struct gate_
                               size_t max, size_t *count, int64_t *highest_id, struct error *error);
 enum status gate_redis_retire(struct gate *gate, int64_t policy_id, int64_t seconds,
                               struct error *error);
+enum status gate_redis_publish(struct gate *gate, int64_t policy_id, const char *token,
+                               int64_t *mark, struct error *error);
+enum status gate_redis_published(struct gate *gate, int64_t policy_id, const char *token,
+                                 int64_t seq, struct error *error);
 enum status gate_redis_pending(struct gate *gate, int64_t policy_id, int64_t after_seq,
                                struct gate_pending *pending, struct error *error);
 enum status gate_redis_acknowledge_keys(struct gate *gate, const struct key_binding *bindings,

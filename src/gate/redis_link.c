@@ -26,6 +26,7 @@ static const struct redis_error_name redis_error_names[] = {
     {"TOOFEW", REDIS_TROUBLE_TOO_FEW},
     {"SPREAD", REDIS_TROUBLE_SPREAD},
     {"PENDING", REDIS_TROUBLE_PENDING},
+    {"FENCED", REDIS_TROUBLE_FENCED},
     {"ERR Function not found", REDIS_TROUBLE_NO_LIBRARY},
     {"MOVED ", REDIS_TROUBLE_MOVED},
     {"ASK ", REDIS_TROUBLE_ASK},

@@ -468,3 +468,29 @@ enum status gate_redis_retire(struct gate *gate, int64_t policy_id, int64_t seco
     return redis_do(gate_redis_of(gate), policy_id, "dibs_retire",
                     &(struct redis_argument){text, strlen(text)}, 1, error);
 }
+
+/* --- publishing --- */
+
+enum status gate_redis_publish(struct gate *gate, int64_t policy_id, const char *token,
+                               int64_t *mark, struct error *error)
+{
+    const struct redis_argument argument = redis_text(token);
+    redisReply *reply = NULL;
+    enum status status = redis_pool_call_surely(&gate_redis_of(gate)->pool, policy_id,
+                                                "dibs_publish", &argument, 1, &reply, error);
+
+    if (status == STATUS_OK)
+        *mark = redis_number(reply);
+    freeReplyObject(reply);
+    return status == STATUS_UNKNOWN ? STATUS_UNAVAILABLE : status;
+}
+
+enum status gate_redis_published(struct gate *gate, int64_t policy_id, const char *token,
+                                 int64_t seq, struct error *error)
+{
+    char text[24];
+
+    snprintf(text, sizeof(text), "%lld", (long long)seq);
+    const struct redis_argument arguments[] = {redis_text(token), redis_text(text)};
+    return redis_do(gate_redis_of(gate), policy_id, "dibs_published", arguments, 2, error);
+}
