@@ -515,6 +515,13 @@ enum status ledger_letter_count(struct ledger *ledger, int64_t *count, struct er
     return ledger_read_end(ledger, sql, status, error);
 }
 
+enum status ledger_letter_write(struct ledger *ledger, const struct dead_letter *letter,
+                                struct error *error)
+{
+    struct dead_letter copy = *letter;
+    return writer_run(&ledger->writer, letters_write_one, &copy, error);
+}
+
 enum status ledger_letter_drop(struct ledger *ledger, int64_t policy_id, int64_t seq,
                                struct dead_letter *letter, struct error *error)
 {

@@ -178,6 +178,10 @@ enum status ledger_letter_get(struct ledger *ledger, int64_t policy_id, int64_t 
                               struct dead_letter *letter, struct error *error) MUST_CHECK;
 enum status ledger_letter_count(struct ledger *ledger, int64_t *count,
                                 struct error *error) MUST_CHECK;
+/* Writes a letter of what came in and is no claim: its policy is 0, and its seq names the message.
+ * One that is there already stays as it is. */
+enum status ledger_letter_write(struct ledger *ledger, const struct dead_letter *letter,
+                                struct error *error) MUST_CHECK;
 /* `letter` becomes what was there. NOT_FOUND: there was none. */
 enum status ledger_letter_drop(struct ledger *ledger, int64_t policy_id, int64_t seq,
                                struct dead_letter *letter, struct error *error) MUST_CHECK;

@@ -91,3 +91,8 @@ enum status letters_drop(struct sql *sql, void *argument, struct error *error)
                                          sql_i64(drop->policy_id), sql_i64(drop->seq))
                                : status;
 }
+
+enum status letters_write_one(struct sql *sql, void *argument, struct error *error)
+{
+    return letters_write(sql, argument, error);
+}

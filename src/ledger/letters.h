@@ -20,6 +20,9 @@ enum status letters_list(struct sql *sql, int64_t after_policy_id, int64_t after
                          struct dead_letter *letters, size_t max, size_t *count,
                          struct error *error) MUST_CHECK;
 
+/* The body of a transaction: writes a `const struct dead_letter`. */
+enum status letters_write_one(struct sql *sql, void *argument, struct error *error);
+
 enum status letters_count(struct sql *sql, int64_t *count, struct error *error) MUST_CHECK;
 
 struct drop_letter {
