@@ -1,6 +1,8 @@
 /* duty.c: draining, lending, arming and letting go of one policy. */
 #include "claim/duty.h"
 
+#include <stdlib.h>
+
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -33,6 +35,8 @@ bool duty_is_held(struct worker *worker, struct duty *duty, int64_t now_ms)
     /* Whoever had it before may have left something half done. */
     if (held && duty->held_until_ms < now_ms)
         duty->synced_at_ms = 0;
+    if (!held || duty->held_until_ms < now_ms)
+        duty->has_way = false;
     duty->held_until_ms = held ? now_ms + TERM_MS : 0;
     return held;
 }
@@ -76,7 +80,9 @@ static enum status duty_drain_all(struct worker *worker, struct duty *duty, stru
         enum status status = gate_pending(gate, duty->policy_id, 0, pending, error);
         if (status != STATUS_OK || pending->claim_count + pending->binding_count == 0)
             return status;
-        uint64_t ticket = worker_issue(worker, pending);
+        pending->claim_count = worker_sift(worker, pending->claims, pending->claim_count);
+        uint64_t ticket = worker_issue(worker, pending->claims, pending->claim_count,
+                                       pending->bindings, pending->binding_count);
         if (pending->claim_count + pending->binding_count == 0)
             return error_set(error, STATUS_UNAVAILABLE,
                              "claims that the ledger refuses are tried again first");
@@ -175,6 +181,34 @@ static enum status duty_build(struct worker *worker, struct duty *duty, struct e
     return status;
 }
 
+/* A term begins where the one before has left off. */
+static enum status duty_begin(struct worker *worker, struct duty *duty, struct error *error)
+{
+    if (duty->has_way)
+        return STATUS_OK;
+    enum status status = relay_begin(worker->service->relay, &duty->way, error);
+    duty->has_way = status == STATUS_OK;
+    return status;
+}
+
+/* What the gate still has behind the cursor, and what is on its way, comes first: BUSY until it has
+ * come out. */
+static enum status duty_pass(struct worker *worker, struct duty *duty, struct error *error)
+{
+    struct gate_pending *pending = worker->pending;
+
+    if (!duty->has_way) {
+        enum status status = duty_begin(worker, duty, error);
+        if (status == STATUS_OK)
+            status = gate_pending(worker->service->gate, duty->policy_id, duty->way.cursor, pending,
+                                  error);
+        if (status != STATUS_OK)
+            return status;
+    }
+    return relay_pass(worker->service->relay, &duty->way, pending->claims, pending->claim_count,
+                      error);
+}
+
 static void duty_reconcile(struct worker *worker, struct duty *duty, int64_t now_ms)
 {
     struct error error = {""};
@@ -182,11 +216,15 @@ static void duty_reconcile(struct worker *worker, struct duty *duty, int64_t now
     duty->next_look_ms = now_ms + REFUSED_MS;
     if (!duty_is_held(worker, duty, now_ms))
         return;
-    duty->cursor = 0;
-    if (duty_build(worker, duty, &error) != STATUS_OK) {
-        duty_say(duty, "reconcile_failed", &error);
+    enum status status = duty_pass(worker, duty, &error);
+    if (status == STATUS_OK)
+        status = duty_build(worker, duty, &error);
+    if (status != STATUS_OK) {
+        if (status != STATUS_BUSY)
+            duty_say(duty, "reconcile_failed", &error);
         return;
     }
+    duty->has_way = false;
     duty->next_look_ms = now_ms;
     pthread_mutex_lock(&worker->lock);
     worker->numbers.reconciled++;
@@ -196,38 +234,62 @@ static void duty_reconcile(struct worker *worker, struct duty *duty, int64_t now
 
 /* --- an armed policy --- */
 
+/* Keys need not wait for their claims: they are given to the ledger as they are, and taken out of
+ * the gate when it has them. */
+static void duty_drain_keys(struct worker *worker, struct duty *duty)
+{
+    struct service *service = worker->service;
+    const struct gate_pending *pending = worker->pending;
+    struct error error = {""};
+
+    if (duty->keys != NULL) {
+        if (ledger_durable(service->ledger) < duty->keys_ticket)
+            return;
+        if (gate_acknowledge_keys(service->gate, duty->keys, duty->key_count, &error) != STATUS_OK)
+            duty_say(duty, "acknowledge_failed", &error);
+        free(duty->keys);
+        duty->keys = NULL;
+        return;
+    }
+    if (pending->binding_count == 0)
+        return;
+    duty->keys = malloc(pending->binding_count * sizeof(*duty->keys));
+    if (duty->keys == NULL)
+        return; /* They are there the next time as well. */
+    memcpy(duty->keys, pending->bindings, pending->binding_count * sizeof(*duty->keys));
+    duty->key_count = pending->binding_count;
+    duty->keys_ticket = worker_issue(worker, NULL, 0, duty->keys, duty->key_count);
+}
+
 /* True when there was something to drain. */
 static bool duty_drain(struct worker *worker, struct duty *duty, int64_t now_ms)
 {
     struct gate_pending *pending = worker->pending;
-    struct error error;
+    struct relay *relay = worker->service->relay;
+    struct error error = {""};
 
-    if (pending->claim_count + pending->binding_count == 0) {
-        pthread_mutex_lock(&worker->lock);
-        bool is_quiet = worker->outstanding == 0;
-        pthread_mutex_unlock(&worker->lock);
-        /* What is still pending though the ledger was given it is given again. */
-        bool begins_again = is_quiet && duty->cursor != 0;
-        if (begins_again)
-            duty->cursor = 0;
-        return begins_again &&
-               pending->pending_count > (int64_t)worker_waiting(worker, duty->policy_id);
-    }
+    if (pending->claim_count + pending->binding_count == 0 && duty->keys == NULL)
+        return duty->has_way && relay_rest(relay, &duty->way, pending->pending_count);
     if (!duty_is_held(worker, duty, now_ms))
         return false;
-    if (pending->claim_count > 0)
-        duty->cursor = pending->claims[pending->claim_count - 1].seq;
-    uint64_t ticket = worker_issue(worker, pending);
-    if (pending->claim_count + pending->binding_count == 0)
-        return false;
-    pthread_mutex_lock(&worker->lock);
-    bool is_much = worker->outstanding > WORKER_OUTSTANDING_MAX;
-    pthread_mutex_unlock(&worker->lock);
-    if ((is_much || pending->binding_count > 0) && worker_settle(worker, ticket, SETTLE_MS) &&
-        gate_acknowledge_keys(worker->service->gate, pending->bindings, pending->binding_count,
-                              &error) != STATUS_OK)
-        duty_say(duty, "acknowledge_failed", &error);
-    return true;
+    if (!duty->has_way) {
+        enum status status = duty_begin(worker, duty, &error);
+        if (status != STATUS_OK)
+            duty_say(duty, "drain_failed", &error);
+        return status == STATUS_OK;
+    }
+    bool had_keys = duty->keys != NULL;
+    duty_drain_keys(worker, duty);
+    if (pending->claim_count == 0)
+        return had_keys != (duty->keys != NULL) ||
+               relay_rest(relay, &duty->way, pending->pending_count);
+    enum status status =
+        relay_carry(relay, &duty->way, pending->claims, pending->claim_count, &error);
+    if (status == STATUS_CONFLICT)
+        duty->held_until_ms = 0; /* Somebody else has begun. */
+    if (status != STATUS_OK && status != STATUS_BUSY)
+        duty_say(duty, "drain_failed", &error);
+    return status == STATUS_OK;
 }
 
 /* An empty gate gets what came back, and at last the reserve. */
@@ -281,14 +343,14 @@ void duty_attend(struct worker *worker, struct duty *duty, int64_t now_ms)
     struct gate_pending *pending = worker->pending;
     struct error error = {""};
 
-    if (gate_pending(worker->service->gate, duty->policy_id, duty->cursor, pending, &error) !=
+    if (gate_pending(worker->service->gate, duty->policy_id, duty->way.cursor, pending, &error) !=
         STATUS_OK) {
-        duty->cursor = 0;
+        duty->has_way = false;
         duty->next_look_ms = now_ms + REFUSED_MS / 2 + (int64_t)random_below(REFUSED_MS);
         return;
     }
     duty->pending_count = pending->pending_count;
-    duty->oldest_requested_ms = pending->claim_count > 0 && duty->cursor == 0
+    duty->oldest_requested_ms = pending->claim_count > 0 && duty->way.cursor == 0
                                     ? pending->claims[0].requested_at_ms
                                 : pending->pending_count == 0 ? 0
                                                               : duty->oldest_requested_ms;

@@ -6,16 +6,21 @@
 #define CLAIM_DUTY_H
 
 #include "gate/gate.h"
+#include "relay/relay.h"
 
 struct worker;
 
 /* One policy a worker looks after. */
 struct duty {
     int64_t policy_id;
-    int64_t version;           /* of the policy, as last pushed to the gate */
-    bool is_closed;            /* for good */
-    bool is_retired;           /* closed and drained: the gate has been told to let go */
-    int64_t cursor;            /* claims up to this seq are on their way to the ledger */
+    int64_t version;          /* of the policy, as last pushed to the gate */
+    bool is_closed;           /* for good */
+    bool is_retired;          /* closed and drained: the gate has been told to let go */
+    struct relay_way way;     /* of its claims to the ledger */
+    bool has_way;             /* of this term: false when the stewardship is new */
+    struct key_binding *keys; /* that the ledger was given; NULL: none */
+    size_t key_count;
+    uint64_t keys_ticket;      /* under which they become durable */
     int64_t next_look_ms;      /* monotonic, as all of these */
     int64_t busy_at_ms;        /* when there was last something to drain */
     int64_t pause_ms;          /* between looks while there is nothing to do */

@@ -65,7 +65,7 @@ static uint64_t service_on_win(void *context, const struct claim *claims, size_t
 {
     struct service *service = context;
     FAULT_POINT("gate.after_decision");
-    return relay_push(service->relay, claims, claim_count, bindings, binding_count);
+    return ledger_issue(service->ledger, claims, claim_count, bindings, binding_count);
 }
 
 /* --- opening --- */
@@ -83,10 +83,29 @@ static enum status service_load_code_key(struct service *service, struct error *
                          (uint8_t *)&service->code_key, sizeof(service->code_key), error);
 }
 
+/* Whether this process drains a shared gate. */
+static bool service_works(const struct service *service)
+{
+    return service->gate->ops->is_shared &&
+           (service->options.role == SERVICE_WORKS || !ledger_is_shareable(service->ledger));
+}
+
+static enum status service_open_relay(struct service *service, struct error *error)
+{
+    struct relay_options options = {
+        .url = service->options.relay_url,
+        .password = service->options.relay_password,
+        .use = !service->gate->ops->is_shared ? RELAY_PUBLISHES
+               : service_works(service)       ? RELAY_CARRIES
+                                              : RELAY_WATCHES,
+    };
+    return relay_open(&service->relay, &options, error);
+}
+
 /* A gate that is there already is not restored: what it lacks, its steward brings. */
 static enum status service_share(struct service *service, struct error *error)
 {
-    bool works = service->options.role == SERVICE_WORKS || !ledger_is_shareable(service->ledger);
+    bool works = service_works(service);
     enum status status = works ? worker_start(&service->worker, service, error) : STATUS_OK;
 
     if (status == STATUS_OK)
@@ -127,9 +146,9 @@ static enum status service_open_parts(struct service *service, struct error *err
 
     enum status status = ledger_open(&service->ledger, &ledger_options, error);
     if (status == STATUS_OK)
-        status = relay_open(&service->relay, options->relay_url, service->ledger, error);
-    if (status == STATUS_OK)
         status = gate_open(&service->gate, &gate_options, error);
+    if (status == STATUS_OK)
+        status = service_open_relay(service, error);
     if (status == STATUS_OK)
         status = service_load_code_key(service, error);
     if (status == STATUS_OK)
@@ -243,6 +262,11 @@ int64_t service_letter_count(struct service *service)
     return service->gate->ops->is_shared ? atomic_load(&service->letter_count) : -1;
 }
 
+bool service_count_relay(struct service *service, struct relay_numbers *numbers)
+{
+    return relay_count(service->relay, numbers);
+}
+
 bool service_count_fallback(struct service *service, struct fallback_numbers *numbers)
 {
     if (service->fallback == NULL)
@@ -266,8 +290,9 @@ bool service_parts(struct service *service, struct service_part parts[SERVICE_PA
                                      .kind = ledger_kind(service->ledger),
                                      .ready = ledger_healthy(service->ledger)};
     snprintf(parts[1].words, sizeof(parts[1].words), "%.255s", words.text);
-    parts[2] = (struct service_part){
-        .name = "relay", .kind = service->relay->ops->name, .ready = true, .words = "ok"};
+    parts[2] = (struct service_part){.name = "relay", .kind = service->relay->ops->name};
+    parts[2].ready = relay_is_ready(service->relay, &words);
+    snprintf(parts[2].words, sizeof(parts[2].words), "%.255s", words.text);
     bool has_doubts = steward_has_doubts(&service->steward);
     parts[3] = (struct service_part){
         .name = "steward",

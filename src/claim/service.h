@@ -18,6 +18,7 @@
 #include "claim/breaker.h"
 #include "gate/gate.h"
 #include "ledger/ledger.h"
+#include "relay/relay.h"
 
 struct service;
 
@@ -45,6 +46,7 @@ struct service_options {
     enum ledger_use ledger_use;
     int64_t ledger_timeout_ms; /* 0: the ledger's default */
     const char *relay_url;
+    const char *relay_password; /* NULL: as the URL says */
     enum ledger_integrity integrity;
     size_t pending_max;
     int64_t ack_timeout_ms;
@@ -210,6 +212,9 @@ bool service_count_worker(struct service *service, struct worker_numbers *number
  * this gate is not shared. */
 int64_t service_pending(struct service *service);
 int64_t service_letter_count(struct service *service);
+
+/* False: nothing is in between gate and ledger. */
+bool service_count_relay(struct service *service, struct relay_numbers *numbers);
 
 /* False: this gate is never away. */
 bool service_count_fallback(struct service *service, struct fallback_numbers *numbers);

@@ -18,6 +18,7 @@
 #define LIST_PAGE   64
 #define MEASURE_MS  1000
 #define TELL_MS     5000 /* between lines about the progress */
+#define STOP_MIN_MS 1000 /* what is at work is not dropped at once, though time is up */
 
 static struct timespec worker_time_in(int64_t milliseconds)
 {
@@ -47,6 +48,7 @@ void worker_on_issued(struct worker *worker, const struct claim *claims,
     pthread_mutex_lock(&worker->lock);
     *worker->settled_end = batch;
     worker->settled_end = &batch->next;
+    worker->settled_count++;
     pthread_cond_signal(&worker->ack_work);
     pthread_mutex_unlock(&worker->lock);
 }
@@ -60,27 +62,24 @@ void worker_on_durable(struct worker *worker)
 
 /* --- telling the gate --- */
 
-/* What the ledger did not take stays in the gate: takes it out of the batch. */
-static void worker_keep_refused(struct worker *worker, struct settled_batch *batch)
+/* What the ledger did not take stays in the gate, and is tried again in a while. */
+static void worker_keep_refused(struct worker *worker, const struct settled_batch *batch)
 {
     int64_t now_ms = clock_monotonic_ms();
-    size_t left = 0;
+    size_t kept_count = 0;
 
     pthread_mutex_lock(&worker->lock);
     for (size_t i = 0; i < batch->count; i++) {
         if (batch->states[i] == COUPON_PENDING) {
             patience_note(&worker->patience, &batch->claims[i], now_ms);
-            worker->numbers.refused++;
-            continue;
+            kept_count++;
+        } else {
+            patience_forget(&worker->patience, &batch->claims[i]);
         }
-        patience_forget(&worker->patience, &batch->claims[i]);
-        batch->claims[left] = batch->claims[i];
-        batch->states[left++] = batch->states[i];
     }
-    worker->numbers.drained += left;
+    worker->numbers.refused += kept_count;
+    worker->numbers.drained += batch->count - kept_count;
     pthread_mutex_unlock(&worker->lock);
-    batch->kept_count = batch->count - left;
-    batch->count = left;
 }
 
 static void worker_acknowledge(struct worker *worker, const struct settled_batch *batch)
@@ -88,13 +87,18 @@ static void worker_acknowledge(struct worker *worker, const struct settled_batch
     struct service *service = worker->service;
 
     FAULT_POINT("worker.before_acknowledge");
-    gate_acknowledge(service->gate, batch->claims, batch->states, batch->count);
+    for (size_t i = 0, end = 0; i < batch->count; i = end + 1) {
+        for (end = i; end < batch->count && batch->states[end] != COUPON_PENDING;)
+            end++;
+        if (end > i)
+            gate_acknowledge(service->gate, batch->claims + i, batch->states + i, end - i);
+    }
     FAULT_POINT("worker.after_acknowledge");
     for (size_t i = 0; i < batch->count; i++) {
         struct policy policy;
         struct error error;
         /* Its unit is back in the ledger: the gate hears that there is stock to ask for. */
-        if (!coupon_state_is_active(batch->states[i]) &&
+        if (batch->states[i] != COUPON_PENDING && !coupon_state_is_active(batch->states[i]) &&
             service_refresh(service, batch->claims[i].policy_id, &policy, &error) != STATUS_OK)
             log_event(LOG_WARN, "refresh_failed", LOG_FIELD("error", LOG_TEXT(error.text)));
     }
@@ -117,9 +121,11 @@ static void *worker_ack_main(void *context)
         pthread_mutex_unlock(&worker->lock);
         worker_keep_refused(worker, batch);
         worker_acknowledge(worker, batch);
+        relay_settled(worker->service->relay, batch->claims, batch->states, batch->count);
         pthread_mutex_lock(&worker->lock);
-        size_t told_count = batch->count + batch->kept_count;
-        worker->outstanding -= told_count < worker->outstanding ? told_count : worker->outstanding;
+        worker->outstanding -=
+            batch->count < worker->outstanding ? batch->count : worker->outstanding;
+        worker->told_count++;
         pthread_cond_signal(&worker->drain_work);
         free(batch->claims);
         free(batch->states);
@@ -131,43 +137,41 @@ static void *worker_ack_main(void *context)
 
 /* --- draining --- */
 
-uint64_t worker_issue(struct worker *worker, struct gate_pending *pending)
+uint64_t worker_issue(struct worker *worker, const struct claim *claims, size_t claim_count,
+                      const struct key_binding *bindings, size_t binding_count)
 {
-    struct service *service = worker->service;
+    pthread_mutex_lock(&worker->lock);
+    worker->outstanding += claim_count;
+    pthread_mutex_unlock(&worker->lock);
+    FAULT_POINT("worker.before_issue");
+    return ledger_issue(worker->service->ledger, claims, claim_count, bindings, binding_count);
+}
+
+size_t worker_sift(struct worker *worker, struct claim *claims, size_t count)
+{
     int64_t now_ms = clock_monotonic_ms();
 
     pthread_mutex_lock(&worker->lock);
     patience_sweep(&worker->patience, now_ms);
-    pending->claim_count =
-        patience_sift(&worker->patience, pending->claims, pending->claim_count, now_ms);
-    worker->outstanding += pending->claim_count;
+    size_t left = patience_sift(&worker->patience, claims, count, now_ms);
     pthread_mutex_unlock(&worker->lock);
-    FAULT_POINT("worker.before_issue");
-    return ledger_issue(service->ledger, pending->claims, pending->claim_count, pending->bindings,
-                        pending->binding_count);
-}
-
-size_t worker_waiting(struct worker *worker, int64_t policy_id)
-{
-    pthread_mutex_lock(&worker->lock);
-    size_t waiting = patience_waiting(&worker->patience, policy_id, clock_monotonic_ms());
-    pthread_mutex_unlock(&worker->lock);
-    return waiting;
+    return left;
 }
 
 bool worker_settle(struct worker *worker, uint64_t ticket, int64_t timeout_ms)
 {
     struct timespec until = worker_time_in(timeout_ms);
-    bool is_settled = false;
+    bool is_late = false;
 
     pthread_mutex_lock(&worker->lock);
-    while (!(is_settled =
-                 ledger_durable(worker->service->ledger) >= ticket && worker->outstanding == 0)) {
-        if (pthread_cond_timedwait(&worker->drain_work, &worker->lock, &until) != 0)
-            break;
-    }
+    while (ledger_durable(worker->service->ledger) < ticket && !is_late)
+        is_late = pthread_cond_timedwait(&worker->drain_work, &worker->lock, &until) != 0;
+    /* What the ledger told of that ticket came before it was durable. */
+    uint64_t settled_count = worker->settled_count;
+    while (worker->told_count < settled_count && !is_late)
+        is_late = pthread_cond_timedwait(&worker->drain_work, &worker->lock, &until) != 0;
     pthread_mutex_unlock(&worker->lock);
-    return is_settled;
+    return !is_late;
 }
 
 static size_t worker_place(const struct worker *worker, int64_t policy_id)
@@ -196,7 +200,7 @@ static void worker_note(struct worker *worker, const struct policy *policy)
         memmove(worker->duties + at + 1, worker->duties + at,
                 (worker->duty_count - at) * sizeof(*worker->duties));
         worker->duty_count++;
-        worker->duties[at] = (struct duty){.policy_id = policy->id};
+        worker->duties[at] = (struct duty){.policy_id = policy->id, .way.policy_id = policy->id};
     }
     struct duty *duty = &worker->duties[at];
     duty->is_closed = policy->closed_at_ms != 0;
@@ -279,9 +283,13 @@ static void worker_measure(struct worker *worker, int64_t now_ms)
 static void worker_resign(struct worker *worker)
 {
     for (size_t i = 0; i < worker->duty_count; i++) {
-        if (worker->duties[i].held_until_ms > clock_monotonic_ms())
-            (void)!ledger_steward_release(worker->service->ledger, worker->duties[i].policy_id,
-                                          worker->holder, NULL);
+        struct duty *duty = &worker->duties[i];
+        relay_leave(worker->service->relay, &duty->way);
+        free(duty->keys);
+        duty->keys = NULL;
+        if (duty->held_until_ms > clock_monotonic_ms())
+            (void)!ledger_steward_release(worker->service->ledger, duty->policy_id, worker->holder,
+                                          NULL);
     }
 }
 
@@ -386,6 +394,11 @@ enum status worker_start(struct worker **worker, struct service *service, struct
 
 enum status worker_run(struct worker *worker, struct error *error)
 {
+    struct relay_outlet outlet = worker_outlet(worker);
+    enum status status = relay_run(worker->service->relay, &outlet, error);
+
+    if (status != STATUS_OK)
+        return status;
     worker->has_drain_thread =
         pthread_create(&worker->drain_thread, NULL, worker_drain_main, worker) == 0;
     return worker->has_drain_thread
@@ -403,6 +416,8 @@ void worker_stop(struct worker *worker, int64_t timeout_ms)
     if (worker->has_drain_thread)
         pthread_join(worker->drain_thread, NULL);
     worker->has_drain_thread = false;
+    int64_t left_ms = worker->stop_at_ms - clock_monotonic_ms();
+    relay_stop(worker->service->relay, left_ms > STOP_MIN_MS ? left_ms : STOP_MIN_MS);
 }
 
 void worker_end(struct worker *worker)

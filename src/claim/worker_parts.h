@@ -13,14 +13,12 @@
 #include "claim/patience.h"
 #include "claim/worker.h"
 
-#define WORKER_OUTSTANDING_MAX 5000
-#define WORKER_SYNC_MS         10000
+#define WORKER_SYNC_MS 10000
 
 /* Claims that the ledger has and the gate is to hear of. */
 struct settled_batch {
     struct settled_batch *next;
     size_t count;
-    size_t kept_count; /* of those that the ledger refused, and that were taken out */
     struct claim *claims;
     enum coupon_state *states;
 };
@@ -40,6 +38,8 @@ struct worker {
     bool acks_end;
     struct settled_batch *settled;
     struct settled_batch **settled_end;
+    uint64_t settled_count; /* batches that came, and those of them that the gate was told of */
+    uint64_t told_count;
     size_t outstanding; /* claims handed to the ledger that the gate has not been told of */
     struct patience patience;
     struct worker_numbers numbers;
@@ -55,16 +55,18 @@ struct worker {
     struct gate_pending *pending;
 };
 
-/* Hands claims and keys to the ledger, but for the claims that it refused a moment ago, which are
- * taken out. Returns the ticket. */
-uint64_t worker_issue(struct worker *worker, struct gate_pending *pending);
+/* Hands claims and keys to the ledger. Returns the ticket. */
+uint64_t worker_issue(struct worker *worker, const struct claim *claims, size_t claim_count,
+                      const struct key_binding *bindings, size_t binding_count);
 
-/* How many of the policy's claims wait to be tried again. */
-size_t worker_waiting(struct worker *worker, int64_t policy_id);
+/* Takes out the claims that the ledger refused a moment ago; returns how many are left. */
+size_t worker_sift(struct worker *worker, struct claim *claims, size_t count);
 
-/* Waits until that ticket is durable and the gate has heard of everything. False: it took too long,
- * or the worker is to end. */
+/* Waits until that ticket is durable and the gate has heard of it. False: it took too long. */
 bool worker_settle(struct worker *worker, uint64_t ticket, int64_t timeout_ms);
+
+/* What the relay needs of the worker: in worker_outlet.c. */
+struct relay_outlet worker_outlet(struct worker *worker);
 
 /* How often what rarely changes is looked at. */
 static inline int64_t worker_sync_ms(const struct worker *worker)

@@ -1,21 +1,23 @@
-/* relay.c: opening a relay by its URL. */
+/* relay.c: opening a relay by its URL, and the way to its backend. */
 #include "relay/relay.h"
 
 #include <string.h>
 
 #include "relay/direct.h"
 
-enum status relay_open(struct relay **relay, const char *url, struct ledger *ledger,
+enum status relay_open(struct relay **relay, const struct relay_options *options,
                        struct error *error)
 {
     *relay = NULL;
-    if (strcmp(url, "direct") != 0)
-        return error_set(error, STATUS_INVALID, "relay %s: unknown kind; this build knows: direct",
-                         url);
-    enum status status = relay_direct_open(relay, ledger, error);
-    if (status == STATUS_OK)
-        ensure((*relay)->ops->name && (*relay)->ops->push && (*relay)->ops->close);
-    return status;
+    if (strcmp(options->url, "direct") != 0)
+        return error_set(error, STATUS_INVALID, "relay: unknown kind; known: direct");
+    enum status status = relay_direct_open(relay, error);
+    if (status != STATUS_OK)
+        return status;
+    const struct relay_ops *ops = (*relay)->ops;
+    ensure(ops->name && ops->run && ops->begin && ops->carry && ops->rest && ops->pass &&
+           ops->leave && ops->settled && ops->is_ready && ops->count && ops->stop && ops->close);
+    return STATUS_OK;
 }
 
 void relay_close(struct relay *relay)
@@ -24,8 +26,59 @@ void relay_close(struct relay *relay)
         relay->ops->close(relay);
 }
 
-uint64_t relay_push(struct relay *relay, const struct claim *claims, size_t claim_count,
-                    const struct key_binding *bindings, size_t binding_count)
+enum status relay_run(struct relay *relay, const struct relay_outlet *outlet, struct error *error)
 {
-    return relay->ops->push(relay, claims, claim_count, bindings, binding_count);
+    ensure(outlet->issue && outlet->sift && outlet->outstanding && outlet->waiting &&
+           outlet->publish && outlet->published && outlet->letter && outlet->bury);
+    return relay->ops->run(relay, outlet, error);
+}
+
+void relay_stop(struct relay *relay, int64_t timeout_ms)
+{
+    if (relay != NULL)
+        relay->ops->stop(relay, timeout_ms);
+}
+
+enum status relay_begin(struct relay *relay, struct relay_way *way, struct error *error)
+{
+    return relay->ops->begin(relay, way, error);
+}
+
+enum status relay_carry(struct relay *relay, struct relay_way *way, struct claim *claims,
+                        size_t count, struct error *error)
+{
+    ensure(count > 0);
+    return relay->ops->carry(relay, way, claims, count, error);
+}
+
+bool relay_rest(struct relay *relay, struct relay_way *way, int64_t pending_count)
+{
+    return relay->ops->rest(relay, way, pending_count);
+}
+
+enum status relay_pass(struct relay *relay, struct relay_way *way, struct claim *claims,
+                       size_t count, struct error *error)
+{
+    return relay->ops->pass(relay, way, claims, count, error);
+}
+
+void relay_leave(struct relay *relay, struct relay_way *way)
+{
+    relay->ops->leave(relay, way);
+}
+
+void relay_settled(struct relay *relay, const struct claim *claims, const enum coupon_state *states,
+                   size_t count)
+{
+    relay->ops->settled(relay, claims, states, count);
+}
+
+bool relay_is_ready(struct relay *relay, struct error *words)
+{
+    return relay->ops->is_ready(relay, words);
+}
+
+bool relay_count(struct relay *relay, struct relay_numbers *numbers)
+{
+    return relay->ops->count(relay, numbers);
 }
