@@ -1,0 +1,61 @@
+/* kafka_target.h: which Kafka a URL names, and how it is reached:
+ *
+ *     kafka://host:9092,host:9092                         plain text
+ *     kafka://user@host?security=sasl_ssl&sasl=SCRAM-SHA-512
+ *
+ * Parameters: security (plaintext, ssl, sasl_plaintext, sasl_ssl; plaintext unless something of TLS
+ * or SASL is said), sasl (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512: the default), ssl_ca (a file; else
+ * the system's), ssl_cert and ssl_key, ssl_verify (full: chain and name, the default; ca: the
+ * chain; none), prefix (in front of every topic and group). The password comes from a setting of
+ * its own or stands in the URL.
+ *
+ * Threads: only read once parsed.
+ */
+#ifndef RELAY_KAFKA_TARGET_H
+#define RELAY_KAFKA_TARGET_H
+
+#include <stddef.h>
+
+#include "base/error.h"
+#include "base/url.h"
+
+struct rd_kafka_conf_s;
+
+/* The topics of dibs. */
+enum kafka_topic {
+    KAFKA_COUPON_PENDED,
+    KAFKA_COUPON_ISSUED,
+    KAFKA_COUPON_PENDED_DLQ,
+    KAFKA_ORDER_COMPLETED,
+};
+#define KAFKA_TOPICS     (KAFKA_ORDER_COMPLETED + 1)
+#define KAFKA_PARTITIONS 3 /* of a topic that is created here */
+#define KAFKA_NAME_SIZE  160
+
+struct kafka_target {
+    struct url url;
+    char *password;                             /* NULL: none */
+    char brokers[URL_LENGTH_MAX];               /* "host:port,host:port" */
+    const char *security;                       /* as librdkafka calls it */
+    const char *mechanism;                      /* NULL: no SASL */
+    char topics[KAFKA_TOPICS][KAFKA_NAME_SIZE]; /* with the prefix */
+    char issuer_group[KAFKA_NAME_SIZE];         /* of those who write the ledger */
+    char orders_group[KAFKA_NAME_SIZE];         /* of those who count orders */
+};
+
+/* `password` wins over the URL's; NULL: none. INVALID: the URL is wrong, and there is nothing to
+ * release. */
+enum status kafka_target_init(struct kafka_target *target, const char *url, const char *password,
+                              struct error *error) MUST_CHECK;
+void kafka_target_release(struct kafka_target *target);
+
+/* A configuration with everything that a connection needs; more may be set in it with
+ * kafka_target_set(). INVALID: a file is missing or librdkafka cannot do what is asked. The caller
+ * gives it to rd_kafka_new() or rd_kafka_conf_destroy(). */
+enum status kafka_target_configure(const struct kafka_target *target, struct rd_kafka_conf_s **conf,
+                                   struct error *error) MUST_CHECK;
+
+/* Sets one property whose name and value are our own: a mistake asserts. */
+void kafka_target_set(struct rd_kafka_conf_s *conf, const char *name, const char *value);
+
+#endif
