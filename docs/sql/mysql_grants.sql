@@ -6,6 +6,9 @@ GRANT SELECT, INSERT, UPDATE ON policy TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON lease TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON coupon TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON steward TO dibs_serve;
+GRANT SELECT, INSERT, UPDATE ON outbox_counter TO dibs_serve;
+GRANT SELECT, INSERT, UPDATE ON duty TO dibs_serve;
+GRANT SELECT, INSERT, DELETE ON outbox TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE, DELETE ON writer TO dibs_serve;
 
 -- No row of these is ever changed; but to leave a row alone that is there already, MySQL wants UPDATE.

@@ -2,9 +2,9 @@
 --     psql -U dibs_owner -d shop -f postgres_grants.sql
 
 GRANT SELECT ON schema_migration TO dibs_serve;
-GRANT SELECT, INSERT, UPDATE ON policy, lease, coupon, steward TO dibs_serve;
+GRANT SELECT, INSERT, UPDATE ON policy, lease, coupon, steward, outbox_counter, duty TO dibs_serve;
 GRANT SELECT, INSERT ON claim_key, secret TO dibs_serve;
-GRANT SELECT, INSERT, DELETE ON blocked_user, dead_letter TO dibs_serve;
+GRANT SELECT, INSERT, DELETE ON blocked_user, dead_letter, outbox TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE, DELETE ON writer TO dibs_serve;
 -- Only for `dibs audit --repair`, which writes leases with the numbers they had.
 GRANT UPDATE ON SEQUENCE lease_id_seq TO dibs_serve;

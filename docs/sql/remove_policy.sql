@@ -6,6 +6,8 @@ BEGIN;
 DELETE FROM coupon WHERE policy_id = 42;
 DELETE FROM claim_key WHERE policy_id = 42;
 DELETE FROM dead_letter WHERE policy_id = 42;
+DELETE FROM outbox WHERE policy_id = 42;
+DELETE FROM outbox_counter WHERE policy_id = 42;
 DELETE FROM lease WHERE policy_id = 42;
 DELETE FROM steward WHERE policy_id = 42;
 DELETE FROM policy WHERE id = 42;

@@ -124,11 +124,11 @@ static enum status service_coupon_told(struct service *service, int64_t policy_i
 }
 
 enum status service_coupon_redeem(struct service *service, int64_t policy_id, int64_t seq,
-                                  const struct user_id *order_id, struct coupon *coupon,
-                                  struct error *error)
+                                  const struct user_id *order_id, const char *traceparent,
+                                  struct coupon *coupon, struct error *error)
 {
     enum status status = ledger_coupon_redeem(service->ledger, policy_id, seq, order_id,
-                                              clock_wall_ms(), coupon, error);
+                                              clock_wall_ms(), traceparent, coupon, error);
     if (status == STATUS_UNKNOWN)
         service_coupon_doubt(service, policy_id, seq);
     if (status != STATUS_OK)
@@ -141,11 +141,12 @@ enum status service_coupon_redeem(struct service *service, int64_t policy_id, in
 /* The unit is in the ledger's unleased stock when this returns and the gate knows it: the next
  * claim that finds the gate empty makes the steward lease it. */
 enum status service_coupon_cancel(struct service *service, int64_t policy_id, int64_t seq,
-                                  struct coupon *coupon, struct error *error)
+                                  const char *traceparent, struct coupon *coupon,
+                                  struct error *error)
 {
     struct policy policy;
     enum status status = ledger_coupon_cancel(service->ledger, policy_id, seq, clock_wall_ms(),
-                                              coupon, &policy, error);
+                                              traceparent, coupon, &policy, error);
 
     if (status == STATUS_UNKNOWN)
         service_coupon_doubt(service, policy_id, seq);

@@ -129,11 +129,12 @@ enum status service_coupons_of_user(struct service *service, const struct user_i
                                     struct error *error) MUST_CHECK;
 /* order_id->length 0: none given. CONFLICT fills `coupon` and says why. */
 enum status service_coupon_redeem(struct service *service, int64_t policy_id, int64_t seq,
-                                  const struct user_id *order_id, struct coupon *coupon,
-                                  struct error *error) MUST_CHECK;
+                                  const struct user_id *order_id, const char *traceparent,
+                                  struct coupon *coupon, struct error *error) MUST_CHECK;
 /* The unit is claimable again within a second, with a new seq. */
 enum status service_coupon_cancel(struct service *service, int64_t policy_id, int64_t seq,
-                                  struct coupon *coupon, struct error *error) MUST_CHECK;
+                                  const char *traceparent, struct coupon *coupon,
+                                  struct error *error) MUST_CHECK;
 
 /* --- users --- */
 

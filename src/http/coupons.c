@@ -56,7 +56,8 @@ static void work_show(struct call *call, struct service *service)
     struct coupon_call *self = (struct coupon_call *)(void *)call;
     struct coupon coupon;
     struct error error;
-    enum status status = service_coupon_get(service, self->policy_id, self->seq, &coupon, &error);
+    enum status status =
+        service_coupon_get(service, self->policy_id, self->seq, &coupon, &error);
     if (status != STATUS_OK) {
         call_failed(call, status, &error, PROBLEM_NOT_FOUND);
         return;
@@ -184,7 +185,7 @@ static void work_redeem(struct call *call, struct service *service)
     struct coupon coupon;
     struct error error;
     enum status status = service_coupon_redeem(service, self->policy_id, self->seq, &self->order_id,
-                                               &coupon, &error);
+                                               NULL, &coupon, &error);
     answer_settled(call, service, status, &coupon, &error);
 }
 
@@ -194,7 +195,7 @@ static void work_cancel(struct call *call, struct service *service)
     struct coupon coupon;
     struct error error;
     enum status status =
-        service_coupon_cancel(service, self->policy_id, self->seq, &coupon, &error);
+        service_coupon_cancel(service, self->policy_id, self->seq, NULL, &coupon, &error);
     if (status == STATUS_OK) {
         call_log(call, "coupon_cancelled", LOG_FIELD("policy", LOG_I64(self->policy_id)),
                  LOG_FIELD("seq", LOG_I64(self->seq)));

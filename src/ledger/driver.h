@@ -69,6 +69,7 @@ struct coupon_row {
     bool conflicts;     /* out: a row with its seq, or with its user's slot, is there already */
     bool is_refused;    /* issue.c: the database does not take it, so there is no row */
     bool is_kept;       /* issue.c: when it is refused it stays pending, and is tried again */
+    bool is_buried;     /* issue.c: refused, and a VOID row stands in its place */
     bool is_news;       /* issue.c: it was decided just now that it is VOID */
     char *refusal;      /* issue.c: the database's words; NULL, or to be freed */
 };
@@ -159,6 +160,7 @@ struct sql {
     const struct ledger_driver *driver;
     struct ledger_session *session;
     struct ledger_store *store; /* of the writer's, to look past its own session; else NULL */
+    struct outbox *outbox;      /* of the writer's, when events are wanted; else NULL */
 };
 
 enum status sql_run(struct sql *sql, enum statement statement, const struct sql_value *values,

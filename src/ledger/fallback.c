@@ -1,6 +1,7 @@
 /* fallback.c: the verdicts of a gate, in their order, from the tables. */
 #include "ledger/fallback.h"
 
+#include "ledger/outbox.h"
 #include "ledger/rows.h"
 #include "ledger/transactions.h"
 
@@ -124,6 +125,9 @@ static enum status fallback_win(struct sql *sql, struct policy *policy,
                                    .state = COUPON_ISSUED,
                                    .issued_at_ms = wish->now_ms,
                                    .expires_at_ms = coupon_expires_at_ms(policy, wish->now_ms)};
+    row.claim = &wish->coupon.claim; /* which outlives this call */
+    if (status == STATUS_OK)
+        outbox_note_row(sql->outbox, &row);
     return status;
 }
 

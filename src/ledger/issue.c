@@ -7,6 +7,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "ledger/letters.h"
+#include "ledger/outbox.h"
 #include "ledger/rows.h"
 
 #define REASON_BLOCKED   "the user was blocked before the coupon was issued"
@@ -280,8 +281,7 @@ static enum status issue_return_unit(struct sql *sql, int64_t policy_id, struct 
 /* A refused claim of an open lease would leave a hole in it, and with it a unit that nobody could
  * have. A VOID row takes its place: in its user's name or, where the database does not take that
  * either, in nobody's. */
-static enum status issue_bury(struct sql *sql, const struct coupon_row *row, bool *is_buried,
-                              struct error *error)
+static enum status issue_bury(struct sql *sql, struct coupon_row *row, struct error *error)
 {
     struct claim nobody = *row->claim;
     struct coupon_row grave = {.claim = row->claim,
@@ -299,8 +299,8 @@ static enum status issue_bury(struct sql *sql, const struct coupon_row *row, boo
         grave.conflicts = false;
         status = issue_try(sql, &grave, 1, &inserted, &why, error);
     }
-    *is_buried = status == STATUS_OK && inserted == STATUS_OK && !grave.conflicts;
-    if (status == STATUS_OK && !*is_buried)
+    row->is_buried = status == STATUS_OK && inserted == STATUS_OK && !grave.conflicts;
+    if (status == STATUS_OK && !row->is_buried)
         log_event(LOG_ERROR, "unit_held_up", LOG_FIELD("policy", LOG_I64(row->claim->policy_id)),
                   LOG_FIELD("seq", LOG_I64(row->claim->seq)),
                   LOG_FIELD("error", LOG_TEXT(why.text)),
@@ -309,14 +309,13 @@ static enum status issue_bury(struct sql *sql, const struct coupon_row *row, boo
 }
 
 /* For a covered win that the database refused. */
-static enum status issue_give_back(struct sql *sql, const struct coupon_row *row,
-                                   struct error *error)
+static enum status issue_give_back(struct sql *sql, struct coupon_row *row, struct error *error)
 {
-    bool is_buried = false;
-    enum status status = issue_bury(sql, row, &is_buried, error);
+    enum status status = issue_bury(sql, row, error);
 
-    return status == STATUS_OK && is_buried ? issue_return_unit(sql, row->claim->policy_id, error)
-                                            : status;
+    return status == STATUS_OK && row->is_buried
+               ? issue_return_unit(sql, row->claim->policy_id, error)
+               : status;
 }
 
 /* --- conflicts --- */
@@ -430,6 +429,7 @@ static enum status issue_one(struct sql *sql, struct coupon_row *row, bool cover
     enum status status =
         rows_coupon_by_seq(sql, row->claim->policy_id, row->claim->seq, ROWS_LOOK, &present, error);
 
+    row->conflicts = status == STATUS_OK;
     if (status == STATUS_OK)
         return issue_resolve(sql, row, care, error);
     if (status != STATUS_NOT_FOUND)
@@ -442,10 +442,9 @@ static enum status issue_one(struct sql *sql, struct coupon_row *row, bool cover
         status = issue_merge(sql, row, care, error);
     if (status == STATUS_OK && row->state == COUPON_VOID)
         row->is_news = true;
-    bool is_buried = false;
     if (status == STATUS_OK && row->is_refused && row->state == COUPON_VOID && covered)
-        status = issue_bury(sql, row, &is_buried, error);
-    if (status == STATUS_OK && row->is_refused && !is_buried)
+        status = issue_bury(sql, row, error);
+    if (status == STATUS_OK && row->is_refused && !row->is_buried)
         status = issue_unaccount(sql, row, accounted, covered, error);
     return status;
 }
@@ -466,6 +465,20 @@ static enum status issue_write_letter(struct sql *sql, const struct coupon_row *
     return letters_write(sql, &letter, error);
 }
 
+/* A claim that was found written, or that there is no row of, changed nothing. */
+static void issue_note_event(struct sql *sql, const struct coupon_row *row)
+{
+    struct coupon_row buried = *row;
+
+    if (!row->is_buried && !row->is_refused && !row->conflicts) {
+        outbox_note_row(sql->outbox, row);
+    } else if (row->is_buried) {
+        buried.reason = REASON_REFUSED;
+        buried.expires_at_ms = 0;
+        outbox_note_row(sql->outbox, &buried);
+    }
+}
+
 /* Tells the states, and lets go of what the rows held. */
 static enum status issue_conclude(struct sql *sql, struct issue_room *room,
                                   const struct claim *claims, size_t count, enum status status,
@@ -477,6 +490,8 @@ static enum status issue_conclude(struct sql *sql, struct issue_room *room,
             status = issue_write_letter(sql, row, error);
         if (status == STATUS_OK)
             states[row->claim - claims] = row->state;
+        if (status == STATUS_OK && sql->outbox != NULL)
+            issue_note_event(sql, row);
         free(row->refusal);
         row->refusal = NULL;
     }

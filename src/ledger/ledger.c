@@ -10,6 +10,7 @@
 #include "ledger/balance.h"
 #include "ledger/driver.h"
 #include "ledger/fallback.h"
+#include "ledger/inside.h"
 #include "ledger/letters.h"
 #include "ledger/migrate.h"
 #include "ledger/repair.h"
@@ -234,6 +235,11 @@ bool ledger_healthy(const struct ledger *ledger)
 
 /* --- writes --- */
 
+enum status ledger_write(struct ledger *ledger, write_fn body, void *argument, struct error *error)
+{
+    return writer_run(&ledger->writer, body, argument, error);
+}
+
 enum status ledger_policy_create(struct ledger *ledger, struct policy *policy, struct lease *lease,
                                  struct error *error)
 {
@@ -297,22 +303,28 @@ enum status ledger_steward_release(struct ledger *ledger, int64_t policy_id, con
 
 enum status ledger_coupon_redeem(struct ledger *ledger, int64_t policy_id, int64_t seq,
                                  const struct user_id *order_id, int64_t now_ms,
-                                 struct coupon *coupon, struct error *error)
+                                 const char *traceparent, struct coupon *coupon,
+                                 struct error *error)
 {
     struct redeem_coupon redeem = {.policy_id = policy_id,
                                    .seq = seq,
                                    .order_id = order_id,
                                    .now_ms = now_ms,
+                                   .traceparent = traceparent,
                                    .coupon = coupon};
     return writer_run(&ledger->writer, transaction_redeem_coupon, &redeem, error);
 }
 
 enum status ledger_coupon_cancel(struct ledger *ledger, int64_t policy_id, int64_t seq,
-                                 int64_t now_ms, struct coupon *coupon, struct policy *policy,
-                                 struct error *error)
+                                 int64_t now_ms, const char *traceparent, struct coupon *coupon,
+                                 struct policy *policy, struct error *error)
 {
-    struct cancel_coupon cancel = {
-        .policy_id = policy_id, .seq = seq, .now_ms = now_ms, .coupon = coupon, .policy = policy};
+    struct cancel_coupon cancel = {.policy_id = policy_id,
+                                   .seq = seq,
+                                   .now_ms = now_ms,
+                                   .traceparent = traceparent,
+                                   .coupon = coupon,
+                                   .policy = policy};
     return writer_run(&ledger->writer, transaction_cancel_coupon, &cancel, error);
 }
 
@@ -350,9 +362,9 @@ static void ledger_reader_return(struct ledger *ledger, struct sql sql)
     pthread_mutex_unlock(&ledger->readers_lock);
 }
 
-/* Begins a read. While the database is away, not everyone waits until it has not answered: one who
- * asks does, now and then, and tells the others. */
-static enum status ledger_read_begin(struct ledger *ledger, struct sql *sql, struct error *error)
+/* While the database is away, not everyone waits until it has not answered: one who asks does, now
+ * and then, and tells the others. */
+enum status ledger_read_begin(struct ledger *ledger, struct sql *sql, struct error *error)
 {
     bool is_away = false;
 
@@ -373,9 +385,8 @@ static enum status ledger_read_begin(struct ledger *ledger, struct sql *sql, str
     return STATUS_OK;
 }
 
-/* Ends a read. What an older database says is not told: "there is no such coupon" may be wrong. */
-static enum status ledger_read_end(struct ledger *ledger, struct sql sql, enum status status,
-                                   struct error *error)
+enum status ledger_read_end(struct ledger *ledger, struct sql sql, enum status status,
+                            struct error *error)
 {
     ledger_reader_return(ledger, sql);
     pthread_mutex_lock(&ledger->readers_lock);

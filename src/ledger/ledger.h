@@ -29,6 +29,12 @@ enum ledger_integrity { LEDGER_CHECK_QUICK, LEDGER_CHECK_FULL, LEDGER_CHECK_OFF 
  * one. SQLite is never shared between processes. */
 enum ledger_use { LEDGER_OWN, LEDGER_SHARE };
 
+#define LEDGER_TRACEPARENT_SIZE 56 /* of a W3C traceparent, with its NUL */
+
+/* Writes the traceparent that a request came with; false: it came with none. */
+typedef bool (*ledger_trace_fn)(void *context, const struct request_id *request_id,
+                                char traceparent[LEDGER_TRACEPARENT_SIZE]);
+
 struct ledger_options {
     const char *url; /* "sqlite:dibs.db", "postgres://host/database", "mysql://host/database" */
     const char *password; /* NULL: as the URL or the environment says */
@@ -43,6 +49,12 @@ struct ledger_options {
                       size_t count);
     /* On the writer thread, after tickets became durable: wake whoever waits. */
     void (*on_durable)(void *context);
+    /* Every change of a coupon is noted in the outbox, in the transaction that makes it. */
+    bool has_events;
+    /* On the writer thread, after a commit with events. May be NULL. */
+    void (*on_events)(void *context);
+    /* On the writer thread: the trace that a claim's request came with. May be NULL. */
+    ledger_trace_fn find_trace;
     void *context;
 };
 
@@ -155,17 +167,19 @@ enum status ledger_coupons_of_claimant(struct ledger *ledger, int64_t policy_id,
                                        const struct user_id *user, struct coupon *coupons,
                                        size_t max, size_t *count, struct error *error) MUST_CHECK;
 
-/* Idempotent: a coupon redeemed for the same order stays as it is. CONFLICT with the reason when
+/* Idempotent: a coupon redeemed for the same order stays as it is. The event tells of
+ * `traceparent` (NULL: none). CONFLICT with the reason when
  * it is cancelled, void, expired or redeemed for another order; `coupon` is filled then too. */
 enum status ledger_coupon_redeem(struct ledger *ledger, int64_t policy_id, int64_t seq,
                                  const struct user_id *order_id, int64_t now_ms,
-                                 struct coupon *coupon, struct error *error) MUST_CHECK;
+                                 const char *traceparent, struct coupon *coupon,
+                                 struct error *error) MUST_CHECK;
 
 /* Frees the slot and returns the unit to unleased; idempotent. CONFLICT when redeemed, expired or
  * void. `policy` becomes what is now there. */
 enum status ledger_coupon_cancel(struct ledger *ledger, int64_t policy_id, int64_t seq,
-                                 int64_t now_ms, struct coupon *coupon, struct policy *policy,
-                                 struct error *error) MUST_CHECK;
+                                 int64_t now_ms, const char *traceparent, struct coupon *coupon,
+                                 struct policy *policy, struct error *error) MUST_CHECK;
 
 /* --- dead letters --- */
 
@@ -185,6 +199,59 @@ enum status ledger_letter_write(struct ledger *ledger, const struct dead_letter 
 /* `letter` becomes what was there. NOT_FOUND: there was none. */
 enum status ledger_letter_drop(struct ledger *ledger, int64_t policy_id, int64_t seq,
                                struct dead_letter *letter, struct error *error) MUST_CHECK;
+
+/* --- events --- */
+
+/* The events of a policy are numbered 1, 2, 3, … in the order in which their changes were
+ * committed, and become visible in that order. */
+struct ledger_event_place {
+    int64_t policy_id;
+    int64_t number;
+};
+
+/* A coupon as a change left it. A coupon is in a state at most once: its id and the state name the
+ * event, also when it is told of twice. */
+struct ledger_event {
+    struct ledger_event_place place;
+    int64_t seq;
+    int32_t nth;
+    enum coupon_state state; /* ISSUED, VOID or MERGED at first; REDEEMED or CANCELLED later */
+    struct user_id user;
+    struct user_id order_id; /* length 0: none */
+    int64_t changed_at_ms;
+    int64_t requested_at_ms;
+    int64_t issued_at_ms;
+    int64_t expires_at_ms; /* 0: not known when it happened, or never */
+    int64_t merged_into_seq;
+    char reason[REASON_SIZE];
+    char traceparent[LEDGER_TRACEPARENT_SIZE]; /* "": none */
+};
+
+/* Up to `max` events after that place, by rising policies, then numbers. */
+enum status ledger_events(struct ledger *ledger, const struct ledger_event_place *after,
+                          struct ledger_event *events, size_t max, size_t *count,
+                          struct error *error) MUST_CHECK;
+
+/* Forgets events that were delivered: of each policy all up to the given number. */
+enum status ledger_events_drop(struct ledger *ledger, const struct ledger_event_place *places,
+                               size_t count, struct error *error) MUST_CHECK;
+
+struct ledger_backlog {
+    int64_t count;
+    int64_t oldest_at_ms; /* 0: there is none */
+};
+
+/* What waits to be published. Counts the rows: not for every second. */
+enum status ledger_event_backlog(struct ledger *ledger, struct ledger_backlog *backlog,
+                                 struct error *error) MUST_CHECK;
+
+/* --- duties --- */
+
+/* As ledger_steward_hold(), for what only one of all processes may do at a time. */
+enum status ledger_duty_hold(struct ledger *ledger, const char *name, const char *holder,
+                             int64_t term_ms, bool *held, struct error *error) MUST_CHECK;
+enum status ledger_duty_release(struct ledger *ledger, const char *name, const char *holder,
+                                struct error *error) MUST_CHECK;
 
 /* --- users --- */
 

@@ -250,6 +250,62 @@ UPDATE writer SET mark = ?3 WHERE name = ?1 AND mark = ?2;
 -- name: writer_leave
 DELETE FROM writer WHERE name = ?1;
 
+-- name: event_take
+INSERT INTO outbox_counter (policy_id, last_number) VALUES (?1, ?2)
+ON DUPLICATE KEY UPDATE last_number = outbox_counter.last_number + ?2;
+
+-- name: event_last
+SELECT last_number FROM outbox_counter WHERE policy_id = ?1;
+
+-- name: event_insert
+-- [[policy_id, number, …], …], with 0 and "" where there is none.
+INSERT INTO outbox (policy_id, number, seq, user_id, nth, state, changed_at, requested_at,
+    issued_at, expires_at, order_id, merged_into, reason, traceparent)
+SELECT e.policy_id, e.number, e.seq, e.user_id, e.nth, e.state, e.changed_at, e.requested_at,
+    e.issued_at, NULLIF(e.expires_at, 0), NULLIF(e.order_id, ''), NULLIF(e.merged_into, 0),
+    NULLIF(e.reason, ''), NULLIF(e.traceparent, '')
+FROM JSON_TABLE(?1, '$[*]' COLUMNS (
+        policy_id    BIGINT PATH '$[0]',
+        number       BIGINT PATH '$[1]',
+        seq          BIGINT PATH '$[2]',
+        user_id      VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$[3]',
+        nth          INT PATH '$[4]',
+        state        VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin PATH '$[5]',
+        changed_at   BIGINT PATH '$[6]',
+        requested_at BIGINT PATH '$[7]',
+        issued_at    BIGINT PATH '$[8]',
+        expires_at   BIGINT PATH '$[9]',
+        order_id     VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$[10]',
+        merged_into  BIGINT PATH '$[11]',
+        reason       VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[12]',
+        traceparent  VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$[13]')) AS e;
+
+-- name: event_list
+SELECT policy_id, number, seq, user_id, nth, state, changed_at, requested_at, issued_at,
+    expires_at, order_id, merged_into, reason, traceparent
+FROM outbox WHERE policy_id >= ?1 AND (policy_id > ?1 OR number > ?2)
+ORDER BY policy_id, number LIMIT ?3;
+
+-- name: event_delete
+DELETE FROM outbox WHERE policy_id = ?1 AND number <= ?2;
+
+-- name: event_backlog
+SELECT COUNT(*), COALESCE(MIN(changed_at), 0) FROM outbox;
+
+-- name: duty_insert
+INSERT INTO duty (name, holder, until) VALUES (?1, '', 0)
+ON DUPLICATE KEY UPDATE duty.until = duty.until;
+
+-- name: duty_hold
+UPDATE duty SET holder = ?2,
+    until = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000 + ?3
+WHERE name = ?1
+  AND (holder = ?2
+       OR until < TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000);
+
+-- name: duty_release
+UPDATE duty SET until = 0 WHERE name = ?1 AND holder = ?2;
+
 -- name: session_set
 -- What every connection starts with: strict values, all rows of an answer and all checks of a key,
 -- connections that outlive a commit, and limits on each wait, whatever the server's defaults are.
@@ -326,7 +382,7 @@ SELECT COALESCE(MAX(number), 0) FROM schema_migration;
 SELECT t.TABLE_NAME FROM information_schema.TABLES t
 WHERE t.TABLE_SCHEMA = DATABASE()
   AND CAST(t.TABLE_NAME AS BINARY) IN ('policy', 'lease', 'coupon', 'claim_key', 'blocked_user',
-      'secret', 'steward', 'writer', 'dead_letter')
+      'secret', 'steward', 'writer', 'dead_letter', 'outbox', 'outbox_counter', 'duty')
   AND NOT EXISTS (SELECT 1 FROM information_schema.TABLES m
                   WHERE m.TABLE_SCHEMA = DATABASE() AND m.TABLE_NAME = 'schema_migration')
 LIMIT 1;

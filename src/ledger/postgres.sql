@@ -316,3 +316,45 @@ FROM coupon WHERE policy_id = $1 ORDER BY seq;
 SELECT k.policy_id, k.request_id, k.seq, c.user_id, c.nth
 FROM claim_key k JOIN coupon c ON c.policy_id = k.policy_id AND c.seq = k.seq
 WHERE k.policy_id = $1;
+
+-- name: event_take
+INSERT INTO outbox_counter (policy_id, last_number) VALUES ($1, $2)
+ON CONFLICT (policy_id) DO UPDATE
+    SET last_number = outbox_counter.last_number + excluded.last_number;
+
+-- name: event_last
+SELECT last_number FROM outbox_counter WHERE policy_id = $1;
+
+-- name: event_insert
+-- [[policy_id, number, …], …], with 0 and "" where there is none.
+INSERT INTO outbox (policy_id, number, seq, user_id, nth, state, changed_at, requested_at,
+    issued_at, expires_at, order_id, merged_into, reason, traceparent)
+SELECT (e ->> 0)::bigint, (e ->> 1)::bigint, (e ->> 2)::bigint, e ->> 3, (e ->> 4)::smallint,
+    e ->> 5, (e ->> 6)::bigint, (e ->> 7)::bigint, (e ->> 8)::bigint,
+    NULLIF((e ->> 9)::bigint, 0), NULLIF(e ->> 10, ''), NULLIF((e ->> 11)::bigint, 0),
+    NULLIF(e ->> 12, ''), NULLIF(e ->> 13, '')
+FROM jsonb_array_elements($1::jsonb) AS e;
+
+-- name: event_list
+SELECT policy_id, number, seq, user_id, nth, state, changed_at, requested_at, issued_at,
+    expires_at, order_id, merged_into, reason, traceparent
+FROM outbox WHERE (policy_id, number) > ($1, $2) ORDER BY policy_id, number LIMIT $3;
+
+-- name: event_delete
+DELETE FROM outbox WHERE policy_id = $1 AND number <= $2;
+
+-- name: event_backlog
+SELECT COUNT(*), COALESCE(MIN(changed_at), 0) FROM outbox;
+
+-- name: duty_insert
+INSERT INTO duty (name, holder, until) VALUES ($1, '', 0) ON CONFLICT (name) DO NOTHING;
+
+-- name: duty_hold
+-- clock_timestamp(), not now(): the transaction may have waited for this row.
+UPDATE duty SET holder = $2,
+    until = (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $3
+WHERE name = $1
+  AND (holder = $2 OR until < (extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+
+-- name: duty_release
+UPDATE duty SET until = 0 WHERE name = $1 AND holder = $2;

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "ledger/outbox.h"
 #include "ledger/repair.h"
 #include "ledger/rows.h"
 
@@ -204,6 +205,24 @@ static enum status repair_insert(struct repair *repair, struct coupon_row *rows,
                      (long long)rows[count - 1].claim->seq);
 }
 
+/* What the database had lost may have been told of before, or not: it is told again. */
+static void repair_note(struct repair *repair, const struct held_claim *held, bool is_new)
+{
+    struct coupon_row row = repair_row(repair, held);
+    struct outbox_note note = {.claim = &held->claim,
+                               .state = held->state,
+                               .changed_at_ms = repair->now_ms,
+                               .issued_at_ms = row.issued_at_ms,
+                               .expires_at_ms = row.expires_at_ms};
+
+    if (held->state == COUPON_CANCELLED || held->state == COUPON_REDEEMED)
+        row.state = COUPON_ISSUED;
+    if (is_new)
+        outbox_note_row(repair->sql->outbox, &row);
+    if (held->state == COUPON_CANCELLED || held->state == COUPON_REDEEMED)
+        outbox_note(repair->sql->outbox, &note);
+}
+
 /* A claim that came to nothing is not worth failing for: the database may have refused its row
  * before, which is how it came to nothing. */
 static enum status repair_insert_void(struct repair *repair, size_t index, struct error *error)
@@ -249,8 +268,10 @@ static enum status repair_write_chunk(struct repair *repair, struct error *error
     for (size_t i = 0; i < chunk->count && status == STATUS_OK; i++) {
         if (chunk->steps[i] == STEP_INSERT)
             status = repair_settle(repair, &chunk->claims[i], error);
+        if (chunk->steps[i] != STEP_NOTHING && chunk->steps[i] != STEP_NONE_TO_HAVE)
+            repair_note(repair, &chunk->claims[i], chunk->steps[i] == STEP_INSERT);
     }
-    return status;
+    return status == STATUS_OK ? outbox_write(repair->sql, error) : status;
 }
 
 /* --- counting --- */

@@ -244,3 +244,42 @@ FROM coupon WHERE policy_id = ?1 ORDER BY seq;
 SELECT k.policy_id, k.request_id, k.seq, c.user_id, c.nth
 FROM claim_key k JOIN coupon c ON c.policy_id = k.policy_id AND c.seq = k.seq
 WHERE k.policy_id = ?1;
+
+-- name: event_take
+INSERT INTO outbox_counter (policy_id, last_number) VALUES (?1, ?2)
+ON CONFLICT (policy_id) DO UPDATE SET last_number = last_number + excluded.last_number;
+
+-- name: event_last
+SELECT last_number FROM outbox_counter WHERE policy_id = ?1;
+
+-- name: event_insert
+-- [[policy_id, number, …], …], with 0 and "" where there is none.
+INSERT INTO outbox (policy_id, number, seq, user_id, nth, state, changed_at, requested_at,
+    issued_at, expires_at, order_id, merged_into, reason, traceparent)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6,
+    value ->> 7, value ->> 8, NULLIF(value ->> 9, 0), NULLIF(value ->> 10, ''),
+    NULLIF(value ->> 11, 0), NULLIF(value ->> 12, ''), NULLIF(value ->> 13, '')
+FROM json_each(?1);
+
+-- name: event_list
+SELECT policy_id, number, seq, user_id, nth, state, changed_at, requested_at, issued_at,
+    expires_at, order_id, merged_into, reason, traceparent
+FROM outbox WHERE (policy_id, number) > (?1, ?2) ORDER BY policy_id, number LIMIT ?3;
+
+-- name: event_delete
+DELETE FROM outbox WHERE policy_id = ?1 AND number <= ?2;
+
+-- name: event_backlog
+SELECT COUNT(*), COALESCE(MIN(changed_at), 0) FROM outbox;
+
+-- name: duty_insert
+INSERT INTO duty (name, holder, until) VALUES (?1, '', 0) ON CONFLICT (name) DO NOTHING;
+
+-- name: duty_hold
+UPDATE duty SET holder = ?2,
+    until = CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) + ?3
+WHERE name = ?1
+  AND (holder = ?2 OR until < CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER));
+
+-- name: duty_release
+UPDATE duty SET until = 0 WHERE name = ?1 AND holder = ?2;

@@ -60,7 +60,16 @@
     X(letter_count)            \
     X(lease_open_of_policy)    \
     X(coupon_scan_of_policy)   \
-    X(key_scan_of_policy)
+    X(key_scan_of_policy)      \
+    X(event_take)              \
+    X(event_last)              \
+    X(event_insert)            \
+    X(event_list)              \
+    X(event_delete)            \
+    X(event_backlog)           \
+    X(duty_insert)             \
+    X(duty_hold)               \
+    X(duty_release)
 
 enum statement {
 #define STATEMENT_ENUM(name) STATEMENT_##name,

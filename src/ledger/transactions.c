@@ -1,6 +1,7 @@
 /* transactions.c: policies, leases, coupons and users change here, and nowhere else. */
 #include "ledger/transactions.h"
 
+#include "ledger/outbox.h"
 #include "ledger/rows.h"
 
 /* A recall touches at most so many leases at once. */
@@ -255,6 +256,7 @@ enum status transaction_redeem_coupon(struct sql *sql, void *argument, struct er
     coupon->state = COUPON_REDEEMED;
     coupon->redeemed_at_ms = redeem->now_ms;
     coupon->order_id = *redeem->order_id;
+    outbox_note_coupon(sql->outbox, coupon, redeem->now_ms, redeem->traceparent);
     return SQL_RUN(sql, STATEMENT_coupon_redeem, NULL, NULL, error, sql_i64(redeem->policy_id),
                    sql_i64(redeem->seq), sql_i64(redeem->now_ms),
                    redeem->order_id->length > 0 ? sql_text(user_id_span(redeem->order_id))
@@ -280,6 +282,7 @@ enum status transaction_cancel_coupon(struct sql *sql, void *argument, struct er
                          coupon_state_name(coupon->state));
     coupon->state = COUPON_CANCELLED;
     coupon->cancelled_at_ms = cancel->now_ms;
+    outbox_note_coupon(sql->outbox, coupon, cancel->now_ms, cancel->traceparent);
     status = SQL_RUN(sql, STATEMENT_coupon_cancel, NULL, NULL, error, sql_i64(cancel->policy_id),
                      sql_i64(cancel->seq), sql_i64(cancel->now_ms));
     if (status == STATUS_OK)

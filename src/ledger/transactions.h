@@ -54,6 +54,7 @@ struct redeem_coupon {
     int64_t seq;
     const struct user_id *order_id;
     int64_t now_ms;
+    const char *traceparent;
     struct coupon *coupon;
 };
 enum status transaction_redeem_coupon(struct sql *sql, void *argument, struct error *error);
@@ -62,6 +63,7 @@ struct cancel_coupon {
     int64_t policy_id;
     int64_t seq;
     int64_t now_ms;
+    const char *traceparent;
     struct coupon *coupon;
     struct policy *policy;
 };

@@ -137,6 +137,7 @@ static enum status writer_apply(struct writer *writer, struct waiting_write *wri
 {
     const struct ledger_driver *driver = writer->sql.driver;
     enum status status = driver->savepoint(writer->sql.session, error);
+    size_t noted = outbox_place(writer->sql.outbox);
 
     if (status != STATUS_OK)
         return status;
@@ -146,6 +147,8 @@ static enum status writer_apply(struct writer *writer, struct waiting_write *wri
             *error = *write->error;
         return write->status;
     }
+    if (write->status != STATUS_OK)
+        outbox_return(writer->sql.outbox, noted);
     return driver->savepoint_end(writer->sql.session, write->status == STATUS_OK, error);
 }
 
@@ -175,6 +178,7 @@ static enum status writer_write(struct writer *writer, struct write_batch *batch
     struct sql *sql = &writer->sql;
     enum status status = mark_begin(&writer->mark, sql, error);
 
+    outbox_begin(sql->outbox);
     if (status == STATUS_CONFLICT)
         writer_die(error);
     if (status == STATUS_OK)
@@ -188,6 +192,8 @@ static enum status writer_write(struct writer *writer, struct write_batch *batch
     for (struct waiting_write *write = batch->writes; write != NULL && status == STATUS_OK;
          write = write->next)
         status = writer_apply(writer, write, error);
+    if (status == STATUS_OK)
+        status = outbox_write(sql, error);
     FAULT_POINT("ledger.before_commit");
     if (status == STATUS_OK)
         status = sql->driver->commit(sql->session, error);
@@ -310,6 +316,8 @@ static void writer_publish(struct writer *writer, struct write_batch *batch)
         atomic_store(&writer->durable, batch->ticket);
         options->on_durable(options->context);
     }
+    if (writer->outbox.has_written && options->on_events != NULL)
+        options->on_events(options->context);
 }
 
 /* Those who wait behind the trouble were not tried: nothing of theirs was done. */
@@ -350,6 +358,7 @@ static enum status writer_repair_once(struct writer *writer, const struct waitin
     if (status == STATUS_CONFLICT)
         writer_die(error);
     if (status == STATUS_FAILED && writer->mark.is_behind) {
+        outbox_begin(sql->outbox);
         status = repair->apply(sql, repair->argument, error);
         if (status == STATUS_OK)
             status = mark_repair(&writer->mark, sql, error);
@@ -583,6 +592,10 @@ enum status writer_start(struct writer *writer, struct sql sql,
 
     *writer = (struct writer){.sql = sql, .options = options, .stats = stats};
     writer->room.is_patient = options->use == LEDGER_SHARE;
+    if (options->has_events) {
+        outbox_init(&writer->outbox, options->find_trace, options->context);
+        writer->sql.outbox = &writer->outbox;
+    }
     atomic_store(&writer->healthy, true);
     write_batch_init(&writer->gathering);
     write_batch_init(&writer->writing);
@@ -614,6 +627,7 @@ void writer_stop(struct writer *writer)
     write_batch_release(&writer->gathering);
     write_batch_release(&writer->writing);
     issue_room_release(&writer->room);
+    outbox_release(&writer->outbox);
     free(writer->states);
     pthread_cond_destroy(&writer->work);
     pthread_cond_destroy(&writer->finished);

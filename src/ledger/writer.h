@@ -20,6 +20,7 @@
 #include "ledger/driver.h"
 #include "ledger/issue.h"
 #include "ledger/mark.h"
+#include "ledger/outbox.h"
 
 /* The body of one transaction. */
 typedef enum status (*write_fn)(struct sql *sql, void *argument, struct error *error);
@@ -60,6 +61,7 @@ struct writer {
     enum coupon_state *states;
     size_t states_capacity;
     struct issue_room room;
+    struct outbox outbox;         /* the writer's thread only */
     struct mark mark;             /* of a remote database; the writer's thread only */
     bool is_in_doubt;             /* the last commit's outcome is not known yet; likewise */
     bool has_told_doubt;          /* it was logged that it is not known yet; likewise */

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -25,6 +26,10 @@ struct fixture {
     const char *url;
     struct ledger *ledger;
     enum ledger_use use;
+    bool has_events;
+    void (*on_events)(void *context);
+    ledger_trace_fn find_trace;
+    atomic_int told_count; /* how often there were events */
     struct error error;
     pthread_mutex_t lock;
     pthread_cond_t durable;

@@ -178,21 +178,21 @@ static void test_ledger__redeem_once_per_order(void **state)
 
     issue_one(fixture, &lease, 1, "a", 1);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(ledger_coupon_redeem(fixture->ledger, policy.id, 1, &order, NOW + i,
+        assert_int_equal(ledger_coupon_redeem(fixture->ledger, policy.id, 1, &order, NOW + i, NULL,
                                               &coupon, &fixture->error),
                          STATUS_OK);
         assert_int_equal(coupon.state, COUPON_REDEEMED);
         assert_int_equal(coupon.redeemed_at_ms, NOW);
     }
-    assert_int_equal(
-        ledger_coupon_redeem(fixture->ledger, policy.id, 1, &other, NOW, &coupon, &fixture->error),
-        STATUS_CONFLICT);
-    assert_int_equal(
-        ledger_coupon_cancel(fixture->ledger, policy.id, 1, NOW, &coupon, &policy, &fixture->error),
-        STATUS_CONFLICT);
-    assert_int_equal(
-        ledger_coupon_redeem(fixture->ledger, policy.id, 9, &order, NOW, &coupon, &fixture->error),
-        STATUS_NOT_FOUND);
+    assert_int_equal(ledger_coupon_redeem(fixture->ledger, policy.id, 1, &other, NOW, NULL, &coupon,
+                                          &fixture->error),
+                     STATUS_CONFLICT);
+    assert_int_equal(ledger_coupon_cancel(fixture->ledger, policy.id, 1, NOW, NULL, &coupon,
+                                          &policy, &fixture->error),
+                     STATUS_CONFLICT);
+    assert_int_equal(ledger_coupon_redeem(fixture->ledger, policy.id, 9, &order, NOW, NULL, &coupon,
+                                          &fixture->error),
+                     STATUS_NOT_FOUND);
     coupon = coupon_of(fixture, policy.id, 1);
     assert_true(user_id_equal(&coupon.order_id, &order));
 }
@@ -207,14 +207,14 @@ static void test_ledger__cancel_returns_the_unit_once(void **state)
 
     issue_one(fixture, &lease, 1, "a", 1);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(ledger_coupon_cancel(fixture->ledger, policy.id, 1, NOW + i, &coupon,
+        assert_int_equal(ledger_coupon_cancel(fixture->ledger, policy.id, 1, NOW + i, NULL, &coupon,
                                               &policy, &fixture->error),
                          STATUS_OK);
     assert_int_equal(coupon.cancelled_at_ms, NOW);
     assert_int_equal(policy_of(fixture, policy.id).unleased, 1);
-    assert_int_equal(
-        ledger_coupon_redeem(fixture->ledger, policy.id, 1, &none, NOW, &coupon, &fixture->error),
-        STATUS_CONFLICT);
+    assert_int_equal(ledger_coupon_redeem(fixture->ledger, policy.id, 1, &none, NOW, NULL, &coupon,
+                                          &fixture->error),
+                     STATUS_CONFLICT);
     /* The freed slot can be taken again. */
     assert_int_equal(issue_one(fixture, &lease, 2, "a", 1), COUPON_ISSUED);
 }
@@ -233,12 +233,12 @@ static void test_ledger__expired_coupon_keeps_its_unit(void **state)
     assert_int_equal(ledger_policy_create(fixture->ledger, &policy, &lease, &fixture->error),
                      STATUS_OK);
     issue_one(fixture, &lease, 1, "a", 1);
-    assert_int_equal(ledger_coupon_redeem(fixture->ledger, policy.id, 1, &none, NOW + 10, &coupon,
-                                          &fixture->error),
+    assert_int_equal(ledger_coupon_redeem(fixture->ledger, policy.id, 1, &none, NOW + 10, NULL,
+                                          &coupon, &fixture->error),
                      STATUS_CONFLICT);
     assert_int_equal(coupon.state, COUPON_EXPIRED);
-    assert_int_equal(ledger_coupon_cancel(fixture->ledger, policy.id, 1, NOW + 10, &coupon, &policy,
-                                          &fixture->error),
+    assert_int_equal(ledger_coupon_cancel(fixture->ledger, policy.id, 1, NOW + 10, NULL, &coupon,
+                                          &policy, &fixture->error),
                      STATUS_CONFLICT);
     assert_int_equal(policy_of(fixture, policy.id).unleased, 0);
 }
@@ -492,8 +492,8 @@ static int run_policies_and_coupons(void)
 
 int ledger_suite_run(void)
 {
-    int failed =
-        run_policies_and_coupons() + ledger_suite_run_issuing() + ledger_suite_run_crowds();
+    int failed = run_policies_and_coupons() + ledger_suite_run_issuing() +
+                 ledger_suite_run_crowds() + ledger_suite_run_events();
     if (ledger_suite_is_shared)
         failed += ledger_suite_run_shared() + ledger_suite_run_locks();
     return failed == 0 ? 0 : 1;

@@ -368,8 +368,8 @@ static void *issue_and_cancel(void *context)
         wait_for(member->fixture, ledger_issue(ledger, &claim, 1, NULL, 0));
         enum status status = ledger_coupon_get(ledger, claim.policy_id, seq, &coupon, &error);
         if (status == STATUS_OK && i % 2 == 0)
-            status =
-                ledger_coupon_cancel(ledger, claim.policy_id, seq, NOW, &coupon, &policy, &error);
+            status = ledger_coupon_cancel(ledger, claim.policy_id, seq, NOW, NULL, &coupon, &policy,
+                                          &error);
         expect(member->crowd, status == STATUS_OK, "cancel", &error);
     }
     return NULL;
@@ -399,8 +399,8 @@ static void *cancel_or_redeem(void *context)
         struct user_id order = user_id_of(SPAN("order"));
         enum status status =
             (member->number + seq) % 2 == 0
-                ? ledger_coupon_redeem(ledger, id, seq, &order, NOW, &coupon, &error)
-                : ledger_coupon_cancel(ledger, id, seq, NOW, &coupon, &policy, &error);
+                ? ledger_coupon_redeem(ledger, id, seq, &order, NOW, NULL, &coupon, &error)
+                : ledger_coupon_cancel(ledger, id, seq, NOW, NULL, &coupon, &policy, &error);
         expect(member->crowd, status == STATUS_OK || status == STATUS_CONFLICT, "redeem or cancel",
                &error);
     }

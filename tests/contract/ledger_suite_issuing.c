@@ -31,8 +31,8 @@ static void test_issuing__same_claim_twice_is_one_row(void **state)
     assert_int_equal(issue_one(fixture, &lease, 1, "a", 1), COUPON_ISSUED);
     assert_int_equal(issue_one(fixture, &lease, 1, "a", 1), COUPON_ISSUED);
     struct coupon cancelled;
-    assert_int_equal(ledger_coupon_cancel(fixture->ledger, policy.id, 1, NOW, &cancelled, &policy,
-                                          &fixture->error),
+    assert_int_equal(ledger_coupon_cancel(fixture->ledger, policy.id, 1, NOW, NULL, &cancelled,
+                                          &policy, &fixture->error),
                      STATUS_OK);
     /* A late repeat does not bring a cancelled coupon back. */
     assert_int_equal(issue_one(fixture, &lease, 1, "a", 1), COUPON_CANCELLED);

@@ -209,13 +209,13 @@ static void test_shared__a_long_wait_is_unavailable(void **state)
     ask(fixture->session, "UPDATE policy SET version = version + 1 WHERE id = %lld",
         (long long)policy.id);
     int64_t started_ms = clock_monotonic_ms();
-    assert_int_equal(ledger_coupon_cancel(impatient->ledger, policy.id, 1, NOW, &coupon, &policy,
-                                          &impatient->error),
+    assert_int_equal(ledger_coupon_cancel(impatient->ledger, policy.id, 1, NOW, NULL, &coupon,
+                                          &policy, &impatient->error),
                      STATUS_UNAVAILABLE);
     assert_true(clock_monotonic_ms() - started_ms < 5000); /* some databases wait whole seconds */
     ask(fixture->session, "ROLLBACK");
     assert_int_equal(coupon_of(fixture, lease.policy_id, 1).state, COUPON_ISSUED);
-    check(impatient, ledger_coupon_cancel(impatient->ledger, lease.policy_id, 1, NOW, &coupon,
+    check(impatient, ledger_coupon_cancel(impatient->ledger, lease.policy_id, 1, NOW, NULL, &coupon,
                                           &policy, &impatient->error));
     assert_int_equal(policy_of(fixture, lease.policy_id).unleased, 1);
     ledger_close(impatient->ledger);

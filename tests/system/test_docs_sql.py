@@ -227,7 +227,7 @@ def rights_needed(kind):
         if "ON CONFLICT" in statement or "ON DUPLICATE" in statement:
             table = re.search(r"INSERT INTO (\w+)", statement)[1]
             needed.setdefault(table, set()).add("SELECT")
-            if "KEY UPDATE" in statement:
+            if re.search(r"\b(KEY|DO) UPDATE\b", statement):
                 needed[table].add("UPDATE")
     return needed
 

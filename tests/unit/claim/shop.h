@@ -309,7 +309,7 @@ static inline enum status shop_close_policy(struct shop *shop, int64_t policy_id
 static inline enum status shop_cancel(struct shop *shop, int64_t policy_id, int64_t seq)
 {
     struct coupon coupon;
-    return service_coupon_cancel(shop->service, policy_id, seq, &coupon, &shop->error);
+    return service_coupon_cancel(shop->service, policy_id, seq, NULL, &coupon, &shop->error);
 }
 
 /* One number out of the file, past everything that is being tested. */

@@ -237,8 +237,9 @@ static void test_service__redeemed_stays_redeemed(void **state)
     struct coupon coupon;
 
     claim_users(shop, policy, "u", 1);
-    assert_int_equal(service_coupon_redeem(shop->service, policy, 1, &order, &coupon, &shop->error),
-                     STATUS_OK);
+    assert_int_equal(
+        service_coupon_redeem(shop->service, policy, 1, &order, NULL, &coupon, &shop->error),
+        STATUS_OK);
     for (int i = 0; i < 2; i++) {
         struct wish wish = shop_claim(shop, policy, "u-0", 0);
         assert_int_equal(wish.verdict, VERDICT_HELD);

@@ -1,0 +1,27 @@
+/* inside.h: the ways into a ledger for its own files: the writer for what changes, a read-only
+ * session for what only looks.
+ *
+ * Threads: every function may be called from any thread.
+ */
+#ifndef LEDGER_INSIDE_H
+#define LEDGER_INSIDE_H
+
+#include "ledger/driver.h"
+#include "ledger/writer.h"
+
+/* Runs the body in the next group commit and waits until it is durable. It may be run more than
+ * once: only the last time counts. */
+enum status ledger_write(struct ledger *ledger, write_fn body, void *argument,
+                         struct error *error) MUST_CHECK;
+
+/* Begins a read: gives a session, to be returned with ledger_read_end(). UNAVAILABLE, and nothing
+ * to return: the database is away, and another one who asks has just found that out. */
+enum status ledger_read_begin(struct ledger *ledger, struct sql *sql,
+                              struct error *error) MUST_CHECK;
+
+/* Ends a read that came to `status`, and says what to tell: of a database that is older than what
+ * was committed nothing, for "there is no such coupon" may be wrong. */
+enum status ledger_read_end(struct ledger *ledger, struct sql sql, enum status status,
+                            struct error *error) MUST_CHECK;
+
+#endif

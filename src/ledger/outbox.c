@@ -1,0 +1,384 @@
+/* outbox.c: notes in memory, numbered and written in one go before the commit. */
+#include "ledger/outbox.h"
+
+#include <stdlib.h>
+
+#include "base/json.h"
+#include "ledger/inside.h"
+#include "ledger/rows.h"
+
+#define ROWS_MAX         1000 /* of one statement */
+#define TEXT_LENGTH_MAX  (ROWS_MAX * 1024)
+#define NOTES_COUNT_MIN  256
+#define TRACEPARENT_SIZE LEDGER_TRACEPARENT_SIZE
+
+void outbox_init(struct outbox *outbox, ledger_trace_fn find_trace, void *context)
+{
+    *outbox = (struct outbox){.find_trace = find_trace, .context = context};
+    buffer_init(&outbox->text, TEXT_LENGTH_MAX);
+}
+
+void outbox_release(struct outbox *outbox)
+{
+    free(outbox->notes);
+    buffer_release(&outbox->text);
+    *outbox = (struct outbox){0};
+}
+
+/* --- noting --- */
+
+void outbox_begin(struct outbox *outbox)
+{
+    if (outbox == NULL)
+        return;
+    outbox->count = 0;
+    outbox->has_written = false;
+}
+
+size_t outbox_place(const struct outbox *outbox)
+{
+    return outbox != NULL ? outbox->count : 0;
+}
+
+void outbox_return(struct outbox *outbox, size_t place)
+{
+    if (outbox == NULL)
+        return;
+    ensure(place <= outbox->count);
+    outbox->count = place;
+}
+
+/* A change that is made must be told of; as with the writer's queue, running out of memory for it
+ * ends the process, and nothing of the transaction is committed. */
+void outbox_note(struct outbox *outbox, const struct outbox_note *note)
+{
+    if (outbox == NULL)
+        return;
+    if (outbox->count == outbox->capacity) {
+        size_t capacity = outbox->capacity == 0 ? NOTES_COUNT_MIN : outbox->capacity * 2;
+        struct outbox_note *grown = realloc(outbox->notes, capacity * sizeof(*grown));
+        ensure(grown != NULL);
+        outbox->notes = grown;
+        outbox->capacity = capacity;
+    }
+    outbox->notes[outbox->count++] = *note;
+}
+
+void outbox_note_row(struct outbox *outbox, const struct coupon_row *row)
+{
+    if (outbox == NULL)
+        return;
+    outbox_note(outbox, &(struct outbox_note){.claim = row->claim,
+                                              .state = row->state,
+                                              .changed_at_ms = row->issued_at_ms,
+                                              .issued_at_ms = row->issued_at_ms,
+                                              .expires_at_ms = row->expires_at_ms,
+                                              .merged_into_seq = row->merged_into_seq,
+                                              .reason = row->reason});
+}
+
+void outbox_note_coupon(struct outbox *outbox, const struct coupon *coupon, int64_t changed_at_ms,
+                        const char *traceparent)
+{
+    if (outbox == NULL)
+        return;
+    outbox_note(outbox, &(struct outbox_note){.claim = &coupon->claim,
+                                              .state = coupon->state,
+                                              .changed_at_ms = changed_at_ms,
+                                              .issued_at_ms = coupon->issued_at_ms,
+                                              .expires_at_ms = coupon->expires_at_ms,
+                                              .order_id = &coupon->order_id,
+                                              .traceparent = traceparent});
+}
+
+/* --- writing --- */
+
+static int outbox_compare(const void *a, const void *b)
+{
+    int64_t first = ((const struct outbox_note *)a)->claim->policy_id;
+    int64_t second = ((const struct outbox_note *)b)->claim->policy_id;
+
+    return first == second ? 0 : first < second ? -1 : 1;
+}
+
+/* Moves a note in front of those of higher policies; those of one policy stay as they came. Batches
+ * come nearly sorted: claims by policy, and behind them a few writes of callers. */
+static void outbox_sort(struct outbox *outbox)
+{
+    for (size_t i = 1; i < outbox->count; i++) {
+        struct outbox_note note = outbox->notes[i];
+        size_t low = 0;
+        size_t high = i;
+
+        if (outbox_compare(&outbox->notes[i - 1], &note) <= 0)
+            continue;
+        while (low < high) {
+            size_t middle = (low + high) / 2;
+            if (outbox_compare(&outbox->notes[middle], &note) <= 0)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        memmove(&outbox->notes[low + 1], &outbox->notes[low], (i - low) * sizeof(note));
+        outbox->notes[low] = note;
+    }
+}
+
+static enum status outbox_read_i64(void *context, const struct sql_value *columns,
+                                   struct error *error)
+{
+    (void)error;
+    *(int64_t *)context = columns[0].number;
+    return STATUS_OK;
+}
+
+/* Takes the next `count` numbers of a policy, and with them the lock on its counter. */
+static enum status outbox_take_numbers(struct sql *sql, int64_t policy_id, size_t count,
+                                       int64_t *first, struct error *error)
+{
+    int64_t last = 0;
+    enum status status = SQL_RUN(sql, STATEMENT_event_take, NULL, NULL, error, sql_i64(policy_id),
+                                 sql_i64((int64_t)count));
+
+    if (status == STATUS_OK)
+        status =
+            SQL_RUN(sql, STATEMENT_event_last, outbox_read_i64, &last, error, sql_i64(policy_id));
+    *first = last - (int64_t)count + 1;
+    return status;
+}
+
+/* The trace that a claim came with is asked for by its request; nobody else changes a coupon that
+ * is only being written. */
+static void outbox_append_trace(struct outbox *outbox, const struct outbox_note *note)
+{
+    char found[TRACEPARENT_SIZE] = "";
+    const char *trace = note->traceparent;
+    bool is_claimed =
+        note->state == COUPON_ISSUED || note->state == COUPON_VOID || note->state == COUPON_MERGED;
+
+    if (trace == NULL && is_claimed && outbox->find_trace != NULL &&
+        outbox->find_trace(outbox->context, &note->claim->request_id, found))
+        trace = found;
+    buffer_append_text(&outbox->text, trace != NULL ? trace : "");
+}
+
+/* The alphabets of ids, states and traces have nothing that JSON would escape. */
+static void outbox_append(struct outbox *outbox, const struct outbox_note *note, int64_t number)
+{
+    struct buffer *text = &outbox->text;
+    const struct claim *claim = note->claim;
+    const int64_t times[] = {note->changed_at_ms, claim->requested_at_ms, note->issued_at_ms,
+                             note->expires_at_ms};
+
+    buffer_append_text(text, text->length == 0 ? "[[" : ",[");
+    buffer_append_i64(text, claim->policy_id);
+    buffer_append_literal(text, ",");
+    buffer_append_i64(text, number);
+    buffer_append_literal(text, ",");
+    buffer_append_i64(text, claim->seq);
+    buffer_append_literal(text, ",\"");
+    buffer_append_span(text, user_id_span(&claim->user));
+    buffer_append_literal(text, "\",");
+    buffer_append_i64(text, claim->nth);
+    buffer_append_literal(text, ",\"");
+    buffer_append_text(text, coupon_state_name(note->state));
+    buffer_append_literal(text, "\"");
+    for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+        buffer_append_literal(text, ",");
+        buffer_append_i64(text, times[i]);
+    }
+    buffer_append_literal(text, ",\"");
+    if (note->order_id != NULL)
+        buffer_append_span(text, user_id_span(note->order_id));
+    buffer_append_literal(text, "\",");
+    buffer_append_i64(text, note->merged_into_seq);
+    buffer_append_literal(text, ",");
+    json_append_text(text, span_of(note->reason != NULL ? note->reason : ""));
+    buffer_append_literal(text, ",\"");
+    outbox_append_trace(outbox, note);
+    buffer_append_literal(text, "\"]");
+}
+
+static enum status outbox_insert(struct sql *sql, struct error *error)
+{
+    struct buffer *text = &sql->outbox->text;
+
+    if (text->length == 0)
+        return STATUS_OK;
+    buffer_append_literal(text, "]");
+    if (text->overflowed)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for a batch of events");
+    enum status status =
+        SQL_RUN(sql, STATEMENT_event_insert, NULL, NULL, error,
+                sql_text((struct span){.bytes = text->bytes, .length = text->length}));
+    buffer_clear(text);
+    return status;
+}
+
+enum status outbox_write(struct sql *sql, struct error *error)
+{
+    struct outbox *outbox = sql->outbox;
+    enum status status = STATUS_OK;
+    size_t policy_end = 0;
+    int64_t number = 0;
+
+    if (outbox == NULL || outbox->count == 0)
+        return STATUS_OK;
+    outbox_sort(outbox);
+    buffer_clear(&outbox->text);
+    for (size_t i = 0; i < outbox->count && status == STATUS_OK; i++) {
+        const struct outbox_note *note = &outbox->notes[i];
+        if (i == policy_end) {
+            while (policy_end < outbox->count &&
+                   outbox_compare(note, &outbox->notes[policy_end]) == 0)
+                policy_end++;
+            status =
+                outbox_take_numbers(sql, note->claim->policy_id, policy_end - i, &number, error);
+        }
+        outbox_append(outbox, note, number++);
+        if (status == STATUS_OK && (i + 1) % ROWS_MAX == 0)
+            status = outbox_insert(sql, error);
+    }
+    if (status == STATUS_OK)
+        status = outbox_insert(sql, error);
+    outbox->count = 0;
+    outbox->has_written = status == STATUS_OK;
+    return status;
+}
+
+/* --- reading --- */
+
+struct outbox_page {
+    struct ledger_event *events;
+    size_t count;
+};
+
+static enum status outbox_read_event(void *context, const struct sql_value *columns,
+                                     struct error *error)
+{
+    struct outbox_page *page = context;
+    struct ledger_event *event = &page->events[page->count++];
+
+    (void)error;
+    *event = (struct ledger_event){
+        .place = {.policy_id = columns[0].number, .number = columns[1].number},
+        .seq = columns[2].number,
+        .user = rows_read_user(&columns[3]),
+        .nth = (int32_t)columns[4].number,
+        .state = rows_read_state(&columns[5]),
+        .changed_at_ms = columns[6].number,
+        .requested_at_ms = columns[7].number,
+        .issued_at_ms = columns[8].number,
+        .expires_at_ms = columns[9].kind == SQL_NULL ? 0 : columns[9].number,
+        .merged_into_seq = columns[11].kind == SQL_NULL ? 0 : columns[11].number,
+    };
+    if (columns[10].kind != SQL_NULL)
+        event->order_id = rows_read_user(&columns[10]);
+    rows_read_text(&columns[12], event->reason, sizeof(event->reason));
+    rows_read_text(&columns[13], event->traceparent, sizeof(event->traceparent));
+    return STATUS_OK;
+}
+
+enum status ledger_events(struct ledger *ledger, const struct ledger_event_place *after,
+                          struct ledger_event *events, size_t max, size_t *count,
+                          struct error *error)
+{
+    struct outbox_page page = {.events = events};
+    struct sql sql;
+    enum status status = ledger_read_begin(ledger, &sql, error);
+
+    *count = 0;
+    if (status != STATUS_OK)
+        return status;
+    status = SQL_RUN(&sql, STATEMENT_event_list, outbox_read_event, &page, error,
+                     sql_i64(after->policy_id), sql_i64(after->number), sql_i64((int64_t)max));
+    *count = page.count;
+    return ledger_read_end(ledger, sql, status, error);
+}
+
+static enum status outbox_read_backlog(void *context, const struct sql_value *columns,
+                                       struct error *error)
+{
+    struct ledger_backlog *backlog = context;
+
+    (void)error;
+    backlog->count = columns[0].number;
+    backlog->oldest_at_ms = columns[1].number;
+    return STATUS_OK;
+}
+
+enum status ledger_event_backlog(struct ledger *ledger, struct ledger_backlog *backlog,
+                                 struct error *error)
+{
+    struct sql sql;
+    enum status status = ledger_read_begin(ledger, &sql, error);
+
+    *backlog = (struct ledger_backlog){0};
+    if (status != STATUS_OK)
+        return status;
+    status =
+        sql_run(&sql, STATEMENT_event_backlog, NULL, 0, outbox_read_backlog, backlog, NULL, error);
+    return ledger_read_end(ledger, sql, status, error);
+}
+
+/* --- dropping --- */
+
+enum status outbox_drop(struct sql *sql, void *argument, struct error *error)
+{
+    const struct drop_events *drop = argument;
+    enum status status = STATUS_OK;
+
+    for (size_t i = 0; i < drop->count && status == STATUS_OK; i++)
+        status = SQL_RUN(sql, STATEMENT_event_delete, NULL, NULL, error,
+                         sql_i64(drop->places[i].policy_id), sql_i64(drop->places[i].number));
+    return status;
+}
+
+enum status ledger_events_drop(struct ledger *ledger, const struct ledger_event_place *places,
+                               size_t count, struct error *error)
+{
+    struct drop_events drop = {.places = places, .count = count};
+
+    return ledger_write(ledger, outbox_drop, &drop, error);
+}
+
+/* --- duties --- */
+
+enum status outbox_hold_duty(struct sql *sql, void *argument, struct error *error)
+{
+    const struct hold_duty *hold = argument;
+    const struct sql_value values[] = {sql_text(span_of(hold->name)),
+                                       sql_text(span_of(hold->holder)), sql_i64(hold->term_ms)};
+    int64_t changed = 0;
+    enum status status = sql_run(sql, STATEMENT_duty_insert, values, 1, NULL, NULL, NULL, error);
+
+    if (status == STATUS_OK)
+        status = sql_run(sql, STATEMENT_duty_hold, values, 3, NULL, NULL, &changed, error);
+    *hold->held = status == STATUS_OK && changed == 1;
+    return status;
+}
+
+enum status ledger_duty_hold(struct ledger *ledger, const char *name, const char *holder,
+                             int64_t term_ms, bool *held, struct error *error)
+{
+    struct hold_duty hold = {.name = name, .holder = holder, .term_ms = term_ms, .held = held};
+
+    *held = false;
+    return ledger_write(ledger, outbox_hold_duty, &hold, error);
+}
+
+enum status outbox_release_duty(struct sql *sql, void *argument, struct error *error)
+{
+    const struct hold_duty *hold = argument;
+
+    return SQL_RUN(sql, STATEMENT_duty_release, NULL, NULL, error, sql_text(span_of(hold->name)),
+                   sql_text(span_of(hold->holder)));
+}
+
+enum status ledger_duty_release(struct ledger *ledger, const char *name, const char *holder,
+                                struct error *error)
+{
+    struct hold_duty hold = {.name = name, .holder = holder};
+
+    return ledger_write(ledger, outbox_release_duty, &hold, error);
+}

@@ -1,0 +1,80 @@
+/* outbox.h: what happened to coupons in a transaction, written with it, to be published later.
+ *
+ * Whoever writes or changes a coupon's row notes it here. The notes are written as the last thing
+ * before the commit: the counter of each policy is locked then, by rising policies, until the
+ * commit. So the numbers of a policy's events become visible in their order, whoever writes them,
+ * and nobody waits for a counter while others wait for what it holds.
+ *
+ * Threads: one session, one thread.
+ */
+#ifndef LEDGER_OUTBOX_H
+#define LEDGER_OUTBOX_H
+
+#include "ledger/driver.h"
+
+/* One change; what it points to stays as it is until the transaction's end. */
+struct outbox_note {
+    const struct claim *claim;
+    enum coupon_state state; /* that it is in now */
+    int64_t changed_at_ms;
+    int64_t issued_at_ms;
+    int64_t expires_at_ms;
+    int64_t merged_into_seq;
+    const struct user_id *order_id; /* NULL: none */
+    const char *reason;             /* NULL: none */
+    const char *traceparent;        /* NULL: none */
+};
+
+struct outbox {
+    struct outbox_note *notes;
+    size_t count;
+    size_t capacity;
+    struct buffer text; /* of a statement's argument */
+    bool has_written;   /* in this transaction */
+    ledger_trace_fn find_trace;
+    void *context;
+};
+
+void outbox_init(struct outbox *outbox, ledger_trace_fn find_trace, void *context);
+void outbox_release(struct outbox *outbox);
+
+/* Before a transaction is done, and before it is done again. Does nothing without an outbox. */
+void outbox_begin(struct outbox *outbox);
+
+/* How much has been noted, and back to that: for a write that is undone alone. */
+size_t outbox_place(const struct outbox *outbox);
+void outbox_return(struct outbox *outbox, size_t place);
+
+/* Notes a change; without an outbox nothing. */
+void outbox_note(struct outbox *outbox, const struct outbox_note *note);
+
+/* A row that was written. */
+void outbox_note_row(struct outbox *outbox, const struct coupon_row *row);
+
+/* A coupon that was redeemed or cancelled at that moment. */
+void outbox_note_coupon(struct outbox *outbox, const struct coupon *coupon, int64_t changed_at_ms,
+                        const char *traceparent);
+
+/* Writes what was noted and forgets it. Without an outbox, or without notes, nothing is done. */
+enum status outbox_write(struct sql *sql, struct error *error) MUST_CHECK;
+
+/* --- of the ledger's own transactions --- */
+
+struct drop_events {
+    const struct ledger_event_place *places;
+    size_t count;
+};
+
+/* Deletes events that were delivered: of each policy all up to the given number. */
+enum status outbox_drop(struct sql *sql, void *argument, struct error *error) MUST_CHECK;
+
+struct hold_duty {
+    const char *name;
+    const char *holder;
+    int64_t term_ms;
+    bool *held;
+};
+enum status outbox_hold_duty(struct sql *sql, void *argument, struct error *error) MUST_CHECK;
+enum status outbox_release_duty(struct sql *sql, void *argument, struct error *error) MUST_CHECK;
+
+#endif
