@@ -17,26 +17,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/buffer.h"
 #include "base/error.h"
+#include "relay/event.h"
 #include "relay/kafka_target.h"
 
 struct kafka_producer;
 
 #define KAFKA_QUEUE_MAX 20000 /* messages on their way */
-
-struct kafka_header {
-    const char *name;
-    struct span value;
-};
-
-/* Key and value must stay until the batch is done; headers are copied. */
-struct kafka_message {
-    struct span key;
-    struct span value;
-    const struct kafka_header *headers;
-    size_t header_count;
-};
 
 /* Messages that are sent and reported together; the sender's, usually the head of a larger struct.
  */
@@ -44,20 +31,24 @@ struct kafka_batch {
     /* On the producer's thread, once for each batch that was taken: OK when all of it is
      * delivered; else some of it may be. It may free the batch, and may send. */
     void (*done)(struct kafka_batch *batch, enum status status, const struct error *error);
+    /* While it is being sent: the next message, which is copied before the one after is asked for.
+     */
+    const struct event_message *(*next)(struct kafka_batch *batch, size_t index);
     /* The producer's own. */
-    size_t waiting_count;
+    struct kafka_batch *following;
+    _Atomic size_t waiting_count; /* messages that were not reported yet */
+    size_t dropped_count;         /* of those, the ones that never will be */
     enum status status;
     struct error error;
 };
 
 struct kafka_producer_numbers {
-    bool is_up; /* the topics are there, and a broker answers */
+    bool is_ready; /* the topics are there */
     uint64_t sent;
     uint64_t delivered;
     uint64_t failed;
     uint64_t recreated;
     size_t on_the_way;
-    char words[200]; /* "ok", or what is wrong */
 };
 
 /* Does not wait for a broker. The target is borrowed until it is closed. */
@@ -67,11 +58,12 @@ enum status kafka_producer_open(struct kafka_producer **producer, const struct k
 /* Waits until everything is reported, at most so long; what is not is reported as failed. */
 void kafka_producer_close(struct kafka_producer *producer, int64_t timeout_ms);
 
-/* Takes the batch as a whole: OK, and done() will be called, maybe before this returns. BUSY: try
+/* Takes the batch of so many messages as a whole: OK, and done() will be called, maybe before this
+ * returns. BUSY: try
  * again in a moment; nothing was sent and done() is not called. INVALID: it can never be sent. */
 enum status kafka_producer_send(struct kafka_producer *producer, enum kafka_topic topic,
-                                struct kafka_batch *batch, const struct kafka_message *messages,
-                                size_t count, struct error *error) MUST_CHECK;
+                                struct kafka_batch *batch, size_t count,
+                                struct error *error) MUST_CHECK;
 
 /* Whether a batch of that many would be taken just now: worth asking before it is encoded. */
 bool kafka_producer_has_room(struct kafka_producer *producer, size_t count);
