@@ -243,8 +243,8 @@ def test_stall__killed_between_decision_and_commit_with_repeats_in_flight(on_dis
 
 def test_stall__a_key_of_a_held_claim_waits_for_its_binding(on_disk, disk):
     """Guarantee 8: a 200 that binds a key, its repeat, and the mismatch of another user all rest on
-    a binding that a crash could still take back."""
-    server = on_disk(ack_timeout="1m")
+    a binding that a crash could still take back. On one loop, so that they are decided in order."""
+    server = on_disk(ack_timeout="1m", threads=1)
     policy = server.create(total=5)["id"]
     seq = server.win(policy, "u1")["seq"]
     disk.set("stall")
