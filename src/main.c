@@ -192,6 +192,46 @@ static const struct command commands[] = {
         .subcommands = dead_commands,
     },
     {
+        .name = "rush",
+        .summary = "Storms a drop and proves that it was exact",
+        .examples = EXAMPLES(
+            "dibs rush --total 1000 --users 5000",
+            "dibs rush --policy 42 --users 100000 --rate 50000 --duration 30s --report rush.html",
+            "dibs rush --total 1000 --users 2000 --bursts 200 --every 1s --duplicates 10% --retry "
+            "3",
+            "dibs rush --rehearse --policy 42 --users 50000 --report rehearsal.html"),
+        .description =
+            "Presses the button for many people at once, writes down what each was told, and holds "
+            "that against what a drop promises: as many winners as coupons, no seq twice, nobody "
+            "over the limit, first come first served, a coupon for every winner. Exits with 3 when "
+            "something is broken, with 1 when it could not be proven, with 4 when --p99 is missed. "
+            "Without --rate or --bursts each connection presses again as soon as it has an answer. "
+            "The coupons of a --policy that is there are really given out.",
+        .options = OPTIONS(
+            {"policy", "N", "Storm this policy, or rehearse it."},
+            {"total", "N", "Make a policy of so many coupons, and close it in the end."},
+            {"per-user-limit", "N", "Of the policy that is made. [1]"},
+            {"rehearse", NULL, "Storm a copy of --policy, which itself is left alone."},
+            {"users", "N", "How many people press. [twice the coupons]"},
+            {"connections", "N", "How many connections they share; -c for short. [256]"},
+            {"closed", NULL, "Press again as soon as an answer is there: the default."},
+            {"rate", "N", "Press so often a second, whatever the answers do."},
+            {"ramp", NULL, "Rise to the rate evenly, from nothing."},
+            {"bursts", "N", "Press so often at once, again and again."},
+            {"every", "DURATION", "Between bursts. [1s]"},
+            {"duration", "DURATION", "For so long; left out, until everybody has pressed once."},
+            {"at", "TIME", "Begin at this time, as in 2026-11-15T12:00:00+09:00."},
+            {"duplicates", "SHARE", "So many press twice, as in 10%."},
+            {"retry", "N", "Press again up to so often after a 503 or a lost answer. [0]"},
+            {"settle", "DURATION", "Wait so long for what is pending in the end. [30s]"},
+            {"p99", "DURATION", "Exit with 4 when the 99th percentile is slower."},
+            {"report", "FILE", "Write a page with pictures that opens in any browser."},
+            {"keep", NULL, "Do not close the policy that was made."}),
+        .shared_options = exchange_options,
+        .initial = "connections",
+        .run = command_rush,
+    },
+    {
         .name = "audit",
         .summary = "Checks that every coupon and every unit of stock is where it should be",
         .examples = EXAMPLES("dibs audit", "dibs audit --policy 42 --json", "dibs audit --repair",

@@ -51,6 +51,17 @@ static int option_place(const struct command *command, const char *name)
     return -1;
 }
 
+/* The place of what a flag names: --connections, or -c where that is the command's initial. */
+static int flag_place(const struct command *command, const struct argument *argument)
+{
+    if (argument->text[1] == '-') {
+        return option_place(command, argument->name);
+    }
+    bool is_initial = command->initial != NULL && argument->name[0] == command->initial[0] &&
+                      argument->name[1] == '\0';
+    return is_initial ? option_place(command, command->initial) : -1;
+}
+
 const char *command_option(const struct command_call *call, const char *name)
 {
     int place = option_place(call->command, name);
@@ -121,7 +132,7 @@ static int refuse_option(const struct command_call *call, const struct argument 
 static int take_option(struct command_call *call, struct arguments *arguments,
                        const struct argument *argument)
 {
-    int place = argument->text[1] == '-' ? option_place(call->command, argument->name) : -1;
+    int place = flag_place(call->command, argument);
     if (place < 0) {
         return refuse_option(call, argument);
     }

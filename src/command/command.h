@@ -47,6 +47,7 @@ struct command {
     const char *description;     /* what the summary leaves open, or NULL */
     const struct option *options;
     const struct option *shared_options; /* those of every client command, or NULL */
+    const char *initial;                 /* the option that its first letter stands for, or NULL */
     bool takes_settings;                 /* every setting of config.h is a flag too */
     bool hidden;                         /* not listed in `dibs help` */
     const struct command *subcommands;   /* then `run` is NULL */
@@ -110,6 +111,7 @@ int command_status(const struct command_call *call);
 int command_dead_list(const struct command_call *call);
 int command_dead_retry(const struct command_call *call);
 int command_dead_drop(const struct command_call *call);
+int command_rush(const struct command_call *call);
 int command_audit(const struct command_call *call);
 int command_config(const struct command_call *call);
 int command_migrate(const struct command_call *call);

@@ -1,0 +1,184 @@
+/* rush_options.c: the flags of `dibs rush`. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "command/rush.h"
+#include "config/value.h"
+
+#define CONNECTIONS_DEFAULT 256
+#define SETTLE_DEFAULT_MS   30000
+#define EVERY_DEFAULT_MS    1000
+#define RETRY_MAX           100
+#define RATE_MAX            10000000
+
+/* --name N within a range; the default when it was not given. */
+static int rush_take_number(const struct command_call *call, const char *name, int64_t minimum,
+                            int64_t maximum, int64_t *number)
+{
+    const char *text = command_option(call, name);
+    if (text == NULL) {
+        return COMMAND_FINE;
+    }
+    size_t length = strlen(text);
+    int64_t value = length > 0 && length < 16 && strspn(text, "0123456789") == length
+                        ? strtoll(text, NULL, 10)
+                        : -1;
+    if (value < minimum || value > maximum) {
+        return command_usage(call, "--%s: \"%s\" is not a number from %" PRId64 " to %" PRId64,
+                             name, text, minimum, maximum);
+    }
+    *number = value;
+    return COMMAND_FINE;
+}
+
+static int rush_take_duration(const struct command_call *call, const char *name,
+                              int64_t *duration_ms)
+{
+    const char *text = command_option(call, name);
+    if (text == NULL) {
+        return COMMAND_FINE;
+    }
+    if (!config_parse_duration(text, duration_ms) || *duration_ms < 1) {
+        return command_usage(call, "--%s: \"%s\" is not a duration, as in 500ms or 30s", name,
+                             text);
+    }
+    return COMMAND_FINE;
+}
+
+/* "10%" */
+static int rush_take_share(const struct command_call *call, double *share)
+{
+    const char *text = command_option(call, "duplicates");
+    char *end = NULL;
+    if (text == NULL) {
+        return COMMAND_FINE;
+    }
+    double percent = strtod(text, &end);
+    if (end == text || strcmp(end, "%") != 0 || !(percent >= 0 && percent <= 100)) {
+        return command_usage(call, "--duplicates: \"%s\" is not a percentage, as in 10%%", text);
+    }
+    *share = percent / 100;
+    return COMMAND_FINE;
+}
+
+static int rush_take_start(const struct command_call *call, int64_t *start_at_ms)
+{
+    const char *text = command_option(call, "at");
+    if (text != NULL && !clock_parse_rfc3339(span_of(text), start_at_ms)) {
+        return command_usage(call,
+                             "--at: \"%s\" is not a time with its offset, as in "
+                             "2026-11-15T12:00:00+09:00",
+                             text);
+    }
+    return COMMAND_FINE;
+}
+
+/* Which shape the flags ask for; those that do not go together are refused. */
+static int rush_take_shape(const struct command_call *call, struct rush_plan_options *plan)
+{
+    int64_t rate = 0;
+    int64_t bursts = 0;
+    int64_t duration_ms = 0;
+    int64_t every_ms = EVERY_DEFAULT_MS;
+    bool is_closed = command_option(call, "closed") != NULL;
+    bool is_ramp = command_option(call, "ramp") != NULL;
+    int code = rush_take_number(call, "rate", 1, RATE_MAX, &rate);
+    if (code == COMMAND_FINE) {
+        code = rush_take_number(call, "bursts", 1, RUSH_PRESSES_MAX, &bursts);
+    }
+    if (code == COMMAND_FINE) {
+        code = rush_take_duration(call, "duration", &duration_ms);
+    }
+    if (code == COMMAND_FINE) {
+        code = rush_take_duration(call, "every", &every_ms);
+    }
+    if (code != COMMAND_FINE) {
+        return code;
+    }
+    if (is_closed + (rate > 0) + (bursts > 0) > 1) {
+        return command_usage(call, "--rate, --bursts and --closed do not go together");
+    }
+    if (is_ramp && rate == 0) {
+        return command_usage(call, "--ramp needs the --rate it leads to");
+    }
+    if (duration_ms > 0 && rate == 0 && bursts == 0) {
+        return command_usage(call, "--duration needs --rate or --bursts; without them the storm is "
+                                   "over when everybody has an answer");
+    }
+    plan->shape = rate > 0     ? is_ramp ? RUSH_RAMP : RUSH_STEADY
+                  : bursts > 0 ? RUSH_BURSTS
+                               : RUSH_CLOSED;
+    plan->rate_per_s = (double)rate;
+    plan->duration_s = (double)duration_ms / 1000;
+    plan->burst_size = (uint32_t)bursts;
+    plan->burst_interval_ns = every_ms * 1000000;
+    return COMMAND_FINE;
+}
+
+static int rush_take_target(const struct command_call *call, struct rush_options *options)
+{
+    const char *policy = command_option(call, "policy");
+    int code = rush_take_number(call, "total", 1, POLICY_TOTAL_MAX, &options->total);
+    if (code == COMMAND_FINE && policy != NULL) {
+        code = exchange_check_policy(call, policy);
+    }
+    if (code == COMMAND_FINE) {
+        code = rush_take_number(call, "per-user-limit", 1, PER_USER_LIMIT_MAX,
+                                &options->per_user_limit);
+    }
+    if (code != COMMAND_FINE) {
+        return code;
+    }
+    options->policy_id = policy != NULL ? strtoll(policy, NULL, 10) : 0;
+    options->is_rehearsal = command_option(call, "rehearse") != NULL;
+    options->keeps_policy = command_option(call, "keep") != NULL;
+    if ((policy != NULL) == (options->total > 0)) {
+        return command_usage(call, "say either --policy N, which is there, or --total N, for one "
+                                   "that is made and closed again");
+    }
+    if (options->is_rehearsal && policy == NULL) {
+        return command_usage(call, "--rehearse needs the --policy to rehearse");
+    }
+    return COMMAND_FINE;
+}
+
+int rush_read_options(const struct command_call *call, struct rush_options *options)
+{
+    int64_t users = 0;
+    int64_t connections = CONNECTIONS_DEFAULT;
+    int64_t retries = 0;
+    *options = (struct rush_options){.per_user_limit = 1, .settle_ms = SETTLE_DEFAULT_MS};
+    options->report_path = command_option(call, "report");
+    int code = rush_take_target(call, options);
+    if (code == COMMAND_FINE) {
+        code = rush_take_number(call, "users", 1, RUSH_USERS_MAX, &users);
+    }
+    if (code == COMMAND_FINE) {
+        code = rush_take_number(call, "connections", 1, WIRE_CONNECTIONS_MAX, &connections);
+    }
+    if (code == COMMAND_FINE) {
+        code = rush_take_number(call, "retry", 0, RETRY_MAX, &retries);
+    }
+    if (code == COMMAND_FINE) {
+        code = rush_take_duration(call, "settle", &options->settle_ms);
+    }
+    if (code == COMMAND_FINE) {
+        code = rush_take_duration(call, "p99", &options->p99_target_ms);
+    }
+    if (code == COMMAND_FINE) {
+        code = rush_take_share(call, &options->plan.duplicate_share);
+    }
+    if (code == COMMAND_FINE) {
+        code = rush_take_start(call, &options->start_at_ms);
+    }
+    if (code == COMMAND_FINE) {
+        code = rush_take_shape(call, &options->plan);
+    }
+    options->plan.user_count = (uint32_t)users;
+    options->connection_count = (size_t)connections;
+    options->retry_max = (int)retries;
+    return code;
+}

@@ -1,0 +1,331 @@
+/* report.c: writes the words, the JSON and the page. */
+#include "rush/report.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/embedded.h"
+#include "base/json.h"
+#include "embedded_assets.h"
+
+#define MILLISECOND_NS 1e6
+#define SECOND_NS      1e9
+#define PAGE_NAME      "report.html"
+#define PAGE_MARK      "<!-- DATA -->"
+
+bool rush_report_misses(const struct rush_report *report)
+{
+    return report->p99_target_ms > 0 && (double)rush_figures_latency_ns(report->figures, 0.99) >
+                                            (double)report->p99_target_ms * MILLISECOND_NS;
+}
+
+/* --- words --- */
+
+#define GROUPED_SIZE 32
+
+/* "1,234,567" */
+static const char *report_grouped(char text[GROUPED_SIZE], int64_t number)
+{
+    char digits[24];
+    int length = snprintf(digits, sizeof(digits), "%" PRId64, number);
+    size_t at = 0;
+
+    for (int i = 0; i < length; i++) {
+        if (i > 0 && (length - i) % 3 == 0 && digits[i - 1] != '-')
+            text[at++] = ',';
+        text[at++] = digits[i];
+    }
+    text[at] = '\0';
+    return text;
+}
+
+/* "0.84 ms", "120 ms", "2.31 s": three digits that matter. */
+static void report_append_time(struct buffer *out, int64_t ns)
+{
+    double ms = (double)ns / MILLISECOND_NS;
+
+    if (ms >= 1000)
+        buffer_printf(out, "%.2f s", ms / 1000);
+    else
+        buffer_printf(out, "%.*f ms", ms >= 100 ? 0 : ms >= 10 ? 1 : 2, ms);
+}
+
+static void report_line(struct buffer *out, const char *title, int64_t number, const char *words)
+{
+    char text[GROUPED_SIZE];
+    buffer_printf(out, "  %-12s %12s%s%s\n", title, report_grouped(text, number),
+                  words[0] != '\0' ? "  " : "", words);
+}
+
+static void report_outcomes(struct buffer *out, const struct rush_report *report)
+{
+    const uint64_t *outcomes = report->numbers->outcomes;
+    const struct rush_proof *proof = report->proof;
+    double seconds = (double)(report->figures->last_ns - report->figures->first_ns) / SECOND_NS;
+    char words[120];
+    char rate[GROUPED_SIZE];
+
+    report_grouped(rate, seconds > 0 ? (int64_t)((double)report->numbers->answered / seconds) : 0);
+    snprintf(words, sizeof(words), "in %.2f s, %s a second", seconds, rate);
+    report_line(out, "asked", (int64_t)report->numbers->sent, words);
+    words[0] = '\0';
+    if (proof->winner_count > 0)
+        snprintf(words, sizeof(words), "seq %" PRId64 " to %" PRId64, proof->first_seq,
+                 proof->last_seq);
+    report_line(out, "won", (int64_t)outcomes[RUSH_WON], words);
+    if (outcomes[RUSH_HELD] > 0)
+        report_line(out, "held", (int64_t)outcomes[RUSH_HELD], "asked again, same claim");
+    words[0] = '\0';
+    if (proof->sold_out_ns >= 0)
+        snprintf(words, sizeof(words), "the first after %.3f s",
+                 (double)proof->sold_out_ns / SECOND_NS);
+    report_line(out, "sold out", (int64_t)outcomes[RUSH_SOLD_OUT], words);
+    if (outcomes[RUSH_LIMIT] > 0)
+        report_line(out, "over limit", (int64_t)outcomes[RUSH_LIMIT], "");
+    if (outcomes[RUSH_REFUSED] > 0)
+        report_line(out, "refused", (int64_t)outcomes[RUSH_REFUSED], report->first_refusal);
+    uint64_t failed = outcomes[RUSH_NONE] + outcomes[RUSH_BUSY];
+    snprintf(words, sizeof(words), "%" PRIu64 " tries without an answer, %" PRIu64 " repeated",
+             report->numbers->failures, report->numbers->retries);
+    report_line(out, "no verdict", (int64_t)failed,
+                report->numbers->failures + report->numbers->retries > 0 ? words : "");
+}
+
+static void report_latencies(struct buffer *out, const struct rush_report *report)
+{
+    static const struct {
+        const char *name;
+        double quantile;
+    } quantiles[] = {{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p99.9", 0.999}, {"max", 1}};
+
+    buffer_append_text(out, "  latency     ");
+    for (size_t i = 0; i < sizeof(quantiles) / sizeof(quantiles[0]); i++) {
+        buffer_printf(out, "  %s ", quantiles[i].name);
+        report_append_time(out, rush_figures_latency_ns(report->figures, quantiles[i].quantile));
+    }
+    if (report->plan->options.shape != RUSH_CLOSED) {
+        buffer_append_text(out, "\n  schedule      at most ");
+        report_append_time(out, report->numbers->slip_ns);
+        buffer_append_text(out, " late");
+    }
+    buffer_append_text(out, "\n");
+}
+
+static const char *report_verdict(const struct rush_report *report)
+{
+    if (report->proof->is_broken)
+        return "BROKEN: this server does not keep what a drop promises";
+    if (!report->proof->is_exact)
+        return "NOT PROVEN: the server did not tell enough";
+    return rush_report_misses(report) ? "EXACT, but slower than asked for" : "EXACT";
+}
+
+void rush_report_words(struct buffer *out, const struct rush_report *report, bool in_colour)
+{
+    static const char *const marks[] = {
+        [RUSH_HOLDS] = "ok", [RUSH_BROKEN] = "BROKEN", [RUSH_CANNOT_SAY] = "?"};
+    static const char *const colours[] = {
+        [RUSH_HOLDS] = "\033[32m", [RUSH_BROKEN] = "\033[1;31m", [RUSH_CANNOT_SAY] = "\033[33m"};
+    const char *plain = in_colour ? "\033[0m" : "";
+
+    buffer_printf(out, "policy %" PRId64 " at %s\n", report->policy_id, report->url);
+    report_outcomes(out, report);
+    report_latencies(out, report);
+    buffer_append_text(out, "\n");
+    for (size_t i = 0; i < RUSH_CHECKS; i++) {
+        const struct rush_check *check = &report->proof->checks[i];
+        buffer_printf(out, "  %s%-6s%s %-28s %s\n", in_colour ? colours[check->verdict] : "",
+                      marks[check->verdict], plain, check->title, check->words);
+    }
+    enum rush_verdict verdict = report->proof->is_broken  ? RUSH_BROKEN
+                                : report->proof->is_exact ? RUSH_HOLDS
+                                                          : RUSH_CANNOT_SAY;
+    buffer_printf(out, "\n%s%s%s\n", in_colour ? colours[verdict] : "", report_verdict(report),
+                  plain);
+}
+
+/* --- JSON --- */
+
+static void report_number(struct buffer *out, const char *name, int64_t number)
+{
+    buffer_printf(out, ",\"%s\":%" PRId64, name, number);
+}
+
+static void report_flag(struct buffer *out, const char *name, bool flag)
+{
+    buffer_printf(out, ",\"%s\":%s", name, flag ? "true" : "false");
+}
+
+/* Milliseconds, to the microsecond; null for what did not happen. */
+static void report_ms(struct buffer *out, const char *name, int64_t ns)
+{
+    if (ns < 0)
+        buffer_printf(out, ",\"%s\":null", name);
+    else
+        buffer_printf(out, ",\"%s\":%.3f", name, (double)ns / MILLISECOND_NS);
+}
+
+static void report_json_outcomes(struct buffer *out, const struct rush_report *report)
+{
+    const struct storm_numbers *numbers = report->numbers;
+
+    report_number(out, "users", report->user_count);
+    report_number(out, "presses", (int64_t)numbers->press_count);
+    report_number(out, "sent", (int64_t)numbers->sent);
+    report_number(out, "answered", (int64_t)numbers->answered);
+    for (enum rush_outcome outcome = RUSH_WON; outcome < RUSH_OUTCOMES; outcome++)
+        report_number(out, rush_outcome_name(outcome), (int64_t)numbers->outcomes[outcome]);
+    report_number(out, rush_outcome_name(RUSH_NONE), (int64_t)numbers->outcomes[RUSH_NONE]);
+    report_number(out, "winners", (int64_t)report->proof->winner_count);
+    report_number(out, "first_seq", report->proof->first_seq);
+    report_number(out, "last_seq", report->proof->last_seq);
+    report_number(out, "retries", (int64_t)numbers->retries);
+    report_number(out, "failures", (int64_t)numbers->failures);
+    report_number(out, "reconnects", (int64_t)numbers->wire.reconnects);
+    report_number(out, "connections", (int64_t)report->connection_count);
+    report_ms(out, "sold_out_after_ms", report->proof->sold_out_ns);
+    report_ms(out, "last_win_after_ms", report->proof->last_win_ns);
+    report_ms(out, "slip_ms", numbers->slip_ns);
+    report_ms(out, "elapsed_ms", report->figures->last_ns - report->figures->first_ns);
+}
+
+static void report_json_latency(struct buffer *out, const struct rush_figures *figures)
+{
+    buffer_append_literal(out, ",\"latency_ms\":{\"count\":");
+    buffer_append_u64(out, figures->answered_count);
+    report_ms(out, "min", figures->min_ns);
+    report_ms(out, "mean", figures->mean_ns);
+    report_ms(out, "p50", rush_figures_latency_ns(figures, 0.5));
+    report_ms(out, "p75", rush_figures_latency_ns(figures, 0.75));
+    report_ms(out, "p90", rush_figures_latency_ns(figures, 0.9));
+    report_ms(out, "p99", rush_figures_latency_ns(figures, 0.99));
+    report_ms(out, "p99_9", rush_figures_latency_ns(figures, 0.999));
+    report_ms(out, "max", figures->max_ns);
+    buffer_append_literal(out, "}");
+}
+
+static void report_json_stock(struct buffer *out, const char *name, const struct rush_stock *stock)
+{
+    buffer_printf(out, ",\"%s\":", name);
+    if (!stock->is_known) {
+        buffer_append_literal(out, "null");
+        return;
+    }
+    buffer_printf(out, "{\"total\":%" PRId64, stock->total);
+    report_number(out, "remaining", stock->remaining);
+    report_number(out, "pending", stock->pending);
+    report_number(out, "issued", stock->issued);
+    buffer_append_literal(out, "}");
+}
+
+static void report_json_checks(struct buffer *out, const struct rush_proof *proof)
+{
+    buffer_append_literal(out, ",\"checks\":[");
+    for (size_t i = 0; i < RUSH_CHECKS; i++) {
+        const struct rush_check *check = &proof->checks[i];
+        buffer_printf(out, "%s{\"name\":\"%s\",\"title\":\"%s\",\"verdict\":\"%s\",\"detail\":",
+                      i > 0 ? "," : "", check->name, check->title,
+                      rush_verdict_name(check->verdict));
+        json_append_text(out, span_of(check->words));
+        buffer_append_literal(out, "}");
+    }
+    buffer_append_literal(out, "]");
+}
+
+/* Without the closing brace. */
+static void report_json_open(struct buffer *out, const struct rush_report *report)
+{
+    static const char *const shapes[] = {[RUSH_CLOSED] = "closed",
+                                         [RUSH_STEADY] = "steady",
+                                         [RUSH_RAMP] = "ramp",
+                                         [RUSH_BURSTS] = "bursts"};
+
+    buffer_printf(out, "{\"exact\":%s", report->proof->is_exact ? "true" : "false");
+    report_flag(out, "broken", report->proof->is_broken);
+    report_number(out, "policy_id", report->policy_id);
+    buffer_append_literal(out, ",\"policy_name\":");
+    json_append_text(out, span_of(report->policy_name));
+    buffer_append_literal(out, ",\"url\":");
+    json_append_text(out, span_of(report->url));
+    buffer_append_literal(out, ",\"started_at\":");
+    json_append_time(out, report->started_at_ms);
+    report_flag(out, "rehearsal", report->is_rehearsal);
+    report_flag(out, "stopped", report->is_stopped);
+    buffer_printf(out, ",\"shape\":\"%s\"", shapes[report->plan->options.shape]);
+    report_json_outcomes(out, report);
+    report_json_latency(out, report->figures);
+    if (report->p99_target_ms > 0) {
+        report_number(out, "p99_target_ms", report->p99_target_ms);
+        report_flag(out, "target_missed", rush_report_misses(report));
+    }
+    report_json_stock(out, "before", &report->evidence->before);
+    report_json_stock(out, "after", &report->evidence->after);
+    report_json_checks(out, report->proof);
+}
+
+void rush_report_json(struct buffer *out, const struct rush_report *report)
+{
+    report_json_open(out, report);
+    buffer_append_literal(out, "}\n");
+}
+
+/* --- the page --- */
+
+static void report_json_series(struct buffer *out, const char *name,
+                               const struct rush_series *series)
+{
+    buffer_printf(out, ",\"%s\":{\"bin_ms\":%.6f", name, (double)series->bin_ns / MILLISECOND_NS);
+    for (enum rush_group group = 0; group < RUSH_GROUPS; group++) {
+        buffer_printf(out, ",\"%s\":[", rush_group_name(group));
+        for (size_t bin = 0; bin < series->bin_count; bin++)
+            buffer_printf(out, "%s%u", bin > 0 ? "," : "", series->counts[bin][group]);
+        buffer_append_literal(out, "]");
+    }
+    buffer_append_literal(out, "}");
+}
+
+static void report_json_curve(struct buffer *out, const struct rush_figures *figures)
+{
+    buffer_append_literal(out, ",\"curve\":[");
+    for (size_t i = 0; i < figures->curve_count; i++)
+        buffer_printf(out, "%s[%.9f,%.3f]", i > 0 ? "," : "", figures->curve[i].quantile,
+                      (double)figures->curve[i].ns / MILLISECOND_NS);
+    buffer_append_literal(out, "]");
+}
+
+/* A "<" inside the page's data could end it. */
+static void report_append_escaped(struct buffer *out, struct span json)
+{
+    for (size_t i = 0; i < json.length; i++) {
+        if (json.bytes[i] == '<')
+            buffer_append_literal(out, "\\u003c");
+        else
+            buffer_append(out, json.bytes + i, 1);
+    }
+}
+
+void rush_report_page(struct buffer *out, const struct rush_report *report)
+{
+    struct buffer data;
+    const char *page = NULL;
+
+    for (size_t i = 0; i < embedded_assets_count; i++) {
+        if (strcmp(embedded_assets[i].name, PAGE_NAME) == 0)
+            page = (const char *)embedded_assets[i].bytes;
+    }
+    ensure(page != NULL);
+    const char *mark = strstr(page, PAGE_MARK);
+    ensure(mark != NULL);
+    buffer_init(&data, out->length_max);
+    report_json_open(&data, report);
+    report_json_series(&data, "whole", &report->figures->whole);
+    report_json_series(&data, "start", &report->figures->start);
+    report_json_curve(&data, report->figures);
+    buffer_append_literal(&data, "}");
+    buffer_append(out, page, (size_t)(mark - page));
+    report_append_escaped(out, (struct span){data.bytes, data.length});
+    buffer_append_text(out, mark + strlen(PAGE_MARK));
+    buffer_release(&data);
+}
