@@ -34,7 +34,7 @@ def test_version():
 def test_help__exists_for_every_command():
     top = run_dibs("--help")
     assert top.returncode == 0 and top.stdout and not top.stderr
-    for command in ("serve", "policy", "claim", "status", "dead", "audit", "migrate", "config",
+    for command in ("serve", "policy", "claim", "status", "dead", "rush", "audit", "migrate", "config",
                     "version"):
         assert command in top.stdout
         ended = run_dibs(command, "--help")

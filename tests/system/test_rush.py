@@ -1,0 +1,290 @@
+"""dibs rush: a clean drop is proven exact, and every lie about one is found."""
+
+import json
+import re
+import threading
+
+import pytest
+
+from double import DROP, Double
+from harness import expect, run_dibs
+
+TOTAL, USERS, CONNECTIONS = 40, 100, 16
+
+
+def rush(url, *arguments, code=0):
+    ended = run_dibs("rush", "--url", url, "--connections", str(CONNECTIONS), "--json", *arguments,
+                     timeout_s=60)
+    assert ended.returncode == code, ended
+    return json.loads(ended.stdout)
+
+
+def url_of(server):
+    return f"http://127.0.0.1:{server.address[1]}"
+
+
+def verdicts(result):
+    return {check["name"]: check["verdict"] for check in result["checks"]}
+
+
+def is_claim(request):
+    return request.line.startswith(b"POST") and b"/claims" in request.line
+
+
+def broken(server, lie, *arguments, check):
+    """Storms a double that tells this lie; that check is broken by it."""
+    with Double(server, lie) as double:
+        result = rush(double.url, "--total", str(TOTAL), "--users", str(USERS), "--settle", "2s",
+                      *arguments, code=3)
+    assert result["broken"] and not result["exact"]
+    assert verdicts(result)[check] == "broken", result["checks"]
+    return result
+
+
+# --- the truth ---
+
+@pytest.mark.parametrize("shape", [
+    [], ["--rate", "2000"], ["--rate", "2000", "--ramp"], ["--bursts", "50", "--every", "50ms"],
+    ["--duplicates", "50%"], ["--closed", "--per-user-limit", "3", "--duplicates", "100%"],
+    ["--rate", "1000", "--duration", "200ms"],
+])
+def test_rush__a_clean_drop_is_exact(shared, shape):
+    result = rush(url_of(shared), "--total", str(TOTAL), "--users", str(USERS), *shape)
+    assert result["exact"] and not result["broken"]
+    assert set(verdicts(result).values()) == {"holds"}
+    assert result["winners"] == TOTAL
+    assert (result["first_seq"], result["last_seq"]) == (1, TOTAL)
+    assert result["sold_out"] > 0 and result["unknown"] == 0
+    policy = expect(shared.get(f"/v1/policies/{result['policy_id']}"), 200)
+    assert policy["state"] == "CLOSED" and policy["issued"] == TOTAL
+
+
+def test_rush__more_coupons_than_people(shared):
+    result = rush(url_of(shared), "--total", "500", "--users", "100")
+    assert result["exact"] and result["winners"] == 100 and result["sold_out"] == 0
+    assert result["sold_out_after_ms"] is None
+
+
+def test_rush__a_policy_that_is_there_is_stormed_and_stays(shared):
+    policy = shared.create(total=60)["id"]
+    for user in range(10):
+        shared.win(policy, f"early-{user}")
+    result = rush(url_of(shared), "--policy", str(policy), "--users", str(USERS))
+    assert result["exact"] and result["winners"] == 50
+    assert (result["first_seq"], result["last_seq"]) == (11, 60)
+    assert expect(shared.get(f"/v1/policies/{policy}"), 200)["state"] == "SOLD_OUT"
+
+
+def test_rush__a_rehearsal_leaves_the_policy_alone(shared, tmp_path):
+    policy = shared.create(total=30, name="Noon", per_user_limit=2)["id"]
+    page = tmp_path / "page.html"
+    result = rush(url_of(shared), "--rehearse", "--policy", str(policy), "--users", "90",
+                  "--report", str(page))
+    assert result["exact"] and result["rehearsal"] and result["winners"] == 30
+    assert result["policy_id"] != policy and "Noon" in result["policy_name"]
+    assert expect(shared.get(f"/v1/policies/{policy}"), 200)["issued"] == 0
+    assert "rehearsed" in page.read_text()
+
+
+def test_rush__the_page_stands_alone(shared, tmp_path):
+    page = tmp_path / "page.html"
+    rush(url_of(shared), "--total", "10", "--users", "30", "--report", str(page))
+    text = page.read_text()
+    data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.S)[1])
+    assert data["exact"] and sum(data["whole"]["won"]) == 10
+    assert sum(data["whole"]["sold_out"]) == 20
+    assert data["curve"][0][0] == 0
+    # Nothing is loaded from anywhere.
+    assert "default-src 'none'" in text
+    assert not re.search(r'(src|href)\s*=|@import|url\(', text)
+
+
+def test_rush__words_for_people(shared):
+    ended = run_dibs("rush", "--url", url_of(shared), "--total", "10", "--users", "30", "-c", "4")
+    assert ended.returncode == 0, ended
+    assert ended.stdout.rstrip().endswith("EXACT")
+    assert "won" in ended.stdout and "first come, first served" in ended.stdout
+    assert "\x1b" not in ended.stdout + ended.stderr
+
+
+def test_rush__a_missed_target_exits_4(shared):
+    result = rush(url_of(shared), "--total", "10", "--users", "500", "--p99", "1ms", "--rate",
+                  "100000", code=4)
+    assert result["exact"] and result["target_missed"]
+
+
+def test_rush__lost_answers_are_looked_up(shared):
+    """A reply that never came may have been a win: it is found, and nothing is called broken."""
+    count = 0
+
+    def lie(request, _):
+        nonlocal count
+        count += is_claim(request)
+        return DROP if is_claim(request) and count % 10 == 0 else None
+    with Double(shared, lie) as double:
+        result = rush(double.url, "--total", str(TOTAL), "--users", str(USERS))
+        assert result["exact"] and result["winners"] == TOTAL and result["failures"] >= 10
+        result = rush(double.url, "--total", str(TOTAL), "--users", str(USERS), "--retry", "5")
+        assert result["exact"] and result["winners"] == TOTAL and result["unknown"] == 0
+
+
+def test_rush__others_who_claim_meanwhile_are_no_breach(shared):
+    policy = shared.create(total=200)["id"]
+    done = threading.Event()
+
+    def others():
+        number = 0
+        while not done.is_set():
+            shared.claim(policy, f"other-{number}")
+            number += 1
+    thread = threading.Thread(target=others)
+    thread.start()
+    try:
+        result = rush(url_of(shared), "--policy", str(policy), "--users", "400", "--rate", "1000")
+    finally:
+        done.set()
+        thread.join()
+    assert result["exact"], result["checks"]
+
+
+@pytest.mark.parametrize("arguments", [
+    [], ["--total", "0"], ["--total", "5", "--policy", "1"], ["--policy", "x"],
+    ["--total", "5", "--rate", "10", "--closed"], ["--total", "5", "--duration", "1s"],
+    ["--total", "5", "--ramp"], ["--rehearse", "--total", "5"], ["--total", "5", "--at", "noon"],
+    ["--total", "5", "--duplicates", "0.1"], ["--total", "5", "--connections", "100000"],
+    ["--total", "5", "--rate", "1000000", "--duration", "1h"], ["--total", "5", "-x", "1"],
+])
+def test_rush__wrong_flags_are_a_usage_error(shared, arguments):
+    ended = run_dibs("rush", "--url", url_of(shared), *arguments)
+    assert ended.returncode == 2 and ended.stderr and not ended.stdout, ended
+
+
+def test_rush__nobody_there(tmp_path):
+    ended = run_dibs("rush", "--url", "http://127.0.0.1:1", "--total", "5", folder=tmp_path)
+    assert ended.returncode == 1 and "is `dibs serve` running?" in ended.stderr, ended
+
+
+# --- the lies ---
+
+def test_rush__a_loser_who_is_told_that_they_won(shared):
+    told = []
+
+    def lie(request, reply):
+        if is_claim(request) and reply.status == 409 and not told:
+            told.append(1)
+            reply.status = 201
+            reply.body = b'{"result":"ISSUED","seq":%d,"nth":1}' % (TOTAL + 1)
+    broken(shared, lie, check="count")
+
+
+def test_rush__a_winner_who_is_told_that_it_is_sold_out(shared):
+    told = []
+
+    def lie(request, reply):
+        if is_claim(request) and reply.status == 201 and not told:
+            told.append(1)
+            reply.status = 409
+            reply.body = b'{"code":"SOLD_OUT"}'
+    result = broken(shared, lie, check="count")
+    assert verdicts(result)["ledger"] == "broken"
+
+
+def test_rush__a_seq_given_twice(shared):
+    def lie(request, reply):
+        if is_claim(request) and reply.status == 201:
+            reply.body = re.sub(rb'"seq":2,', b'"seq":1,', reply.body)
+    broken(shared, lie, check="unique")
+
+
+def test_rush__a_seq_left_out(shared):
+    def lie(request, reply):
+        if reply.status in (200, 201):
+            reply.body = re.sub(rb'"seq":%d,' % TOTAL, b'"seq":%d,' % (TOTAL + 5), reply.body)
+    broken(shared, lie, check="dense")
+
+
+def test_rush__a_user_over_the_limit(shared):
+    """The second press of a holder is told a win of its own, which the status confirms."""
+    given = []
+
+    def lie(request, reply):
+        if is_claim(request) and reply.status == 200 and not given:
+            given.append(json.loads(request.body)["user"])
+            reply.status = 201
+            reply.body = b'{"result":"ISSUED","seq":%d,"nth":2}' % (TOTAL + 1)
+    broken(shared, lie, "--duplicates", "100%", check="limit")
+
+
+def test_rush__winners_who_were_overtaken(shared):
+    """Seqs are handed out backwards."""
+    def lie(request, reply):
+        if reply.status in (200, 201) and b"/claims" in request.line:
+            reply.body = re.sub(rb'"seq":(\d+)',
+                                lambda m: b'"seq":%d' % (TOTAL + 1 - int(m[1])), reply.body)
+    broken(shared, lie, check="order")
+
+
+def test_rush__sold_out_while_there_is_stock(shared):
+    count = 0
+
+    def lie(request, reply):
+        nonlocal count
+        count += is_claim(request)
+        if is_claim(request) and count == 3:
+            reply.status = 409
+            reply.body = b'{"code":"SOLD_OUT"}'
+    broken(shared, lie, check="sold_out")
+
+
+def test_rush__a_winner_who_is_forgotten(shared):
+    def lie(request, reply):
+        if is_claim(request) and reply.status == 200:
+            reply.status = 409
+            reply.body = b'{"code":"SOLD_OUT"}'
+    broken(shared, lie, "--duplicates", "100%", check="repeats")
+
+
+def test_rush__a_repeat_that_is_shown_anothers_claim(shared):
+    def lie(request, reply):
+        if is_claim(request) and reply.status == 200:
+            seq = int(re.search(rb'"seq":(\d+)', reply.body)[1])
+            reply.body = re.sub(rb'"seq":\d+', b'"seq":%d' % (seq % TOTAL + 1), reply.body)
+    broken(shared, lie, "--duplicates", "100%", check="repeats")
+
+
+@pytest.mark.parametrize("shown", [
+    (404, b'{"code":"NO_CLAIM"}'), (200, b'{"state":"VOID","seq":1,"nth":1,"claims":[]}')])
+def test_rush__a_winner_without_a_coupon(shared, shown):
+    asked = []
+
+    def lie(request, reply):
+        if request.line.startswith(b"GET") and b"/claims/" in request.line:
+            asked.append(request.line)
+            if request.line == asked[0]:
+                seq = re.search(rb'"seq":(\d+)', reply.body)
+                reply.status, reply.body = shown
+                reply.body = reply.body.replace(b'"seq":1', b'"seq":%s' % seq[1] if seq else b"")
+    broken(shared, lie, check="coupons")
+
+
+def test_rush__numbers_that_do_not_add_up(shared):
+    def lie(request, reply):
+        if re.match(rb"GET /v1/policies/\d+ ", request.line):
+            reply.body = re.sub(rb'"issued":%d' % TOTAL, b'"issued":%d' % (TOTAL - 1), reply.body)
+    broken(shared, lie, check="ledger")
+
+
+def test_rush__an_audit_that_finds_something(shared):
+    def lie(request, reply):
+        if b"/v1/audit" in request.line:
+            reply.body = reply.body.replace(b'"ok":true', b'"ok":false')
+    broken(shared, lie, check="ledger")
+
+
+def test_rush__a_server_that_does_not_tell_is_not_called_broken(shared):
+    def lie(request, _):
+        return DROP if request.line.startswith(b"GET") and b"/claims/" in request.line else None
+    with Double(shared, lie) as double:
+        result = rush(double.url, "--total", "10", "--users", "20", "--settle", "1s", code=1)
+    assert not result["exact"] and not result["broken"]
+    assert verdicts(result)["coupons"] == "cannot_say"
