@@ -16,3 +16,11 @@ GRANT SELECT, INSERT, UPDATE ON claim_key TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON secret TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE, DELETE ON blocked_user TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dead_letter TO dibs_serve;
+
+-- Orders, products and the ranking.
+GRANT SELECT, INSERT, UPDATE ON product TO dibs_serve;
+GRANT SELECT, INSERT, UPDATE ON sale_order TO dibs_serve;
+GRANT SELECT, INSERT ON sale_item TO dibs_serve;
+GRANT SELECT, INSERT, UPDATE ON sale_day TO dibs_serve;
+GRANT SELECT, INSERT, DELETE ON sale_feed TO dibs_serve;
+GRANT SELECT, UPDATE ON sale_counter TO dibs_serve;

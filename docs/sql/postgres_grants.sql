@@ -8,3 +8,9 @@ GRANT SELECT, INSERT, DELETE ON blocked_user, dead_letter, outbox TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE, DELETE ON writer TO dibs_serve;
 -- Only for `dibs audit --repair`, which writes leases with the numbers they had.
 GRANT UPDATE ON SEQUENCE lease_id_seq TO dibs_serve;
+
+-- Orders, products and the ranking.
+GRANT SELECT, INSERT, UPDATE ON product, sale_order, sale_day TO dibs_serve;
+GRANT SELECT, INSERT ON sale_item TO dibs_serve;
+GRANT SELECT, INSERT, DELETE ON sale_feed TO dibs_serve;
+GRANT SELECT, UPDATE ON sale_counter TO dibs_serve;

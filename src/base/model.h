@@ -48,6 +48,13 @@ static inline bool user_id_equal(const struct user_id *a, const struct user_id *
     return a->length == b->length && memcmp(a->bytes, b->bytes, a->length) == 0;
 }
 
+/* In byte order: what ids are sorted by everywhere. */
+static inline int user_id_compare(const struct user_id *a, const struct user_id *b)
+{
+    int order = memcmp(a->bytes, b->bytes, a->length < b->length ? a->length : b->length);
+    return order != 0 ? order : (int)a->length - (int)b->length;
+}
+
 /* Names one attempt. Made from the client's Idempotency-Key (then the top bit of the first byte is
  * set, and the gate can be asked for it) or by the server (then the bit is clear). */
 struct request_id {

@@ -24,4 +24,7 @@ enum status ledger_read_begin(struct ledger *ledger, struct sql *sql,
 enum status ledger_read_end(struct ledger *ledger, struct sql sql, enum status status,
                             struct error *error) MUST_CHECK;
 
+/* The zone whose days sales are counted in. */
+const struct zone *ledger_zone(const struct ledger *ledger);
+
 #endif

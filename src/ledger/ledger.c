@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/zone.h"
 #include "ledger/balance.h"
 #include "ledger/driver.h"
 #include "ledger/fallback.h"
@@ -784,6 +785,11 @@ enum status ledger_repair(struct ledger *ledger, const struct ledger_memory *mem
 const struct ledger_stats *ledger_stats(const struct ledger *ledger)
 {
     return &ledger->stats;
+}
+
+const struct zone *ledger_zone(const struct ledger *ledger)
+{
+    return ledger->options.zone != NULL ? ledger->options.zone : zone_utc();
 }
 
 const char *ledger_kind(const struct ledger *ledger)

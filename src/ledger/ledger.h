@@ -22,6 +22,7 @@
 #include "base/model.h"
 
 struct ledger;
+struct zone;
 
 enum ledger_integrity { LEDGER_CHECK_QUICK, LEDGER_CHECK_FULL, LEDGER_CHECK_OFF };
 
@@ -40,8 +41,9 @@ struct ledger_options {
     const char *password; /* NULL: as the URL or the environment says */
     enum ledger_use use;
     enum ledger_integrity integrity;
-    int64_t timeout_ms; /* for a connection, a statement, a lock; 0: 10 s */
-    unsigned readers;   /* read-only sessions */
+    int64_t timeout_ms;      /* for a connection, a statement, a lock; 0: 10 s */
+    unsigned readers;        /* read-only sessions */
+    const struct zone *zone; /* of the days that sales are counted in; NULL: UTC. Outlives it */
     /* On the writer thread, after a commit and before its ticket counts as durable: what became
      * of each claim, in order. PENDING, of a shared gate's: the database refuses it for now, and it
      * is to be issued again, with one more attempt. */

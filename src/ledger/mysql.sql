@@ -212,6 +212,147 @@ DELETE FROM dead_letter WHERE policy_id = ?1 AND seq = ?2;
 -- name: letter_count
 SELECT count(*) FROM dead_letter;
 
+-- name: sale_lock
+SELECT last_id, written_at, zone FROM sale_counter WHERE id = 1 FOR UPDATE;
+
+-- name: sale_peek
+SELECT last_id, written_at, zone FROM sale_counter WHERE id = 1;
+
+-- name: sale_move
+UPDATE sale_counter SET last_id = ?1, written_at = ?2 WHERE id = 1;
+
+-- name: sale_zone
+UPDATE sale_counter SET zone = ?1 WHERE id = 1;
+
+-- name: sale_trim
+DELETE FROM sale_feed WHERE id <= ?1;
+
+-- name: order_among
+-- Those of ["…", …] that are there.
+SELECT o.order_id, o.digest, o.paid_at, o.received_at, o.refunded_at, o.day
+FROM JSON_TABLE(?1, '$[*]' COLUMNS (
+        order_id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS asked
+    STRAIGHT_JOIN sale_order o ON o.order_id = asked.order_id;
+
+-- name: order_insert
+-- [["order_id", "digest", paid_at, day], …]
+INSERT INTO sale_order (order_id, digest, paid_at, day, received_at)
+SELECT given.order_id, given.digest, given.paid_at, given.day, ?2
+FROM JSON_TABLE(?1, '$[*]' COLUMNS (
+        order_id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]',
+        digest   VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin PATH '$[1]',
+        paid_at  BIGINT PATH '$[2]',
+        day      BIGINT PATH '$[3]')) AS given;
+
+-- name: order_refund
+UPDATE sale_order SET refunded_at = ?2 WHERE order_id = ?1;
+
+-- name: order_by_id
+SELECT order_id, digest, paid_at, received_at, refunded_at, day FROM sale_order
+WHERE order_id = ?1;
+
+-- name: item_insert
+-- [["order_id", "product_id", quantity], …]
+INSERT INTO sale_item (order_id, product_id, quantity)
+SELECT given.order_id, given.product_id, given.quantity
+FROM JSON_TABLE(?1, '$[*]' COLUMNS (
+        order_id   VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]',
+        product_id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$[1]',
+        quantity   BIGINT PATH '$[2]')) AS given;
+
+-- name: item_list
+SELECT product_id, quantity FROM sale_item WHERE order_id = ?1 ORDER BY product_id;
+
+-- name: day_add
+-- [[day, "product_id", quantity], …]
+INSERT INTO sale_day (day, product_id, quantity)
+SELECT given.day, given.product_id, given.quantity
+FROM JSON_TABLE(?1, '$[*]' COLUMNS (
+        day        BIGINT PATH '$[0]',
+        product_id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$[1]',
+        quantity   BIGINT PATH '$[2]')) AS given
+ON DUPLICATE KEY UPDATE sale_day.quantity = sale_day.quantity + given.quantity;
+
+-- name: day_subtract
+-- The same; all of them are there.
+UPDATE JSON_TABLE(?1, '$[*]' COLUMNS (
+        day        BIGINT PATH '$[0]',
+        product_id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$[1]',
+        quantity   BIGINT PATH '$[2]')) AS taken
+    STRAIGHT_JOIN sale_day ON sale_day.day = taken.day AND sale_day.product_id = taken.product_id
+SET sale_day.quantity = sale_day.quantity - taken.quantity;
+
+-- name: feed_insert
+-- [[day, "product_id", quantity], …] become the entries after an id.
+INSERT INTO sale_feed (id, written_at, day, product_id, quantity)
+SELECT ?2 + given.place, ?3, given.day, given.product_id, given.quantity
+FROM JSON_TABLE(?1, '$[*]' COLUMNS (
+        place      FOR ORDINALITY,
+        day        BIGINT PATH '$[0]',
+        product_id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$[1]',
+        quantity   BIGINT PATH '$[2]')) AS given;
+
+-- name: feed_after
+SELECT id, written_at, day, product_id, quantity FROM sale_feed
+WHERE id >= ?1 ORDER BY id LIMIT ?2;
+
+-- name: day_scan
+SELECT day, product_id, quantity FROM sale_day WHERE day >= ?1 AND day <= ?2
+ORDER BY day, product_id;
+
+-- name: sales_top
+SELECT ROW_NUMBER() OVER (ORDER BY sold DESC, sold_last DESC, product_id), product_id, sold,
+    sold_last
+FROM (SELECT product_id, SUM(quantity) AS sold,
+          SUM(CASE WHEN day = ?2 THEN quantity ELSE 0 END) AS sold_last
+      FROM sale_day WHERE day >= ?1 AND day <= ?2 GROUP BY product_id) AS totals
+WHERE sold > 0 ORDER BY sold DESC, sold_last DESC, product_id LIMIT ?3;
+
+-- name: sales_of
+SELECT place, product_id, sold, sold_last
+FROM (SELECT product_id, sold, sold_last,
+          ROW_NUMBER() OVER (ORDER BY sold DESC, sold_last DESC, product_id) AS place
+      FROM (SELECT product_id, SUM(quantity) AS sold,
+                SUM(CASE WHEN day = ?2 THEN quantity ELSE 0 END) AS sold_last
+            FROM sale_day WHERE day >= ?1 AND day <= ?2 GROUP BY product_id) AS totals
+      WHERE sold > 0) AS ranked
+WHERE product_id IN (
+    SELECT asked.product_id FROM JSON_TABLE(?3, '$[*]' COLUMNS (
+        product_id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS asked)
+ORDER BY place;
+
+-- name: sales_around
+WITH ranked AS (
+    SELECT product_id, sold, sold_last,
+        ROW_NUMBER() OVER (ORDER BY sold DESC, sold_last DESC, product_id) AS place
+    FROM (SELECT product_id, SUM(quantity) AS sold,
+              SUM(CASE WHEN day = ?2 THEN quantity ELSE 0 END) AS sold_last
+          FROM sale_day WHERE day >= ?1 AND day <= ?2 GROUP BY product_id) AS totals
+    WHERE sold > 0)
+SELECT r.place, r.product_id, r.sold, r.sold_last
+FROM ranked r JOIN ranked m ON r.place >= m.place - ?4 AND r.place <= m.place + ?4
+WHERE m.product_id = ?3 ORDER BY r.place;
+
+-- name: product_put
+-- [["product_id", "name", price or null], …], each id once.
+INSERT INTO product (product_id, name, price, updated_at)
+SELECT given.product_id, given.name, given.price, ?2
+FROM JSON_TABLE(?1, '$[*]' COLUMNS (
+        product_id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]',
+        name       VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[1]',
+        price      BIGINT PATH '$[2]')) AS given
+ON DUPLICATE KEY UPDATE product.name = given.name, product.price = given.price,
+    product.updated_at = ?2;
+
+-- name: product_by_id
+SELECT product_id, name, price, updated_at FROM product WHERE product_id = ?1;
+
+-- name: product_among
+SELECT p.product_id, p.name, p.price, p.updated_at
+FROM JSON_TABLE(?1, '$[*]' COLUMNS (
+        product_id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS asked
+    STRAIGHT_JOIN product p ON p.product_id = asked.product_id;
+
 -- name: secret_insert
 INSERT INTO secret (name, value) VALUES (?1, ?2)
 ON DUPLICATE KEY UPDATE secret.value = secret.value;
@@ -382,7 +523,8 @@ SELECT COALESCE(MAX(number), 0) FROM schema_migration;
 SELECT t.TABLE_NAME FROM information_schema.TABLES t
 WHERE t.TABLE_SCHEMA = DATABASE()
   AND CAST(t.TABLE_NAME AS BINARY) IN ('policy', 'lease', 'coupon', 'claim_key', 'blocked_user',
-      'secret', 'steward', 'writer', 'dead_letter', 'outbox', 'outbox_counter', 'duty')
+      'secret', 'steward', 'writer', 'dead_letter', 'outbox', 'outbox_counter', 'duty', 'product',
+      'sale_order', 'sale_item', 'sale_day', 'sale_feed', 'sale_counter')
   AND NOT EXISTS (SELECT 1 FROM information_schema.TABLES m
                   WHERE m.TABLE_SCHEMA = DATABASE() AND m.TABLE_NAME = 'schema_migration')
 LIMIT 1;

@@ -358,3 +358,118 @@ WHERE name = $1
 
 -- name: duty_release
 UPDATE duty SET until = 0 WHERE name = $1 AND holder = $2;
+
+-- name: sale_lock
+SELECT last_id, written_at, zone FROM sale_counter WHERE id = 1 FOR UPDATE;
+
+-- name: sale_peek
+SELECT last_id, written_at, zone FROM sale_counter WHERE id = 1;
+
+-- name: sale_move
+UPDATE sale_counter SET last_id = $1, written_at = $2 WHERE id = 1;
+
+-- name: sale_zone
+UPDATE sale_counter SET zone = $1 WHERE id = 1;
+
+-- name: sale_trim
+DELETE FROM sale_feed WHERE id <= $1;
+
+-- name: order_among
+-- Those of ["…", …] that are there.
+SELECT order_id, digest, paid_at, received_at, refunded_at, day FROM sale_order
+WHERE order_id = ANY (ARRAY(SELECT json_array_elements_text($1::json)));
+
+-- name: order_insert
+-- [["order_id", "digest", paid_at, day], …]
+INSERT INTO sale_order (order_id, digest, paid_at, day, received_at)
+SELECT value ->> 0, value ->> 1, (value ->> 2)::bigint, (value ->> 3)::bigint, $2::bigint
+FROM json_array_elements($1::json);
+
+-- name: order_refund
+UPDATE sale_order SET refunded_at = $2 WHERE order_id = $1;
+
+-- name: order_by_id
+SELECT order_id, digest, paid_at, received_at, refunded_at, day FROM sale_order
+WHERE order_id = $1;
+
+-- name: item_insert
+-- [["order_id", "product_id", quantity], …]
+INSERT INTO sale_item (order_id, product_id, quantity)
+SELECT value ->> 0, value ->> 1, (value ->> 2)::bigint FROM json_array_elements($1::json);
+
+-- name: item_list
+SELECT product_id, quantity FROM sale_item WHERE order_id = $1 ORDER BY product_id;
+
+-- name: day_add
+-- [[day, "product_id", quantity], …]
+INSERT INTO sale_day (day, product_id, quantity)
+SELECT (value ->> 0)::bigint, value ->> 1, (value ->> 2)::bigint
+FROM json_array_elements($1::json)
+ON CONFLICT (day, product_id) DO UPDATE SET quantity = sale_day.quantity + excluded.quantity;
+
+-- name: day_subtract
+-- The same; all of them are there.
+UPDATE sale_day SET quantity = sale_day.quantity - taken.quantity
+FROM (SELECT (value ->> 0)::bigint AS day, value ->> 1 AS product_id,
+          (value ->> 2)::bigint AS quantity
+      FROM json_array_elements($1::json)) AS taken
+WHERE sale_day.day = taken.day AND sale_day.product_id = taken.product_id;
+
+-- name: feed_insert
+-- [[day, "product_id", quantity], …] become the entries after an id.
+INSERT INTO sale_feed (id, written_at, day, product_id, quantity)
+SELECT $2::bigint + place, $3::bigint, (value ->> 0)::bigint, value ->> 1, (value ->> 2)::bigint
+FROM json_array_elements($1::json) WITH ORDINALITY AS entries (value, place);
+
+-- name: feed_after
+SELECT id, written_at, day, product_id, quantity FROM sale_feed
+WHERE id >= $1 ORDER BY id LIMIT $2;
+
+-- name: day_scan
+SELECT day, product_id, quantity FROM sale_day WHERE day >= $1 AND day <= $2
+ORDER BY day, product_id;
+
+-- name: sales_top
+SELECT ROW_NUMBER() OVER (ORDER BY sold DESC, sold_last DESC, product_id), product_id, sold,
+    sold_last
+FROM (SELECT product_id, SUM(quantity)::bigint AS sold,
+          SUM(CASE WHEN day = $2 THEN quantity ELSE 0 END)::bigint AS sold_last
+      FROM sale_day WHERE day >= $1 AND day <= $2 GROUP BY product_id) AS totals
+WHERE sold > 0 ORDER BY sold DESC, sold_last DESC, product_id LIMIT $3;
+
+-- name: sales_of
+SELECT place, product_id, sold, sold_last
+FROM (SELECT product_id, sold, sold_last,
+          ROW_NUMBER() OVER (ORDER BY sold DESC, sold_last DESC, product_id) AS place
+      FROM (SELECT product_id, SUM(quantity)::bigint AS sold,
+                SUM(CASE WHEN day = $2 THEN quantity ELSE 0 END)::bigint AS sold_last
+            FROM sale_day WHERE day >= $1 AND day <= $2 GROUP BY product_id) AS totals
+      WHERE sold > 0) AS ranked
+WHERE product_id = ANY (ARRAY(SELECT json_array_elements_text($3::json))) ORDER BY place;
+
+-- name: sales_around
+WITH ranked AS (
+    SELECT product_id, sold, sold_last,
+        ROW_NUMBER() OVER (ORDER BY sold DESC, sold_last DESC, product_id) AS place
+    FROM (SELECT product_id, SUM(quantity)::bigint AS sold,
+              SUM(CASE WHEN day = $2 THEN quantity ELSE 0 END)::bigint AS sold_last
+          FROM sale_day WHERE day >= $1 AND day <= $2 GROUP BY product_id) AS totals
+    WHERE sold > 0)
+SELECT r.place, r.product_id, r.sold, r.sold_last
+FROM ranked r JOIN ranked m ON r.place >= m.place - $4 AND r.place <= m.place + $4
+WHERE m.product_id = $3 ORDER BY r.place;
+
+-- name: product_put
+-- [["product_id", "name", price or null], …], each id once.
+INSERT INTO product (product_id, name, price, updated_at)
+SELECT value ->> 0, value ->> 1, (value ->> 2)::bigint, $2::bigint
+FROM json_array_elements($1::json)
+ON CONFLICT (product_id) DO UPDATE SET name = excluded.name, price = excluded.price,
+    updated_at = excluded.updated_at;
+
+-- name: product_by_id
+SELECT product_id, name, price, updated_at FROM product WHERE product_id = $1;
+
+-- name: product_among
+SELECT product_id, name, price, updated_at FROM product
+WHERE product_id = ANY (ARRAY(SELECT json_array_elements_text($1::json)));

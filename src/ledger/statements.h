@@ -69,7 +69,29 @@
     X(event_backlog)           \
     X(duty_insert)             \
     X(duty_hold)               \
-    X(duty_release)
+    X(duty_release)            \
+    X(sale_lock)               \
+    X(sale_peek)               \
+    X(sale_move)               \
+    X(sale_zone)               \
+    X(sale_trim)               \
+    X(order_among)             \
+    X(order_insert)            \
+    X(order_refund)            \
+    X(order_by_id)             \
+    X(item_insert)             \
+    X(item_list)               \
+    X(day_add)                 \
+    X(day_subtract)            \
+    X(feed_insert)             \
+    X(feed_after)              \
+    X(day_scan)                \
+    X(sales_top)               \
+    X(sales_of)                \
+    X(sales_around)            \
+    X(product_put)             \
+    X(product_by_id)           \
+    X(product_among)
 
 enum statement {
 #define STATEMENT_ENUM(name) STATEMENT_##name,

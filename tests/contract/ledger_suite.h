@@ -44,6 +44,7 @@ int ledger_suite_run(void);
 int ledger_suite_run_issuing(void); /* claims into rows, and what is in their way */
 int ledger_suite_run_crowds(void);  /* many at once, through as many ledgers as there can be */
 int ledger_suite_run_events(void);  /* what is told of every change */
+int ledger_suite_run_sales(void);   /* orders, products, the feed, rankings */
 int ledger_suite_run_shared(void);  /* several ledgers on one database */
 int ledger_suite_run_locks(void);   /* two transactions, interleaved at every statement */
 

@@ -1,0 +1,35 @@
+/* feed.h: changes of totals, numbered in the order in which they become visible.
+ *
+ * Threads: one session, one thread.
+ */
+#ifndef LEDGER_FEED_H
+#define LEDGER_FEED_H
+
+#include "ledger/driver.h"
+#include "ledger/sales.h"
+
+/* What becomes of a total. */
+struct feed_change {
+    int64_t day;
+    struct user_id product_id;
+    int64_t quantity;
+};
+
+/* Sorts changes by (day, product) and adds up those of one; returns how many are left. */
+size_t feed_merge(struct feed_change *changes, size_t count);
+
+/* The first statement of all who write sales: they come one after the other, until they have
+ * committed, and none of them waits for a row that another of them has. */
+enum status feed_lock(struct sql *sql, struct feed_place *last, struct error *error) MUST_CHECK;
+
+/* [[day, "product_id", quantity × sign], …] as a statement's value, written into `text`. */
+enum status feed_list(struct buffer *text, const struct feed_change *changes, size_t count,
+                      int64_t sign, struct sql_value *value, struct error *error) MUST_CHECK;
+
+/* Appends merged changes, times `sign`, behind what feed_lock() told, moves the counter, and now
+ * and then drops the oldest entries. */
+enum status feed_write(struct sql *sql, struct feed_place last, struct buffer *text,
+                       const struct feed_change *changes, size_t count, int64_t sign,
+                       int64_t now_ms, struct error *error) MUST_CHECK;
+
+#endif

@@ -1,0 +1,496 @@
+/* orders.c: orders and refunds into rows, totals and the feed, in one transaction. */
+#include <sodium.h>
+#include <stdlib.h>
+
+#include "base/fault.h"
+#include "base/zone.h"
+#include "ledger/feed.h"
+#include "ledger/inside.h"
+#include "ledger/list.h"
+#include "ledger/rows.h"
+#include "ledger/sales.h"
+
+#define DIGEST_BYTES 16
+#define DIGEST_SIZE  (2 * DIGEST_BYTES + 1)
+
+/* An order of the batch with what it takes to judge it. */
+struct orders_entry {
+    struct order *order;
+    size_t place; /* in the batch */
+    int64_t paid_at_ms;
+    int64_t day;
+    size_t first_item; /* among the batch's merged items */
+    size_t item_count;
+    bool is_there;
+    char digest[DIGEST_SIZE];
+    struct order known; /* what is in the ledger, or was written for an earlier one of its id */
+    char known_digest[DIGEST_SIZE];
+};
+
+struct orders_batch {
+    struct orders_entry *entries; /* by rising order ids, then as they came */
+    size_t count;
+    struct order_item *items; /* merged, by rising product ids within an order */
+    size_t item_count;
+    struct feed_change *changes; /* by rising (day, product), each once */
+    size_t change_count;
+    struct buffer text;
+    int64_t now_ms;
+};
+
+/* --- the contents of an order --- */
+
+static int orders_compare_items(const void *a, const void *b)
+{
+    return user_id_compare(&((const struct order_item *)a)->product_id,
+                           &((const struct order_item *)b)->product_id);
+}
+
+/* Sorts and merges the items at the end of the batch's; returns how many are left. */
+static size_t orders_merge_items(struct order_item *items, size_t count)
+{
+    size_t kept = 0;
+
+    qsort(items, count, sizeof(*items), orders_compare_items);
+    for (size_t i = 0; i < count; i++) {
+        if (kept > 0 && user_id_equal(&items[kept - 1].product_id, &items[i].product_id))
+            items[kept - 1].quantity += items[i].quantity;
+        else
+            items[kept++] = items[i];
+    }
+    return kept;
+}
+
+/* Of what was sent, in the one form that all ways to write it have: a time that was not given is
+ * not the time when it came, or no repeat would be the same. */
+static void orders_digest(const struct order *order, const struct order_item *items, size_t count,
+                          char digest[DIGEST_SIZE])
+{
+    crypto_generichash_state state;
+    unsigned char bytes[DIGEST_BYTES];
+    uint64_t number = htole64((uint64_t)order->paid_at_ms);
+
+    crypto_generichash_init(&state, NULL, 0, sizeof(bytes));
+    crypto_generichash_update(&state, (const unsigned char *)&number, sizeof(number));
+    for (size_t i = 0; i < count; i++) {
+        const struct user_id *product = &items[i].product_id;
+        number = htole64((uint64_t)items[i].quantity);
+        crypto_generichash_update(&state, &product->length, sizeof(product->length));
+        crypto_generichash_update(&state, (const unsigned char *)product->bytes, product->length);
+        crypto_generichash_update(&state, (const unsigned char *)&number, sizeof(number));
+    }
+    crypto_generichash_final(&state, bytes, sizeof(bytes));
+    sodium_bin2hex(digest, DIGEST_SIZE, bytes, sizeof(bytes));
+}
+
+/* --- a batch --- */
+
+static int orders_compare_entries(const void *a, const void *b)
+{
+    const struct orders_entry *first = a;
+    const struct orders_entry *second = b;
+    int order = user_id_compare(&first->order->order_id, &second->order->order_id);
+
+    return order != 0 ? order : first->place < second->place ? -1 : 1;
+}
+
+static void orders_batch_release(struct orders_batch *batch)
+{
+    free(batch->entries);
+    free(batch->items);
+    free(batch->changes);
+    buffer_release(&batch->text);
+}
+
+static enum status orders_batch_init(struct orders_batch *batch, const struct zone *zone,
+                                     struct order *orders, size_t count, int64_t now_ms,
+                                     struct error *error)
+{
+    size_t item_count = 0;
+
+    ensure(count <= ORDER_BATCH_MAX);
+    for (size_t i = 0; i < count; i++) {
+        ensure(orders[i].item_count > 0 && orders[i].item_count <= ORDER_ITEMS_MAX);
+        item_count += orders[i].item_count;
+    }
+    ensure(item_count <= ORDER_BATCH_ITEMS_MAX);
+    *batch = (struct orders_batch){
+        .entries = calloc(count + 1, sizeof(*batch->entries)),
+        .count = count,
+        .items = calloc(item_count + 1, sizeof(*batch->items)),
+        .changes = calloc(item_count + 1, sizeof(*batch->changes)),
+        .now_ms = now_ms,
+    };
+    buffer_init(&batch->text, LIST_LENGTH_MAX);
+    if (batch->entries == NULL || batch->items == NULL || batch->changes == NULL) {
+        orders_batch_release(batch);
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for a batch of orders");
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct orders_entry *entry = &batch->entries[i];
+        struct order_item *items = batch->items + batch->item_count;
+        *entry = (struct orders_entry){.order = &orders[i], .place = i};
+        memcpy(items, orders[i].items, orders[i].item_count * sizeof(*items));
+        entry->first_item = batch->item_count;
+        entry->item_count = orders_merge_items(items, orders[i].item_count);
+        entry->paid_at_ms = orders[i].paid_at_ms != 0 ? orders[i].paid_at_ms : now_ms;
+        entry->day = zone_day(zone, entry->paid_at_ms);
+        orders_digest(&orders[i], items, entry->item_count, entry->digest);
+        batch->item_count += entry->item_count;
+    }
+    qsort(batch->entries, count, sizeof(*batch->entries), orders_compare_entries);
+    return STATUS_OK;
+}
+
+/* --- adding --- */
+
+static enum status orders_read_order(const struct sql_value *columns, struct order *order,
+                                     char digest[DIGEST_SIZE])
+{
+    *order = (struct order){
+        .order_id = rows_read_user(&columns[0]),
+        .paid_at_ms = columns[2].number,
+        .received_at_ms = columns[3].number,
+        .refunded_at_ms = columns[4].kind == SQL_I64 ? columns[4].number : 0,
+        .day = columns[5].number,
+        .result = ORDER_KNOWN,
+    };
+    rows_read_text(&columns[1], digest, DIGEST_SIZE);
+    return STATUS_OK;
+}
+
+/* A row that is there: noted at every entry of its id. */
+static enum status orders_note_known(void *context, const struct sql_value *columns,
+                                     struct error *error)
+{
+    struct orders_batch *batch = context;
+    struct order known;
+    char digest[DIGEST_SIZE];
+    size_t low = 0;
+
+    (void)error;
+    (void)orders_read_order(columns, &known, digest);
+    for (size_t high = batch->count; low < high;) {
+        size_t middle = low + (high - low) / 2;
+        if (user_id_compare(&batch->entries[middle].order->order_id, &known.order_id) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; low < batch->count; low++) {
+        struct orders_entry *entry = &batch->entries[low];
+        if (!user_id_equal(&entry->order->order_id, &known.order_id))
+            break;
+        entry->is_there = true;
+        entry->known = known;
+        memcpy(entry->known_digest, digest, sizeof(digest));
+    }
+    return STATUS_OK;
+}
+
+static enum status orders_find_known(struct sql *sql, struct orders_batch *batch,
+                                     struct error *error)
+{
+    struct sql_value ids;
+
+    list_begin(&batch->text);
+    for (size_t i = 0; i < batch->count; i++) {
+        batch->entries[i].is_there = false;
+        list_next(&batch->text);
+        list_id(&batch->text, user_id_span(&batch->entries[i].order->order_id));
+    }
+    enum status status = list_end(&batch->text, &ids, error);
+    return status == STATUS_OK
+               ? SQL_RUN(sql, STATEMENT_order_among, orders_note_known, batch, error, ids)
+               : status;
+}
+
+/* Judges each entry, and gathers the changes of those that are new. */
+static void orders_judge(struct orders_batch *batch)
+{
+    size_t change_count = 0;
+
+    for (size_t i = 0; i < batch->count; i++) {
+        struct orders_entry *entry = &batch->entries[i];
+        const struct orders_entry *before = i > 0 ? &batch->entries[i - 1] : NULL;
+        if (!entry->is_there && before != NULL &&
+            user_id_equal(&before->order->order_id, &entry->order->order_id)) {
+            entry->is_there = true;
+            entry->known = before->known;
+            entry->known.result = ORDER_KNOWN;
+            memcpy(entry->known_digest, before->known_digest, sizeof(entry->known_digest));
+        }
+        if (entry->is_there) {
+            if (strcmp(entry->known_digest, entry->digest) != 0)
+                entry->known.result = ORDER_DIFFERS;
+            continue;
+        }
+        entry->known = (struct order){.order_id = entry->order->order_id,
+                                      .paid_at_ms = entry->paid_at_ms,
+                                      .received_at_ms = batch->now_ms,
+                                      .day = entry->day,
+                                      .result = ORDER_ADDED};
+        memcpy(entry->known_digest, entry->digest, sizeof(entry->known_digest));
+        for (size_t j = 0; j < entry->item_count; j++) {
+            const struct order_item *item = &batch->items[entry->first_item + j];
+            batch->changes[change_count++] = (struct feed_change){
+                .day = entry->day, .product_id = item->product_id, .quantity = item->quantity};
+        }
+    }
+    batch->change_count = feed_merge(batch->changes, change_count);
+}
+
+static enum status orders_insert(struct sql *sql, struct orders_batch *batch, struct error *error)
+{
+    struct buffer *text = &batch->text;
+    struct sql_value rows;
+
+    list_begin(text);
+    for (size_t i = 0; i < batch->count; i++) {
+        const struct orders_entry *entry = &batch->entries[i];
+        if (entry->is_there)
+            continue;
+        list_next(text);
+        buffer_append_literal(text, "[");
+        list_id(text, user_id_span(&entry->order->order_id));
+        buffer_append_literal(text, ",");
+        list_id(text, span_of(entry->digest));
+        buffer_append_literal(text, ",");
+        buffer_append_i64(text, entry->paid_at_ms);
+        buffer_append_literal(text, ",");
+        buffer_append_i64(text, entry->day);
+        buffer_append_literal(text, "]");
+    }
+    enum status status = list_end(text, &rows, error);
+    return status == STATUS_OK ? SQL_RUN(sql, STATEMENT_order_insert, NULL, NULL, error, rows,
+                                         sql_i64(batch->now_ms))
+                               : status;
+}
+
+static enum status orders_insert_items(struct sql *sql, struct orders_batch *batch,
+                                       struct error *error)
+{
+    struct buffer *text = &batch->text;
+    struct sql_value rows;
+
+    list_begin(text);
+    for (size_t i = 0; i < batch->count; i++) {
+        const struct orders_entry *entry = &batch->entries[i];
+        for (size_t j = 0; j < entry->item_count && !entry->is_there; j++) {
+            const struct order_item *item = &batch->items[entry->first_item + j];
+            list_next(text);
+            buffer_append_literal(text, "[");
+            list_id(text, user_id_span(&entry->order->order_id));
+            buffer_append_literal(text, ",");
+            list_id(text, user_id_span(&item->product_id));
+            buffer_append_literal(text, ",");
+            buffer_append_i64(text, item->quantity);
+            buffer_append_literal(text, "]");
+        }
+    }
+    enum status status = list_end(text, &rows, error);
+    return status == STATUS_OK ? SQL_RUN(sql, STATEMENT_item_insert, NULL, NULL, error, rows)
+                               : status;
+}
+
+static enum status orders_write(struct sql *sql, void *argument, struct error *error)
+{
+    struct orders_batch *batch = argument;
+    struct sql_value changes;
+    struct feed_place last;
+    enum status status = feed_lock(sql, &last, error);
+
+    if (status == STATUS_OK)
+        status = orders_find_known(sql, batch, error);
+    if (status != STATUS_OK)
+        return status;
+    orders_judge(batch);
+    if (batch->change_count == 0)
+        return STATUS_OK;
+    status = orders_insert(sql, batch, error);
+    if (status == STATUS_OK)
+        status = orders_insert_items(sql, batch, error);
+    FAULT_POINT("sales.after_items");
+    if (status == STATUS_OK)
+        status = feed_list(&batch->text, batch->changes, batch->change_count, 1, &changes, error);
+    if (status == STATUS_OK)
+        status = SQL_RUN(sql, STATEMENT_day_add, NULL, NULL, error, changes);
+    FAULT_POINT("sales.after_totals");
+    if (status == STATUS_OK)
+        status = feed_write(sql, last, &batch->text, batch->changes, batch->change_count, 1,
+                            batch->now_ms, error);
+    FAULT_POINT("sales.after_feed");
+    return status;
+}
+
+enum status ledger_orders_add(struct ledger *ledger, struct order *orders, size_t count,
+                              int64_t now_ms, struct error *error)
+{
+    struct orders_batch batch;
+
+    if (count == 0)
+        return STATUS_OK;
+    enum status status =
+        orders_batch_init(&batch, ledger_zone(ledger), orders, count, now_ms, error);
+    if (status != STATUS_OK)
+        return status;
+    status = ledger_write(ledger, orders_write, &batch, error);
+    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+        struct order *order = batch.entries[i].order;
+        struct order asked = *order;
+        *order = batch.entries[i].known;
+        order->items = asked.items;
+        order->item_count = asked.item_count;
+    }
+    orders_batch_release(&batch);
+    return status;
+}
+
+/* --- one order --- */
+
+struct orders_one {
+    struct order *order;
+    bool is_found;
+};
+
+static enum status orders_read_one(void *context, const struct sql_value *columns,
+                                   struct error *error)
+{
+    struct orders_one *one = context;
+    char digest[DIGEST_SIZE];
+
+    (void)error;
+    one->is_found = true;
+    return orders_read_order(columns, one->order, digest);
+}
+
+static enum status orders_find(struct sql *sql, const struct user_id *order_id, struct order *order,
+                               struct error *error)
+{
+    struct orders_one one = {.order = order};
+    enum status status = SQL_RUN(sql, STATEMENT_order_by_id, orders_read_one, &one, error,
+                                 sql_text(user_id_span(order_id)));
+
+    if (status == STATUS_OK && !one.is_found)
+        return error_set(error, STATUS_NOT_FOUND, "there is no order %.*s", order_id->length,
+                         order_id->bytes);
+    return status;
+}
+
+struct orders_items {
+    struct order_item *items;
+    size_t count;
+};
+
+static enum status orders_read_item(void *context, const struct sql_value *columns,
+                                    struct error *error)
+{
+    struct orders_items *list = context;
+
+    if (list->count == ORDER_ITEMS_MAX)
+        return error_set(error, STATUS_FAILED, "an order has more items than orders may have");
+    list->items[list->count++] = (struct order_item){.product_id = rows_read_user(&columns[0]),
+                                                     .quantity = columns[1].number};
+    return STATUS_OK;
+}
+
+enum status ledger_order_get(struct ledger *ledger, const struct user_id *order_id,
+                             struct order *order, struct order_item items[ORDER_ITEMS_MAX],
+                             struct error *error)
+{
+    struct orders_items list = {.items = items};
+    struct sql sql;
+    enum status status = ledger_read_begin(ledger, &sql, error);
+
+    if (status != STATUS_OK)
+        return status;
+    status = orders_find(&sql, order_id, order, error);
+    if (status == STATUS_OK)
+        status = SQL_RUN(&sql, STATEMENT_item_list, orders_read_item, &list, error,
+                         sql_text(user_id_span(order_id)));
+    order->items = items;
+    order->item_count = list.count;
+    return ledger_read_end(ledger, sql, status, error);
+}
+
+/* --- refunds --- */
+
+struct orders_refund {
+    const struct user_id *order_id;
+    int64_t now_ms;
+    struct order *order;
+    bool *is_news;
+    struct order_item *items;
+    struct feed_change *changes;
+    struct buffer text;
+};
+
+static enum status orders_take_back(struct sql *sql, struct orders_refund *refund,
+                                    struct feed_place last, struct error *error)
+{
+    struct orders_items list = {.items = refund->items};
+    struct sql_value id = sql_text(user_id_span(refund->order_id));
+    struct sql_value changes;
+    enum status status = SQL_RUN(sql, STATEMENT_item_list, orders_read_item, &list, error, id);
+
+    for (size_t i = 0; i < list.count; i++)
+        refund->changes[i] = (struct feed_change){.day = refund->order->day,
+                                                  .product_id = list.items[i].product_id,
+                                                  .quantity = list.items[i].quantity};
+    if (status == STATUS_OK)
+        status = feed_list(&refund->text, refund->changes, list.count, 1, &changes, error);
+    if (status == STATUS_OK)
+        status = SQL_RUN(sql, STATEMENT_day_subtract, NULL, NULL, error, changes);
+    FAULT_POINT("sales.after_totals");
+    if (status == STATUS_OK)
+        status = feed_write(sql, last, &refund->text, refund->changes, list.count, -1,
+                            refund->now_ms, error);
+    if (status == STATUS_OK)
+        status =
+            SQL_RUN(sql, STATEMENT_order_refund, NULL, NULL, error, id, sql_i64(refund->now_ms));
+    return status;
+}
+
+static enum status orders_refund_write(struct sql *sql, void *argument, struct error *error)
+{
+    struct orders_refund *refund = argument;
+    struct feed_place last;
+    enum status status = feed_lock(sql, &last, error);
+
+    *refund->is_news = false;
+    if (status == STATUS_OK)
+        status = orders_find(sql, refund->order_id, refund->order, error);
+    if (status != STATUS_OK || refund->order->refunded_at_ms != 0)
+        return status;
+    status = orders_take_back(sql, refund, last, error);
+    if (status == STATUS_OK) {
+        refund->order->refunded_at_ms = refund->now_ms;
+        *refund->is_news = true;
+    }
+    return status;
+}
+
+enum status ledger_order_refund(struct ledger *ledger, const struct user_id *order_id,
+                                int64_t now_ms, struct order *order, bool *is_news,
+                                struct error *error)
+{
+    struct orders_refund refund = {
+        .order_id = order_id,
+        .now_ms = now_ms,
+        .order = order,
+        .is_news = is_news,
+        .items = calloc(ORDER_ITEMS_MAX, sizeof(*refund.items)),
+        .changes = calloc(ORDER_ITEMS_MAX, sizeof(*refund.changes)),
+    };
+    enum status status = STATUS_OK;
+
+    buffer_init(&refund.text, LIST_LENGTH_MAX);
+    if (refund.items == NULL || refund.changes == NULL)
+        status = error_set(error, STATUS_UNAVAILABLE, "no memory for a refund");
+    if (status == STATUS_OK)
+        status = ledger_write(ledger, orders_refund_write, &refund, error);
+    free(refund.items);
+    free(refund.changes);
+    buffer_release(&refund.text);
+    return status;
+}

@@ -1,0 +1,196 @@
+/* sales.c: what was sold, read: the feed, the totals of days, and rankings made of them. */
+#include "ledger/sales.h"
+
+#include "ledger/inside.h"
+#include "ledger/list.h"
+#include "ledger/rows.h"
+
+/* --- the feed --- */
+
+struct sales_page {
+    const struct feed_place *after;
+    struct feed_entry *entries;
+    size_t count;
+    bool has_place; /* the entry that is known already was there, as it was */
+    bool is_broken;
+};
+
+static enum status sales_read_entry(void *context, const struct sql_value *columns,
+                                    struct error *error)
+{
+    struct sales_page *page = context;
+    struct feed_entry entry = {
+        .place = {.feed_id = columns[0].number, .written_at_ms = columns[1].number},
+        .day = columns[2].number,
+        .product_id = rows_read_user(&columns[3]),
+        .quantity = columns[4].number,
+    };
+
+    (void)error;
+    if (!page->has_place) {
+        page->has_place = entry.place.feed_id == page->after->feed_id &&
+                          entry.place.written_at_ms == page->after->written_at_ms;
+        page->is_broken = page->is_broken || !page->has_place;
+        return STATUS_OK;
+    }
+    if (entry.place.feed_id == page->after->feed_id + (int64_t)page->count + 1)
+        page->entries[page->count++] = entry;
+    else
+        page->is_broken = true;
+    return STATUS_OK;
+}
+
+/* One more than asked for is read: the entry at the place itself says whether this is still the
+ * feed that the place is in. */
+enum status ledger_sales_after(struct ledger *ledger, const struct feed_place *after,
+                               struct feed_entry *entries, size_t max, size_t *count,
+                               struct error *error)
+{
+    bool is_start = after->feed_id == 0;
+    struct sales_page page = {.after = after, .entries = entries, .has_place = is_start};
+    struct sql sql;
+    enum status status = ledger_read_begin(ledger, &sql, error);
+
+    *count = 0;
+    if (status != STATUS_OK)
+        return status;
+    status = SQL_RUN(&sql, STATEMENT_feed_after, sales_read_entry, &page, error,
+                     sql_i64(after->feed_id), sql_i64((int64_t)max + (is_start ? 0 : 1)));
+    if (status == STATUS_OK && (!page.has_place || page.is_broken))
+        status =
+            error_set(error, STATUS_NOT_FOUND, "the feed of sales does not go on from entry %lld",
+                      (long long)after->feed_id);
+    if (status == STATUS_OK)
+        *count = page.count;
+    return ledger_read_end(ledger, sql, status, error);
+}
+
+/* --- totals --- */
+
+static enum status sales_visit_place(void *context, const struct sql_value *columns,
+                                     struct error *error)
+{
+    const struct sales_visitor *visitor = context;
+    struct feed_place place = {.feed_id = columns[0].number, .written_at_ms = columns[1].number};
+
+    return visitor->place(visitor->context, &place, error);
+}
+
+static enum status sales_visit_total(void *context, const struct sql_value *columns,
+                                     struct error *error)
+{
+    const struct sales_visitor *visitor = context;
+    struct user_id product_id = rows_read_user(&columns[1]);
+
+    return visitor->total(visitor->context, columns[0].number, &product_id, columns[2].number,
+                          error);
+}
+
+enum status ledger_sales_days(struct ledger *ledger, int64_t first_day, int64_t last_day,
+                              const struct sales_visitor *visitor, struct error *error)
+{
+    struct sales_visitor copy = *visitor;
+    struct sql sql;
+    enum status status = ledger_read_begin(ledger, &sql, error);
+
+    if (status != STATUS_OK)
+        return status;
+    status = sql.driver->begin(sql.session, error);
+    if (status == STATUS_OK)
+        status = sql_run(&sql, STATEMENT_sale_peek, NULL, 0, sales_visit_place, &copy, NULL, error);
+    if (status == STATUS_OK)
+        status = SQL_RUN(&sql, STATEMENT_day_scan, sales_visit_total, &copy, error,
+                         sql_i64(first_day), sql_i64(last_day));
+    sql.driver->rollback(sql.session);
+    return ledger_read_end(ledger, sql, status, error);
+}
+
+/* --- rankings --- */
+
+struct sales_lines {
+    struct sales_line *lines;
+    size_t count;
+    size_t max;
+};
+
+static enum status sales_read_line(void *context, const struct sql_value *columns,
+                                   struct error *error)
+{
+    struct sales_lines *list = context;
+
+    (void)error;
+    ensure(list->count < list->max);
+    list->lines[list->count++] = (struct sales_line){
+        .rank = columns[0].number,
+        .product_id = rows_read_user(&columns[1]),
+        .sold = columns[2].number,
+        .sold_last_day = columns[3].number,
+    };
+    return STATUS_OK;
+}
+
+enum status ledger_sales_top(struct ledger *ledger, int64_t first_day, int64_t last_day,
+                             size_t limit, struct sales_line *lines, size_t *count,
+                             struct error *error)
+{
+    struct sales_lines list = {.lines = lines, .max = limit};
+    struct sql sql;
+    enum status status = ledger_read_begin(ledger, &sql, error);
+
+    *count = 0;
+    if (status != STATUS_OK)
+        return status;
+    status = SQL_RUN(&sql, STATEMENT_sales_top, sales_read_line, &list, error, sql_i64(first_day),
+                     sql_i64(last_day), sql_i64((int64_t)limit));
+    *count = list.count;
+    return ledger_read_end(ledger, sql, status, error);
+}
+
+enum status ledger_sales_of(struct ledger *ledger, int64_t first_day, int64_t last_day,
+                            const struct user_id *ids, size_t id_count, struct sales_line *lines,
+                            size_t *count, struct error *error)
+{
+    struct sales_lines list = {.lines = lines, .max = id_count};
+    struct buffer text;
+    struct sql_value asked;
+    struct sql sql;
+
+    ensure(id_count <= PRODUCT_BATCH_MAX);
+    *count = 0;
+    if (id_count == 0)
+        return STATUS_OK;
+    enum status status = ledger_read_begin(ledger, &sql, error);
+    if (status != STATUS_OK)
+        return status;
+    buffer_init(&text, LIST_LENGTH_MAX);
+    list_begin(&text);
+    for (size_t i = 0; i < id_count; i++) {
+        list_next(&text);
+        list_id(&text, user_id_span(&ids[i]));
+    }
+    status = list_end(&text, &asked, error);
+    if (status == STATUS_OK)
+        status = SQL_RUN(&sql, STATEMENT_sales_of, sales_read_line, &list, error,
+                         sql_i64(first_day), sql_i64(last_day), asked);
+    buffer_release(&text);
+    *count = list.count;
+    return ledger_read_end(ledger, sql, status, error);
+}
+
+enum status ledger_sales_around(struct ledger *ledger, int64_t first_day, int64_t last_day,
+                                const struct user_id *product_id, int64_t distance,
+                                struct sales_line *lines, size_t *count, struct error *error)
+{
+    struct sales_lines list = {.lines = lines, .max = 2 * (size_t)distance + 1};
+    struct sql sql;
+    enum status status = ledger_read_begin(ledger, &sql, error);
+
+    *count = 0;
+    if (status != STATUS_OK)
+        return status;
+    status =
+        SQL_RUN(&sql, STATEMENT_sales_around, sales_read_line, &list, error, sql_i64(first_day),
+                sql_i64(last_day), sql_text(user_id_span(product_id)), sql_i64(distance));
+    *count = list.count;
+    return ledger_read_end(ledger, sql, status, error);
+}
