@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Starts private PostgreSQL, MariaDB and Redis servers for the tests.
+"""Starts private PostgreSQL, MariaDB, Redis and Kafka servers for the tests.
 
 In Python, with tests/ on sys.path:
 
@@ -29,6 +29,12 @@ In Python, with tests/ on sys.path:
         replica = redis.replica()               # another server that follows it
         redis.restart_empty()                   # killed, and back without its files
 
+    from servers import KafkaBroker                              # kafka_server.py tells the rest
+
+    with KafkaBroker() as broker:
+        broker.url()                            # kafka://127.0.0.1:port
+        broker.topics.messages("coupon-pended") # what is in a topic
+
 Connections of `dibs`, the user of the URLs, are those of an ordinary application: it may create
 databases, and the limit of connections holds for it. query() and connect() use the administrator,
 who has connections in reserve. Commits are durable as in production (fsync on); only memory is
@@ -52,6 +58,7 @@ import signal
 import subprocess
 import sys
 
+from kafka_server import KafkaBroker  # noqa: F401
 from redis_servers import Redis, RedisCluster, RedisSentinel  # noqa: F401
 from server_house import PATH, Server, copy_folder, run_quietly
 

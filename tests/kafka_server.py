@@ -1,0 +1,94 @@
+"""A private Kafka broker for the tests; servers.py tells how servers live.
+
+    with KafkaBroker() as broker:
+        broker.url()                            # kafka://127.0.0.1:port
+        broker.url(prefix="t1-")                # topics and groups of their own
+        broker.topics.messages("coupon-pended") # kafka_client.py tells the rest
+        broker.kill(), .start(), .pause(), .resume(), .stop(), .restart()
+
+One node that is broker and controller, from the jars that tests/kafka/fetch puts into the user's
+cache; starting it takes some seconds, so tests share one and tell their topics apart by a prefix.
+"""
+import pathlib
+import shutil
+import signal
+import subprocess
+
+from kafka_client import KafkaClient, KafkaError
+from server_house import PATH, Server, copy_folder, free_port, run_quietly
+
+CLUSTER_ID = "dibsdibsdibsdibsdibsdA"
+FETCH = pathlib.Path(__file__).resolve().parent / "kafka" / "fetch"
+
+
+class KafkaBroker(Server):
+    """Kafka 3.9 on whichever Java is installed."""
+
+    KIND = "kafka"
+    STOP_SIGNAL = signal.SIGTERM
+    # Small, and quick to start: it lives for a minute.
+    JAVA = ["-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
+            "-Djava.awt.headless=true", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+    SETTINGS = {
+        "process.roles": "broker,controller",
+        "node.id": 1,
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "offsets.topic.num.partitions": 1,
+        "offsets.topic.replication.factor": 1,
+        "transaction.state.log.num.partitions": 1,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "group.initial.rebalance.delay.ms": 0,
+        "group.min.session.timeout.ms": 1000,
+        "auto.create.topics.enable": "false",
+        "log.cleaner.enable": "false",
+        "num.network.threads": 2,
+        "num.io.threads": 2,
+        # One that was killed is taken back when its old session is over.
+        "broker.session.timeout.ms": 1000,
+        "broker.heartbeat.interval.ms": 200,
+    }
+
+    def __init__(self, settings=None, folder=None, env=None):
+        super().__init__(settings, folder, env)
+        self.jars = self.house.template(type(self))
+        self.controller_port = free_port()
+        self.topics = KafkaClient(f"127.0.0.1:{self.port}")
+        self.properties = self.folder / "server.properties"
+        listeners = {
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},"
+                         f"CONTROLLER://127.0.0.1:{self.controller_port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
+            "log.dirs": self.data,
+        }
+        self.properties.write_text("".join(
+            f"{name}={value}\n"
+            for name, value in {**self.SETTINGS, **listeners, **self.settings}.items()))
+        self.properties.chmod(0o644)
+        run_quietly(self.java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c",
+                              str(self.properties)),
+                    cwd=self.data, env={"PATH": PATH}, **self.house.as_account())
+
+    @classmethod
+    def initialize(cls, folder, house):
+        """The jars, where those may read them who run the servers."""
+        fetched = subprocess.run([str(FETCH)], stdout=subprocess.PIPE, text=True, check=True)
+        copy_folder(fetched.stdout.strip(), folder)
+
+    def java(self, main, *arguments):
+        return [shutil.which("java", path=PATH) or "java", *self.JAVA, "-cp", f"{self.jars}/*",
+                main, *arguments]
+
+    def command(self):
+        return self.java("kafka.Kafka", str(self.properties))
+
+    def connection_errors(self):
+        return (KafkaError,)
+
+    def answers(self):
+        return self.topics.answers()
+
+    def url(self, prefix=None):
+        return f"kafka://127.0.0.1:{self.port}" + (f"?prefix={prefix}" if prefix else "")
