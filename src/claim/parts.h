@@ -13,7 +13,9 @@
 #include "claim/service.h"
 #include "claim/steward.h"
 #include "claim/sync.h"
+#include "claim/traces.h"
 #include "claim/worker.h"
+#include "relay/announcer.h"
 #include "relay/relay.h"
 
 #define DESKS_MAX        256
@@ -32,9 +34,11 @@ struct service {
     struct ledger *ledger;
     struct relay *relay;
     struct steward steward;
-    struct sync *sync;         /* of a shared gate; else NULL */
-    struct worker *worker;     /* of a shared gate, when this process works; else NULL */
-    struct fallback *fallback; /* of a shared gate; else NULL */
+    struct sync *sync;                   /* of a shared gate; else NULL */
+    struct worker *worker;               /* of a shared gate, when this process works; else NULL */
+    struct announcer *_Atomic announcer; /* where other services are told; else NULL */
+    struct traces *traces;               /* where claims are decided and told of; else NULL */
+    struct fallback *fallback;           /* of a shared gate; else NULL */
     struct clerks clerks;
     struct hash_key code_key;
     _Atomic int64_t letter_count;   /* dead letters, as last counted */

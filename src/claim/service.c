@@ -3,11 +3,16 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "claim/parts.h"
+
+/* For events that are on their way; those that stay are told by whoever comes next. */
+#define ANNOUNCER_STOP_MS 2000
 
 /* --- what the ledger tells --- */
 
@@ -36,6 +41,24 @@ static void service_on_durable(void *context)
     if (service->worker != NULL)
         worker_on_durable(service->worker);
     service_ring(service);
+}
+
+/* Also before there is an announcer, and when another process has it. */
+static void service_on_events(void *context)
+{
+    struct service *service = context;
+    struct announcer *announcer = atomic_load(&service->announcer);
+
+    if (announcer != NULL)
+        announcer_wake(announcer);
+}
+
+static bool service_find_trace(void *context, const struct request_id *request_id,
+                               char traceparent[LEDGER_TRACEPARENT_SIZE])
+{
+    struct service *service = context;
+
+    return service->traces != NULL && traces_find(service->traces, request_id, traceparent);
 }
 
 static void service_on_stock(void *context)
@@ -102,6 +125,29 @@ static enum status service_open_relay(struct service *service, struct error *err
     return relay_open(&service->relay, &options, error);
 }
 
+static enum status service_send(void *context, struct kafka_batch *batch, size_t count,
+                                struct error *error)
+{
+    return kafka_producer_send(context, KAFKA_COUPON_ISSUED, batch, count, error);
+}
+
+/* Whoever publishes tells other services what becomes of coupons. */
+static enum status service_announce(struct service *service, struct error *error)
+{
+    struct announcer_options options = {
+        .ledger = service->ledger,
+        .send = service_send,
+        .context = relay_producer(service->relay),
+    };
+    struct announcer *announcer = NULL;
+
+    if (options.context == NULL)
+        return STATUS_OK;
+    enum status status = announcer_open(&announcer, &options, error);
+    atomic_store(&service->announcer, announcer);
+    return status;
+}
+
 /* A gate that is there already is not restored: what it lacks, its steward brings. */
 static enum status service_share(struct service *service, struct error *error)
 {
@@ -129,6 +175,9 @@ static enum status service_open_parts(struct service *service, struct error *err
         .readers = options->clerks + 1,
         .on_issued = service_on_issued,
         .on_durable = service_on_durable,
+        .has_events = relay_tells(options->relay_url),
+        .on_events = service_on_events,
+        .find_trace = service_find_trace,
         .context = service,
     };
     struct gate_options gate_options = {
@@ -144,6 +193,8 @@ static enum status service_open_parts(struct service *service, struct error *err
         .pending_max = (int64_t)options->pending_max,
     };
 
+    if (ledger_options.has_events && (service->traces = traces_new()) == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for the traces of requests");
     enum status status = ledger_open(&service->ledger, &ledger_options, error);
     if (status == STATUS_OK)
         status = gate_open(&service->gate, &gate_options, error);
@@ -154,6 +205,8 @@ static enum status service_open_parts(struct service *service, struct error *err
     if (status == STATUS_OK)
         status = service->gate->ops->is_shared ? service_share(service, error)
                                                : service_restore(service, error);
+    if (status == STATUS_OK)
+        status = service_announce(service, error);
     if (status == STATUS_OK)
         status = steward_start(&service->steward, error);
     if (status == STATUS_OK)
@@ -192,11 +245,14 @@ void service_close(struct service *service)
     fallback_stop(service->fallback);
     if (service->worker != NULL)
         worker_stop(service->worker, service->options.stop_timeout_ms);
+    announcer_stop(service->announcer, ANNOUNCER_STOP_MS);
     ledger_close(service->ledger);
     if (service->worker != NULL)
         worker_end(service->worker);
     steward_release(&service->steward);
     relay_close(service->relay);
+    announcer_close(service->announcer);
+    traces_free(service->traces);
     gate_close(service->gate);
     pthread_mutex_destroy(&service->bells_lock);
     free(service);
@@ -267,6 +323,23 @@ bool service_count_relay(struct service *service, struct relay_numbers *numbers)
     return relay_count(service->relay, numbers);
 }
 
+bool service_count_events(struct service *service, struct announcer_numbers *numbers)
+{
+    struct announcer *announcer = atomic_load(&service->announcer);
+
+    if (announcer == NULL)
+        return false;
+    announcer_count(announcer, numbers);
+    return true;
+}
+
+void service_trace(struct service *service, const struct request_id *request_id,
+                   struct span traceparent)
+{
+    if (service->traces != NULL)
+        traces_put(service->traces, request_id, traceparent);
+}
+
 bool service_count_fallback(struct service *service, struct fallback_numbers *numbers)
 {
     if (service->fallback == NULL)
@@ -276,6 +349,20 @@ bool service_count_fallback(struct service *service, struct fallback_numbers *nu
 }
 
 /* --- readiness --- */
+
+/* Events that wait are worth a word, but keep nobody from claiming. */
+static void service_add_events(struct service *service, struct service_part *part)
+{
+    struct announcer_numbers numbers;
+
+    if (!service_count_events(service, &numbers) || numbers.state != ANNOUNCER_HELD_UP)
+        return;
+    size_t length = strlen(part->words);
+    int64_t age_ms = numbers.oldest_at_ms == 0 ? 0 : clock_wall_ms() - numbers.oldest_at_ms;
+    snprintf(part->words + length, sizeof(part->words) - length,
+             "; %lld events wait, the oldest for %lld s: %s", (long long)numbers.waiting,
+             (long long)(age_ms / 1000), numbers.words);
+}
 
 bool service_parts(struct service *service, struct service_part parts[SERVICE_PARTS])
 {
@@ -293,6 +380,7 @@ bool service_parts(struct service *service, struct service_part parts[SERVICE_PA
     parts[2] = (struct service_part){.name = "relay", .kind = service->relay->ops->name};
     parts[2].ready = relay_is_ready(service->relay, &words);
     snprintf(parts[2].words, sizeof(parts[2].words), "%.255s", words.text);
+    service_add_events(service, &parts[2]);
     bool has_doubts = steward_has_doubts(&service->steward);
     parts[3] = (struct service_part){
         .name = "steward",

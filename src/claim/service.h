@@ -18,6 +18,7 @@
 #include "claim/breaker.h"
 #include "gate/gate.h"
 #include "ledger/ledger.h"
+#include "relay/announcer.h"
 #include "relay/relay.h"
 
 struct service;
@@ -216,6 +217,14 @@ int64_t service_letter_count(struct service *service);
 
 /* False: nothing is in between gate and ledger. */
 bool service_count_relay(struct service *service, struct relay_numbers *numbers);
+
+/* What other services are told of coupons. False: not by this process. */
+bool service_count_events(struct service *service, struct announcer_numbers *numbers);
+
+/* The trace that the request with that id came with, for the event of its claim. Only a claim that
+ * is decided and issued in this process takes it along. */
+void service_trace(struct service *service, const struct request_id *request_id,
+                   struct span traceparent);
 
 /* False: this gate is never away. */
 bool service_count_fallback(struct service *service, struct fallback_numbers *numbers);

@@ -174,6 +174,9 @@ void claims_post(struct api_loop *loop, struct http_exchange *exchange,
     if (loop->api->users != NULL && !within_limit(loop, exchange, &wish.user)) {
         return;
     }
+    if (request->traceparent.bytes != NULL) {
+        service_trace(loop->api->service, &wish.request_id, request->traceparent);
+    }
     wish.policy_id = policy_id;
     desk_submit(loop->desk, &wish, exchange);
 }

@@ -1,5 +1,6 @@
 /* coupons.c: show, list, redeem and cancel coupons, by id or by code. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -8,6 +9,7 @@
 #include "http/handlers.h"
 #include "http/render.h"
 #include "http/reply.h"
+#include "relay/event.h"
 
 #define CURSOR_KIND 'c'
 
@@ -20,6 +22,7 @@ struct coupon_call {
     struct user_id user;  /* whose list */
     struct page page;
     struct user_id order_id;
+    char traceparent[LEDGER_TRACEPARENT_SIZE]; /* "": none */
 };
 
 /* Reads the id or code of the path. What is neither, or is a wrong code, is answered like a
@@ -45,6 +48,11 @@ static struct coupon_call *new_call(struct ask *ask, int64_t policy_id, int64_t 
         self->seq = seq;
         self->by_code = by_code;
         self->caller = ask->caller;
+        self->traceparent[0] = '\0';
+        if (event_traceparent_valid(ask->request->traceparent)) {
+            memcpy(self->traceparent, ask->request->traceparent.bytes, EVENT_TRACEPARENT_SIZE);
+            self->traceparent[EVENT_TRACEPARENT_SIZE] = '\0';
+        }
     }
     return self;
 }
@@ -56,8 +64,7 @@ static void work_show(struct call *call, struct service *service)
     struct coupon_call *self = (struct coupon_call *)(void *)call;
     struct coupon coupon;
     struct error error;
-    enum status status =
-        service_coupon_get(service, self->policy_id, self->seq, &coupon, &error);
+    enum status status = service_coupon_get(service, self->policy_id, self->seq, &coupon, &error);
     if (status != STATUS_OK) {
         call_failed(call, status, &error, PROBLEM_NOT_FOUND);
         return;
@@ -185,7 +192,7 @@ static void work_redeem(struct call *call, struct service *service)
     struct coupon coupon;
     struct error error;
     enum status status = service_coupon_redeem(service, self->policy_id, self->seq, &self->order_id,
-                                               NULL, &coupon, &error);
+                                               self->traceparent, &coupon, &error);
     answer_settled(call, service, status, &coupon, &error);
 }
 
@@ -194,8 +201,8 @@ static void work_cancel(struct call *call, struct service *service)
     struct coupon_call *self = (struct coupon_call *)(void *)call;
     struct coupon coupon;
     struct error error;
-    enum status status =
-        service_coupon_cancel(service, self->policy_id, self->seq, NULL, &coupon, &error);
+    enum status status = service_coupon_cancel(service, self->policy_id, self->seq,
+                                               self->traceparent, &coupon, &error);
     if (status == STATUS_OK) {
         call_log(call, "coupon_cancelled", LOG_FIELD("policy", LOG_I64(self->policy_id)),
                  LOG_FIELD("seq", LOG_I64(self->seq)));

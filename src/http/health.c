@@ -167,6 +167,28 @@ static void write_worker(struct buffer *out, struct api *api)
         "Policies built anew in the gate from the ledger.", numbers.reconciled);
 }
 
+/* Of a process that tells other services what becomes of coupons. */
+static void write_events(struct buffer *out, struct api *api)
+{
+    struct announcer_numbers numbers;
+    if (!service_count_events(api->service, &numbers)) {
+        return;
+    }
+    int64_t age_ms = numbers.oldest_at_ms == 0 ? 0 : clock_wall_ms() - numbers.oldest_at_ms;
+    one(out, "dibs_events_announcer", METRICS_GAUGE,
+        "1 in the process that publishes events; the others stand by.",
+        numbers.state != ANNOUNCER_STANDS_BY);
+    one(out, "dibs_events_total", METRICS_COUNTER, "Events of coupons that were delivered.",
+        numbers.announced);
+    one(out, "dibs_events_failed_total", METRICS_COUNTER,
+        "Batches of events that were not delivered, and are sent again.", numbers.failed);
+    one(out, "dibs_events_waiting", METRICS_GAUGE, "Events in the outbox, as last counted.",
+        (uint64_t)numbers.waiting);
+    metrics_family(out, "dibs_events_oldest_seconds", METRICS_GAUGE,
+                   "How long the oldest event has waited.");
+    metrics_sample(out, "dibs_events_oldest_seconds", NULL, age_ms < 0 ? 0 : (double)age_ms / 1000);
+}
+
 /* Of a gate in another process, which may be away. */
 static void write_fallback(struct buffer *out, struct api *api)
 {
@@ -282,6 +304,7 @@ void health_metrics(struct ask *ask)
     write_claims(out, &totals);
     write_ledger(out, api);
     write_worker(out, api);
+    write_events(out, api);
     write_fallback(out, api);
     write_http(out, api, &totals);
     write_policies(out, api, http_loop_wall_ms(ask->loop->http));

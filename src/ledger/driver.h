@@ -64,6 +64,7 @@ struct coupon_row {
     enum coupon_state state;
     int64_t issued_at_ms;
     int64_t expires_at_ms;
+    int64_t ends_at_ms; /* with its policy, as it is now; for the event only */
     int64_t merged_into_seq;
     const char *reason; /* NULL: none */
     bool conflicts;     /* out: a row with its seq, or with its user's slot, is there already */

@@ -126,6 +126,7 @@ static enum status fallback_win(struct sql *sql, struct policy *policy,
                                    .issued_at_ms = wish->now_ms,
                                    .expires_at_ms = coupon_expires_at_ms(policy, wish->now_ms)};
     row.claim = &wish->coupon.claim; /* which outlives this call */
+    row.ends_at_ms = wish->coupon.expires_at_ms;
     if (status == STATUS_OK)
         outbox_note_row(sql->outbox, &row);
     return status;

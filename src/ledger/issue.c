@@ -50,6 +50,7 @@ struct lease_terms {
     int64_t first_seq;
     int64_t count;
     int64_t valid_days;
+    int64_t closes_at_ms;
 };
 
 static enum status issue_read_terms(void *context, const struct sql_value *columns,
@@ -63,6 +64,7 @@ static enum status issue_read_terms(void *context, const struct sql_value *colum
     terms->count = columns[2].number;
     terms->open = columns[3].number != 0;
     terms->valid_days = columns[4].kind == SQL_NULL ? 0 : columns[4].number;
+    terms->closes_at_ms = columns[5].kind == SQL_NULL ? 0 : columns[5].number;
     return STATUS_OK;
 }
 
@@ -203,6 +205,7 @@ static enum status issue_prepare(struct sql *sql, struct issue_room *room,
         status = issue_load_terms(sql, row->claim->lease_id, terms, error);
         if (status == STATUS_OK && terms->valid_days != 0)
             row->expires_at_ms = row->claim->requested_at_ms + terms->valid_days * DAY_MS;
+        row->ends_at_ms = terms->closes_at_ms;
     }
     return status == STATUS_OK ? issue_refuse_blocked(sql, room, count, error) : status;
 }

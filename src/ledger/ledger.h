@@ -215,17 +215,10 @@ struct ledger_event_place {
  * event, also when it is told of twice. */
 struct ledger_event {
     struct ledger_event_place place;
-    int64_t seq;
-    int32_t nth;
-    enum coupon_state state; /* ISSUED, VOID or MERGED at first; REDEEMED or CANCELLED later */
-    struct user_id user;
-    struct user_id order_id; /* length 0: none */
+    /* Without its lease. ISSUED, VOID or MERGED at first, REDEEMED or CANCELLED later; it expires
+     * when it would have as things were then. */
+    struct coupon coupon;
     int64_t changed_at_ms;
-    int64_t requested_at_ms;
-    int64_t issued_at_ms;
-    int64_t expires_at_ms; /* 0: not known when it happened, or never */
-    int64_t merged_into_seq;
-    char reason[REASON_SIZE];
     char traceparent[LEDGER_TRACEPARENT_SIZE]; /* "": none */
 };
 

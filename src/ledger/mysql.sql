@@ -58,7 +58,8 @@ SELECT id, policy_id, first_seq, count, state = 'OPEN' FROM lease WHERE id = ?1 
 
 -- name: lease_for_issue
 SELECT l.policy_id, l.first_seq, l.count, l.state = 'OPEN',
-    (SELECT p.coupon_valid_days FROM policy p WHERE p.id = l.policy_id)
+    (SELECT p.coupon_valid_days FROM policy p WHERE p.id = l.policy_id),
+    (SELECT p.closes_at FROM policy p WHERE p.id = l.policy_id)
 FROM lease l WHERE l.id = ?1 LOCK IN SHARE MODE;
 
 -- name: lease_shrink
@@ -400,10 +401,10 @@ SELECT last_number FROM outbox_counter WHERE policy_id = ?1;
 
 -- name: event_insert
 -- [[policy_id, number, …], …], with 0 and "" where there is none.
-INSERT INTO outbox (policy_id, number, seq, user_id, nth, state, changed_at, requested_at,
-    issued_at, expires_at, order_id, merged_into, reason, traceparent)
-SELECT e.policy_id, e.number, e.seq, e.user_id, e.nth, e.state, e.changed_at, e.requested_at,
-    e.issued_at, NULLIF(e.expires_at, 0), NULLIF(e.order_id, ''), NULLIF(e.merged_into, 0),
+INSERT INTO outbox (policy_id, number, seq, user_id, nth, request_id, state, changed_at,
+    requested_at, issued_at, expires_at, order_id, merged_into, reason, traceparent)
+SELECT e.policy_id, e.number, e.seq, e.user_id, e.nth, e.request_id, e.state, e.changed_at,
+    e.requested_at, e.issued_at, NULLIF(e.expires_at, 0), NULLIF(e.order_id, ''), NULLIF(e.merged_into, 0),
     NULLIF(e.reason, ''), NULLIF(e.traceparent, '')
 FROM JSON_TABLE(?1, '$[*]' COLUMNS (
         policy_id    BIGINT PATH '$[0]',
@@ -411,19 +412,20 @@ FROM JSON_TABLE(?1, '$[*]' COLUMNS (
         seq          BIGINT PATH '$[2]',
         user_id      VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$[3]',
         nth          INT PATH '$[4]',
-        state        VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin PATH '$[5]',
-        changed_at   BIGINT PATH '$[6]',
-        requested_at BIGINT PATH '$[7]',
-        issued_at    BIGINT PATH '$[8]',
-        expires_at   BIGINT PATH '$[9]',
-        order_id     VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$[10]',
-        merged_into  BIGINT PATH '$[11]',
-        reason       VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[12]',
-        traceparent  VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$[13]')) AS e;
+        request_id   CHAR(32) CHARACTER SET ascii COLLATE ascii_bin PATH '$[5]',
+        state        VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin PATH '$[6]',
+        changed_at   BIGINT PATH '$[7]',
+        requested_at BIGINT PATH '$[8]',
+        issued_at    BIGINT PATH '$[9]',
+        expires_at   BIGINT PATH '$[10]',
+        order_id     VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$[11]',
+        merged_into  BIGINT PATH '$[12]',
+        reason       VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[13]',
+        traceparent  VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$[14]')) AS e;
 
 -- name: event_list
-SELECT policy_id, number, seq, user_id, nth, state, changed_at, requested_at, issued_at,
-    expires_at, order_id, merged_into, reason, traceparent
+SELECT policy_id, number, seq, user_id, nth, request_id, state, changed_at, requested_at,
+    issued_at, expires_at, order_id, merged_into, reason, traceparent
 FROM outbox WHERE policy_id >= ?1 AND (policy_id > ?1 OR number > ?2)
 ORDER BY policy_id, number LIMIT ?3;
 

@@ -68,13 +68,15 @@ void outbox_note_row(struct outbox *outbox, const struct coupon_row *row)
 {
     if (outbox == NULL)
         return;
-    outbox_note(outbox, &(struct outbox_note){.claim = row->claim,
-                                              .state = row->state,
-                                              .changed_at_ms = row->issued_at_ms,
-                                              .issued_at_ms = row->issued_at_ms,
-                                              .expires_at_ms = row->expires_at_ms,
-                                              .merged_into_seq = row->merged_into_seq,
-                                              .reason = row->reason});
+    outbox_note(outbox,
+                &(struct outbox_note){.claim = row->claim,
+                                      .state = row->state,
+                                      .changed_at_ms = row->issued_at_ms,
+                                      .issued_at_ms = row->issued_at_ms,
+                                      .expires_at_ms = row->expires_at_ms != 0 ? row->expires_at_ms
+                                                                               : row->ends_at_ms,
+                                      .merged_into_seq = row->merged_into_seq,
+                                      .reason = row->reason});
 }
 
 void outbox_note_coupon(struct outbox *outbox, const struct coupon *coupon, int64_t changed_at_ms,
@@ -162,6 +164,18 @@ static void outbox_append_trace(struct outbox *outbox, const struct outbox_note 
     buffer_append_text(&outbox->text, trace != NULL ? trace : "");
 }
 
+static void outbox_append_hex(struct buffer *text, const struct request_id *id)
+{
+    static const char digits[] = "0123456789abcdef";
+    char hex[2 * sizeof(id->bytes)];
+
+    for (size_t i = 0; i < sizeof(id->bytes); i++) {
+        hex[2 * i] = digits[id->bytes[i] >> 4];
+        hex[2 * i + 1] = digits[id->bytes[i] & 15];
+    }
+    buffer_append(text, hex, sizeof(hex));
+}
+
 /* The alphabets of ids, states and traces have nothing that JSON would escape. */
 static void outbox_append(struct outbox *outbox, const struct outbox_note *note, int64_t number)
 {
@@ -181,6 +195,8 @@ static void outbox_append(struct outbox *outbox, const struct outbox_note *note,
     buffer_append_literal(text, "\",");
     buffer_append_i64(text, claim->nth);
     buffer_append_literal(text, ",\"");
+    outbox_append_hex(text, &claim->request_id);
+    buffer_append_literal(text, "\",\"");
     buffer_append_text(text, coupon_state_name(note->state));
     buffer_append_literal(text, "\"");
     for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
@@ -248,6 +264,21 @@ enum status outbox_write(struct sql *sql, struct error *error)
 
 /* --- reading --- */
 
+static int outbox_read_digit(char digit)
+{
+    return digit >= 'a' ? digit - 'a' + 10 : digit - '0';
+}
+
+static struct request_id outbox_read_hex(const struct sql_value *column)
+{
+    struct request_id id = {{0}};
+
+    for (size_t i = 0; i < sizeof(id.bytes) && 2 * i + 1 < column->bytes.length; i++)
+        id.bytes[i] = (uint8_t)(outbox_read_digit(column->bytes.bytes[2 * i]) << 4 |
+                                outbox_read_digit(column->bytes.bytes[2 * i + 1]));
+    return id;
+}
+
 struct outbox_page {
     struct ledger_event *events;
     size_t count;
@@ -262,20 +293,22 @@ static enum status outbox_read_event(void *context, const struct sql_value *colu
     (void)error;
     *event = (struct ledger_event){
         .place = {.policy_id = columns[0].number, .number = columns[1].number},
-        .seq = columns[2].number,
-        .user = rows_read_user(&columns[3]),
-        .nth = (int32_t)columns[4].number,
-        .state = rows_read_state(&columns[5]),
-        .changed_at_ms = columns[6].number,
-        .requested_at_ms = columns[7].number,
-        .issued_at_ms = columns[8].number,
-        .expires_at_ms = columns[9].kind == SQL_NULL ? 0 : columns[9].number,
-        .merged_into_seq = columns[11].kind == SQL_NULL ? 0 : columns[11].number,
+        .coupon = {.claim = {.policy_id = columns[0].number,
+                             .seq = columns[2].number,
+                             .user = rows_read_user(&columns[3]),
+                             .nth = (int32_t)columns[4].number,
+                             .request_id = outbox_read_hex(&columns[5]),
+                             .requested_at_ms = columns[8].number},
+                   .state = rows_read_state(&columns[6]),
+                   .issued_at_ms = columns[9].number,
+                   .expires_at_ms = columns[10].kind == SQL_NULL ? 0 : columns[10].number,
+                   .merged_into_seq = columns[12].kind == SQL_NULL ? 0 : columns[12].number},
+        .changed_at_ms = columns[7].number,
     };
-    if (columns[10].kind != SQL_NULL)
-        event->order_id = rows_read_user(&columns[10]);
-    rows_read_text(&columns[12], event->reason, sizeof(event->reason));
-    rows_read_text(&columns[13], event->traceparent, sizeof(event->traceparent));
+    if (columns[11].kind != SQL_NULL)
+        event->coupon.order_id = rows_read_user(&columns[11]);
+    rows_read_text(&columns[13], event->coupon.reason, sizeof(event->coupon.reason));
+    rows_read_text(&columns[14], event->traceparent, sizeof(event->traceparent));
     return STATUS_OK;
 }
 

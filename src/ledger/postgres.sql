@@ -55,7 +55,7 @@ SELECT id, policy_id, first_seq, count, state = 'OPEN' FROM lease WHERE id = $1 
 
 -- name: lease_for_issue
 -- Whoever issues shares the lease with others who issue, and closing it waits for all of them.
-SELECT l.policy_id, l.first_seq, l.count, l.state = 'OPEN', p.coupon_valid_days
+SELECT l.policy_id, l.first_seq, l.count, l.state = 'OPEN', p.coupon_valid_days, p.closes_at
 FROM lease l JOIN policy p ON p.id = l.policy_id WHERE l.id = $1 FOR SHARE OF l;
 
 -- name: lease_shrink
@@ -327,17 +327,17 @@ SELECT last_number FROM outbox_counter WHERE policy_id = $1;
 
 -- name: event_insert
 -- [[policy_id, number, …], …], with 0 and "" where there is none.
-INSERT INTO outbox (policy_id, number, seq, user_id, nth, state, changed_at, requested_at,
-    issued_at, expires_at, order_id, merged_into, reason, traceparent)
+INSERT INTO outbox (policy_id, number, seq, user_id, nth, request_id, state, changed_at,
+    requested_at, issued_at, expires_at, order_id, merged_into, reason, traceparent)
 SELECT (e ->> 0)::bigint, (e ->> 1)::bigint, (e ->> 2)::bigint, e ->> 3, (e ->> 4)::smallint,
-    e ->> 5, (e ->> 6)::bigint, (e ->> 7)::bigint, (e ->> 8)::bigint,
-    NULLIF((e ->> 9)::bigint, 0), NULLIF(e ->> 10, ''), NULLIF((e ->> 11)::bigint, 0),
-    NULLIF(e ->> 12, ''), NULLIF(e ->> 13, '')
+    e ->> 5, e ->> 6, (e ->> 7)::bigint, (e ->> 8)::bigint, (e ->> 9)::bigint,
+    NULLIF((e ->> 10)::bigint, 0), NULLIF(e ->> 11, ''), NULLIF((e ->> 12)::bigint, 0),
+    NULLIF(e ->> 13, ''), NULLIF(e ->> 14, '')
 FROM jsonb_array_elements($1::jsonb) AS e;
 
 -- name: event_list
-SELECT policy_id, number, seq, user_id, nth, state, changed_at, requested_at, issued_at,
-    expires_at, order_id, merged_into, reason, traceparent
+SELECT policy_id, number, seq, user_id, nth, request_id, state, changed_at, requested_at,
+    issued_at, expires_at, order_id, merged_into, reason, traceparent
 FROM outbox WHERE (policy_id, number) > ($1, $2) ORDER BY policy_id, number LIMIT $3;
 
 -- name: event_delete

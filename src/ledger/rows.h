@@ -19,7 +19,8 @@ enum coupon_state rows_read_state(const struct sql_value *column);
 enum rows_lock { ROWS_LOOK, ROWS_LOCK };
 
 /* NOT_FOUND when there is no such row. Transactions that lock more than one kind of row do so in
- * the order lease, coupon, policy, and at last the outbox's counters, or they would wait for each other. */
+ * the order lease, coupon, policy, and at last the outbox's counters, or they would wait for each
+ * other. */
 enum status rows_policy_by_id(struct sql *sql, int64_t id, enum rows_lock lock,
                               struct policy *policy, struct error *error) MUST_CHECK;
 enum status rows_coupon_by_seq(struct sql *sql, int64_t policy_id, int64_t seq, enum rows_lock lock,

@@ -53,7 +53,7 @@ INSERT INTO lease (policy_id, first_seq, count, state) VALUES (?1, ?2, ?3, 'OPEN
 SELECT id, policy_id, first_seq, count, state = 'OPEN' FROM lease WHERE id = ?1;
 
 -- name: lease_for_issue
-SELECT l.policy_id, l.first_seq, l.count, l.state = 'OPEN', p.coupon_valid_days
+SELECT l.policy_id, l.first_seq, l.count, l.state = 'OPEN', p.coupon_valid_days, p.closes_at
 FROM lease l JOIN policy p ON p.id = l.policy_id WHERE l.id = ?1;
 
 -- name: lease_shrink
@@ -254,16 +254,16 @@ SELECT last_number FROM outbox_counter WHERE policy_id = ?1;
 
 -- name: event_insert
 -- [[policy_id, number, …], …], with 0 and "" where there is none.
-INSERT INTO outbox (policy_id, number, seq, user_id, nth, state, changed_at, requested_at,
-    issued_at, expires_at, order_id, merged_into, reason, traceparent)
+INSERT INTO outbox (policy_id, number, seq, user_id, nth, request_id, state, changed_at,
+    requested_at, issued_at, expires_at, order_id, merged_into, reason, traceparent)
 SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6,
-    value ->> 7, value ->> 8, NULLIF(value ->> 9, 0), NULLIF(value ->> 10, ''),
-    NULLIF(value ->> 11, 0), NULLIF(value ->> 12, ''), NULLIF(value ->> 13, '')
+    value ->> 7, value ->> 8, value ->> 9, NULLIF(value ->> 10, 0), NULLIF(value ->> 11, ''),
+    NULLIF(value ->> 12, 0), NULLIF(value ->> 13, ''), NULLIF(value ->> 14, '')
 FROM json_each(?1);
 
 -- name: event_list
-SELECT policy_id, number, seq, user_id, nth, state, changed_at, requested_at, issued_at,
-    expires_at, order_id, merged_into, reason, traceparent
+SELECT policy_id, number, seq, user_id, nth, request_id, state, changed_at, requested_at,
+    issued_at, expires_at, order_id, merged_into, reason, traceparent
 FROM outbox WHERE (policy_id, number) > (?1, ?2) ORDER BY policy_id, number LIMIT ?3;
 
 -- name: event_delete

@@ -22,6 +22,7 @@
 #include "base/model.h"
 
 struct relay;
+struct kafka_producer;
 
 /* What this process does with it. */
 enum relay_use {
@@ -95,6 +96,7 @@ struct relay_ops {
                     const enum coupon_state *states, size_t count);
     bool (*is_ready)(struct relay *relay, struct error *words);
     bool (*count)(struct relay *relay, struct relay_numbers *numbers);
+    struct kafka_producer *(*producer)(struct relay *relay);
     void (*stop)(struct relay *relay, int64_t timeout_ms);
     void (*close)(struct relay *relay);
 };
@@ -153,5 +155,11 @@ bool relay_is_ready(struct relay *relay, struct error *words);
 
 /* False: nothing is in between that could be counted. */
 bool relay_count(struct relay *relay, struct relay_numbers *numbers);
+
+/* Whether other services are told what becomes of coupons, through a relay with that URL. */
+bool relay_tells(const char *url);
+
+/* What sends to them; it is reported until relay_close(). NULL: nobody is told, or others do it. */
+struct kafka_producer *relay_producer(struct relay *relay);
 
 #endif

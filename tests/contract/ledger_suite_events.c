@@ -28,8 +28,8 @@ static void assert_event(const struct ledger_event *event, int64_t number, int64
                          enum coupon_state state)
 {
     assert_int_equal(event->place.number, number);
-    assert_int_equal(event->seq, seq);
-    assert_string_equal(coupon_state_name(event->state), coupon_state_name(state));
+    assert_int_equal(event->coupon.claim.seq, seq);
+    assert_string_equal(coupon_state_name(event->coupon.state), coupon_state_name(state));
 }
 
 static bool find_trace(void *context, const struct request_id *request_id,
@@ -98,18 +98,20 @@ static void test_events__every_change_is_told_once(void **state)
     assert_event(&told.items[1], 2, 2, COUPON_ISSUED);
     assert_event(&told.items[2], 3, 1, COUPON_REDEEMED);
     assert_event(&told.items[3], 4, 2, COUPON_CANCELLED);
-    assert_memory_equal(told.items[0].user.bytes, "a", 1);
-    assert_int_equal(told.items[0].requested_at_ms, NOW);
-    assert_true(told.items[0].issued_at_ms > 0);
-    assert_int_equal(told.items[0].issued_at_ms, told.items[0].changed_at_ms);
-    assert_int_equal(told.items[0].expires_at_ms, 0);
+    assert_memory_equal(told.items[0].coupon.claim.user.bytes, "a", 1);
+    assert_int_equal(told.items[0].coupon.claim.requested_at_ms, NOW);
+    assert_memory_equal(&told.items[0].coupon.claim.request_id, &claims[0].request_id,
+                        sizeof(claims[0].request_id));
+    assert_true(told.items[0].coupon.issued_at_ms > 0);
+    assert_int_equal(told.items[0].coupon.issued_at_ms, told.items[0].changed_at_ms);
+    assert_int_equal(told.items[0].coupon.expires_at_ms, 0);
     assert_string_equal(told.items[0].traceparent,
                         "00-00000000000000000000000000000004-0000000000000002-01");
     assert_string_equal(told.items[1].traceparent, "");
     assert_int_equal(told.items[2].changed_at_ms, NOW + 5);
-    assert_true(user_id_equal(&told.items[2].order_id, &order));
+    assert_true(user_id_equal(&told.items[2].coupon.order_id, &order));
     assert_string_equal(told.items[2].traceparent, "trace");
-    assert_int_equal(told.items[3].order_id.length, 0);
+    assert_int_equal(told.items[3].coupon.order_id.length, 0);
     assert_int_equal(told.items[3].changed_at_ms, NOW + 6);
     assert_true(atomic_load(&fixture->told_count) >= 3);
 }
@@ -132,9 +134,10 @@ static void test_events__claims_that_came_to_nothing(void **state)
     assert_int_equal(told.count, 3);
     assert_event(&told.items[0], 1, 1, COUPON_ISSUED);
     assert_event(&told.items[1], 2, 2, COUPON_MERGED);
-    assert_int_equal(told.items[1].merged_into_seq, 1);
+    assert_int_equal(told.items[1].coupon.merged_into_seq, 1);
     assert_event(&told.items[2], 3, 3, COUPON_VOID);
-    assert_string_equal(told.items[2].reason, "the user was blocked before the coupon was issued");
+    assert_string_equal(told.items[2].coupon.reason,
+                        "the user was blocked before the coupon was issued");
 }
 
 /* A refused row is told of once, when a VOID one takes its place; its neighbours as ever. */
@@ -153,8 +156,8 @@ static void test_events__a_refused_row(void **state)
     assert_int_equal(told.count, 3);
     assert_event(&told.items[0], 1, 1, COUPON_ISSUED);
     assert_event(&told.items[1], 2, 2, COUPON_VOID);
-    assert_memory_equal(told.items[1].user.bytes, "bad", 3);
-    assert_string_equal(told.items[1].reason, "the database refused it");
+    assert_memory_equal(told.items[1].coupon.claim.user.bytes, "bad", 3);
+    assert_string_equal(told.items[1].coupon.reason, "the database refused it");
     assert_event(&told.items[2], 3, 3, COUPON_ISSUED);
 }
 
@@ -172,7 +175,7 @@ static void test_events__claims_from_the_reserve(void **state)
     struct events told = events_of(fixture, policy.id, 0);
     assert_int_equal(told.count, 1);
     assert_event(&told.items[0], 1, wish.coupon.claim.seq, COUPON_ISSUED);
-    assert_int_equal(told.items[0].issued_at_ms, NOW + 1);
+    assert_int_equal(told.items[0].coupon.issued_at_ms, NOW + 1);
 }
 
 /* More than fit into one statement, of two policies, in one transaction. */

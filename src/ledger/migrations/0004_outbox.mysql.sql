@@ -8,6 +8,7 @@ CREATE TABLE IF NOT EXISTS outbox (
     seq          BIGINT       NOT NULL,
     user_id      VARCHAR(64)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     nth          INT          NOT NULL,
+    request_id   CHAR(32)     CHARACTER SET ascii COLLATE ascii_bin NOT NULL, -- in hexadecimal digits
     state        VARCHAR(16)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     changed_at   BIGINT       NOT NULL,
     requested_at BIGINT       NOT NULL,

@@ -14,6 +14,7 @@ CREATE TABLE outbox (
     merged_into  bigint,
     nth          smallint NOT NULL,
     user_id      text     COLLATE "C" NOT NULL,
+    request_id   text     COLLATE "C" NOT NULL, -- in hexadecimal digits
     state        text     COLLATE "C" NOT NULL,
     order_id     text     COLLATE "C",
     reason       text     COLLATE "C",

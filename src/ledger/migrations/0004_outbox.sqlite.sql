@@ -8,6 +8,7 @@ CREATE TABLE outbox (
     seq          INTEGER NOT NULL,
     user_id      TEXT    NOT NULL,
     nth          INTEGER NOT NULL,
+    request_id   TEXT    NOT NULL, -- in hexadecimal digits
     state        TEXT    NOT NULL,
     changed_at   INTEGER NOT NULL,
     requested_at INTEGER NOT NULL,
