@@ -9,13 +9,15 @@
 #include "base/random.h"
 #include "claim/worker_parts.h"
 
-#define PAUSE_MIN_MS   10
-#define PAUSE_MAX_MS   250
-#define PAUSE_WARM_MS  20 /* of a policy that had something to do a moment ago */
-#define WARM_MS        10000
-#define REFUSED_MS     200
-#define TERM_MS        6000 /* of stewardship; renewed when half of it is over */
-#define ANNOUNCED_MS   600  /* stock for an empty gate is lent when every server has heard of it */
+#define PAUSE_MIN_MS  10
+#define PAUSE_MAX_MS  250
+#define PAUSE_WARM_MS 20 /* of a policy that had something to do a moment ago */
+#define WARM_MS       10000
+#define REFUSED_MS    200
+#define TERM_MS       6000 /* of stewardship; renewed when half of it is over */
+#define FORGOTTEN_MS \
+    510 /* a policy that was built anew is armed when every server has forgotten it */
+#define ANNOUNCED_MS   600 /* stock for an empty gate is lent when every server has heard of it */
 #define RETIRE_SECONDS 86400
 #define SETTLE_MS      20000
 #define LEASES_MAX     256
@@ -150,6 +152,7 @@ static enum status duty_lend_again(struct worker *worker, struct duty *duty, str
     return status == STATUS_CONFLICT ? STATUS_OK : status;
 }
 
+/* All but arming it, for which its servers have to forget first. */
 static enum status duty_build(struct worker *worker, struct duty *duty, struct error *error)
 {
     struct service *service = worker->service;
@@ -163,6 +166,7 @@ static enum status duty_build(struct worker *worker, struct duty *duty, struct e
         status = duty_close_leases(worker, duty, error);
     if (status == STATUS_OK)
         status = ledger_policy_get(service->ledger, duty->policy_id, &policy, error);
+    FAULT_POINT("worker.before_reset");
     if (status == STATUS_OK)
         status = gate_reset(service->gate, duty->policy_id, policy.next_seq - 1, error);
     FAULT_POINT("worker.after_reset");
@@ -172,13 +176,27 @@ static enum status duty_build(struct worker *worker, struct duty *duty, struct e
         status = gate_policy_set(service->gate, &policy, error);
     if (status == STATUS_OK && policy.closed_at_ms == 0)
         status = duty_lend(worker, duty, policy.reserve, error);
-    FAULT_POINT("worker.before_arm");
-    if (status == STATUS_OK)
-        status = gate_arm(service->gate, duty->policy_id, restore.active_count, error);
-    if (status == STATUS_OK)
-        log_event(LOG_INFO, "policy_armed", LOG_FIELD("policy", LOG_I64(duty->policy_id)),
-                  LOG_FIELD("claims", LOG_I64(restore.active_count)));
+    duty->is_built = status == STATUS_OK;
+    duty->built_count = restore.active_count;
+    duty->arm_at_ms =
+        clock_monotonic_ms() + (duty->is_built && policy.next_seq > 1 ? FORGOTTEN_MS : 0);
     return status;
+}
+
+static enum status duty_arm(struct worker *worker, struct duty *duty, struct error *error)
+{
+    FAULT_POINT("worker.before_arm");
+    enum status status = gate_arm(worker->service->gate, duty->policy_id, duty->built_count, error);
+    duty->is_built = false; /* What was refused is built anew. */
+    if (status != STATUS_OK)
+        return status;
+    log_event(LOG_INFO, "policy_armed", LOG_FIELD("policy", LOG_I64(duty->policy_id)),
+              LOG_FIELD("claims", LOG_I64(duty->built_count)));
+    pthread_mutex_lock(&worker->lock);
+    worker->numbers.reconciled++;
+    pthread_mutex_unlock(&worker->lock);
+    service_stock_changed(worker->service);
+    return STATUS_OK;
 }
 
 /* A term begins where the one before has left off. */
@@ -209,27 +227,32 @@ static enum status duty_pass(struct worker *worker, struct duty *duty, struct er
                       error);
 }
 
+/* Many policies may have to be built at once: while one waits to be armed, others are built. */
 static void duty_reconcile(struct worker *worker, struct duty *duty, int64_t now_ms)
 {
     struct error error = {""};
+    enum status status = STATUS_OK;
 
     duty->next_look_ms = now_ms + REFUSED_MS;
-    if (!duty_is_held(worker, duty, now_ms))
-        return;
-    enum status status = duty_pass(worker, duty, &error);
-    if (status == STATUS_OK)
-        status = duty_build(worker, duty, &error);
-    if (status != STATUS_OK) {
-        if (status != STATUS_BUSY)
-            duty_say(duty, "reconcile_failed", &error);
+    if (!duty_is_held(worker, duty, now_ms)) {
+        duty->is_built = false;
         return;
     }
-    duty->has_way = false;
-    duty->next_look_ms = now_ms;
-    pthread_mutex_lock(&worker->lock);
-    worker->numbers.reconciled++;
-    pthread_mutex_unlock(&worker->lock);
-    service_stock_changed(worker->service);
+    if (!duty->is_built) {
+        status = duty_pass(worker, duty, &error);
+        if (status == STATUS_OK)
+            status = duty_build(worker, duty, &error);
+        if (status == STATUS_OK)
+            duty->has_way = false;
+    }
+    if (status == STATUS_OK && clock_monotonic_ms() >= duty->arm_at_ms) {
+        status = duty_arm(worker, duty, &error);
+        duty->arm_at_ms = now_ms;
+    }
+    if (status == STATUS_OK)
+        duty->next_look_ms = duty->arm_at_ms;
+    else if (status != STATUS_BUSY)
+        duty_say(duty, "reconcile_failed", &error);
 }
 
 /* --- an armed policy --- */
@@ -361,6 +384,7 @@ void duty_attend(struct worker *worker, struct duty *duty, int64_t now_ms)
             duty->is_retired = true;
         return;
     }
+    duty->is_built = false;
     bool is_busy = duty_drain(worker, duty, now_ms);
     duty_refill(worker, duty, now_ms);
     duty_push(worker, duty, now_ms);

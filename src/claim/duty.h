@@ -21,7 +21,10 @@ struct duty {
     struct key_binding *keys; /* that the ledger was given; NULL: none */
     size_t key_count;
     uint64_t keys_ticket;      /* under which they become durable */
+    bool is_built;             /* anew, and not armed yet */
+    int64_t built_count;       /* active coupons that were restored */
     int64_t next_look_ms;      /* monotonic, as all of these */
+    int64_t arm_at_ms;         /* when servers have forgotten what was before */
     int64_t busy_at_ms;        /* when there was last something to drain */
     int64_t pause_ms;          /* between looks while there is nothing to do */
     int64_t held_until_ms;     /* for how long this worker is the policy's steward */

@@ -314,12 +314,14 @@ enum status gate_acknowledge_keys(struct gate *gate, const struct key_binding *b
                                   size_t count, struct error *error) MUST_CHECK;
 
 /* Disarms the policy and forgets its stock and users; leases up to `last_seq`, the last that was
- * ever lent, stay refused. CONFLICT: something is pending in it. */
+ * ever lent, stay refused. CONFLICT: something is pending in it, or it was lent more than that, so
+ * that whoever asks is late. */
 enum status gate_reset(struct gate *gate, int64_t policy_id, int64_t last_seq,
                        struct error *error) MUST_CHECK;
 
 /* From now on the gate answers for the policy; `active_count` is how many active coupons the ledger
- * has, all of them restored before. */
+ * has, all of them restored before. UNAVAILABLE: what was built since the reset is not there any
+ * more. */
 enum status gate_arm(struct gate *gate, int64_t policy_id, int64_t active_count,
                      struct error *error) MUST_CHECK;
 

@@ -39,6 +39,7 @@ local RECALL_LEASES_MAX = 64
 local DAY_MS = 86400000
 
 local armed = {} -- token -> META of its policy; of every database
+local building = {} -- name of what is built since a reset -> META of its policy
 
 local function fail(words)
   error(redis.error_reply(words))
@@ -726,18 +727,24 @@ end
 
 -- --- arming ---
 
--- ARGS: the last seq that was ever lent. Disarms and empties a policy that has nothing pending,
--- before its users are restored; a lease from before stays refused.
+-- ARGS: the last seq that was ever lent, and a name for what is built from here. Disarms and empties
+-- a policy that has nothing pending, before its users are restored; a lease from before stays
+-- refused. Whoever knows of fewer seqs than were lent here was a steward once, and is late.
 local function reset(keys, args)
-  check_count(args, 1)
+  check_count(args, 2)
   check_whole(args, 1, 1)
+  local before = read_meta(keys[5])
+  if before and before.seq_top > tonumber(args[1]) then
+    fail('STALELEASE a later one has been seen')
+  end
   disarm(keys[5])
+  building[redis.call('HGET', keys[5], 'building') or ''] = nil
   if redis.call('ZCARD', keys[2]) + redis.call('ZCARD', keys[7]) > 0 then
     fail('PENDING the ledger has not got everything')
   end
-  local meta, now = read_meta(keys[5]), now_ms()
+  local now = now_ms()
   -- Of one that never had a lease nobody can remember anything.
-  local values = {seq_top = args[1], changes = next_changes(meta),
+  local values = {seq_top = args[1], changes = next_changes(before),
     reset_at = args[1] ~= '0' and whole(now) or '0'}
   local fields = {}
   for _, name in ipairs(META) do
@@ -745,7 +752,8 @@ local function reset(keys, args)
     fields[#fields + 1] = values[name] or '0'
   end
   redis.call('DEL', unpack(keys))
-  redis.call('HSET', keys[5], unpack(fields))
+  redis.call('HSET', keys[5], 'building', args[2], unpack(fields))
+  building[args[2]] = keys[5]
   return 1
 end
 
@@ -857,13 +865,23 @@ local function restore_keys(keys, args)
   return #args / 2
 end
 
--- ARGS: the token, how many active coupons the ledger has. From here on the policy is answered for.
+-- ARGS: the token, how many active coupons the ledger has, and the name that the reset was given, or
+-- '' for a policy that was never reset. From here on the policy is answered for. What was built must
+-- still be here: Redis may have lost it since, wholly or in part, and another steward may have begun
+-- anew.
 local function arm(keys, args)
-  check_count(args, 2)
+  check_count(args, 3)
   check_whole(args, 2, 2)
   local meta, now = need_meta(keys[5]), now_ms()
   if meta.limit == 0 then
     fail('NOPOLICY its row has not come since it was reset')
+  end
+  if is_armed(keys[5]) and redis.call('HGET', keys[5], 'armed') == args[1] then
+    return 1 -- a call whose answer was lost
+  end
+  local built = redis.call('HGET', keys[5], 'building') or ''
+  if built ~= args[3] or (built ~= '' and building[built] ~= keys[5]) then
+    fail('UNARMED it was not built by this steward')
   end
   local reset_ms = now - meta.reset_at
   if reset_ms >= 0 and reset_ms < HOLD_BACK_MS then
@@ -872,6 +890,8 @@ local function arm(keys, args)
   disarm(keys[5])
   redis.call('HSET', keys[5], 'issued', args[2], 'changes', next_changes(meta), 'armed',
     args[1])
+  redis.call('HDEL', keys[5], 'building')
+  building[built] = nil
   armed[args[1]] = keys[5]
   return 1
 end

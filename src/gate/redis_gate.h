@@ -25,6 +25,7 @@ struct redis_coupon {
 struct redis_restore {
     struct redis_restore *next;
     int64_t policy_id;
+    char name[33]; /* that the reset was given; "": there was none */
     size_t coupon_count;
     size_t key_count;
     struct redis_coupon coupons[RESTORE_MAX];

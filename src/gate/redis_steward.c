@@ -275,20 +275,27 @@ static enum status redis_restore_flush(struct gate_redis *redis, struct redis_re
     return status;
 }
 
-/* Under the lock: makes room for one more of this policy. */
-static enum status redis_restore_begin(struct gate_redis *redis, int64_t policy_id,
-                                       struct redis_restore **found, struct error *error)
+/* Under the lock: what is being built of this policy, from now on. NULL: no memory. */
+static struct redis_restore *redis_restore_of(struct gate_redis *redis, int64_t policy_id)
 {
     struct redis_restore *restore = redis_restore_find(redis, policy_id);
 
-    if (restore == NULL) {
-        restore = calloc(1, sizeof(*restore));
-        if (restore == NULL)
-            return error_set(error, STATUS_UNAVAILABLE, "no memory to restore the gate");
+    if (restore == NULL && (restore = calloc(1, sizeof(*restore))) != NULL) {
         restore->policy_id = policy_id;
         restore->next = redis->restores;
         redis->restores = restore;
     }
+    return restore;
+}
+
+/* Under the lock: makes room for one more of this policy. */
+static enum status redis_restore_begin(struct gate_redis *redis, int64_t policy_id,
+                                       struct redis_restore **found, struct error *error)
+{
+    struct redis_restore *restore = redis_restore_of(redis, policy_id);
+
+    if (restore == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory to restore the gate");
     *found = restore;
     return restore->coupon_count == RESTORE_MAX || restore->key_count == RESTORE_MAX
                ? redis_restore_flush(redis, restore, error)
@@ -333,18 +340,33 @@ enum status gate_redis_restore_key(struct gate *gate, const struct key_binding *
     return status;
 }
 
+static void redis_random_name(char text[33])
+{
+    struct request_id name;
+
+    random_bytes(&name, sizeof(name));
+    redis_write_request_id(&name, text);
+}
+
 enum status gate_redis_reset(struct gate *gate, int64_t policy_id, int64_t last_seq,
                              struct error *error)
 {
     struct gate_redis *redis = gate_redis_of(gate);
     char seq[24];
+    char name[33];
 
+    redis_random_name(name);
     pthread_mutex_lock(&redis->restore_lock);
     redis_restore_drop(redis, policy_id);
+    struct redis_restore *restore = redis_restore_of(redis, policy_id);
+    if (restore != NULL)
+        memcpy(restore->name, name, sizeof(name));
     pthread_mutex_unlock(&redis->restore_lock);
+    if (restore == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory to restore the gate");
     snprintf(seq, sizeof(seq), "%lld", (long long)last_seq);
-    return redis_do(redis, policy_id, "dibs_reset", &(struct redis_argument){seq, strlen(seq)}, 1,
-                    error);
+    const struct redis_argument arguments[] = {redis_text(seq), redis_text(name)};
+    return redis_do(redis, policy_id, "dibs_reset", arguments, 2, error);
 }
 
 /* Waits until servers have forgotten what was before the reset, which is a moment. */
@@ -354,7 +376,7 @@ static enum status redis_arm_when_due(struct gate_redis *redis, int64_t policy_i
     const struct timespec pause = {.tv_nsec = ARM_PAUSE_MS * 1000000L};
     enum status status;
 
-    while ((status = redis_do(redis, policy_id, "dibs_arm", arguments, 2, error)) == STATUS_BUSY)
+    while ((status = redis_do(redis, policy_id, "dibs_arm", arguments, 3, error)) == STATUS_BUSY)
         nanosleep(&pause, NULL);
     return status;
 }
@@ -363,20 +385,22 @@ enum status gate_redis_arm(struct gate *gate, int64_t policy_id, int64_t active_
                            struct error *error)
 {
     struct gate_redis *redis = gate_redis_of(gate);
-    struct request_id token;
-    char token_text[33];
+    char token[33];
     char active[24];
+    char name[33] = "";
 
-    random_bytes(&token, sizeof(token));
-    redis_write_request_id(&token, token_text);
+    redis_random_name(token);
     snprintf(active, sizeof(active), "%lld", (long long)active_count);
     pthread_mutex_lock(&redis->restore_lock);
     struct redis_restore *restore = redis_restore_find(redis, policy_id);
     enum status status = restore == NULL ? STATUS_OK : redis_restore_flush(redis, restore, error);
+    if (restore != NULL)
+        memcpy(name, restore->name, sizeof(name));
     if (status == STATUS_OK)
         redis_restore_drop(redis, policy_id);
     pthread_mutex_unlock(&redis->restore_lock);
-    const struct redis_argument arguments[] = {redis_text(token_text), redis_text(active)};
+    const struct redis_argument arguments[] = {redis_text(token), redis_text(active),
+                                               redis_text(name)};
     if (status == STATUS_OK)
         status = redis_arm_when_due(redis, policy_id, arguments, error);
     if (status == STATUS_OK)

@@ -37,9 +37,13 @@ def on_disk(serve, disk):
     disk.set("ok")
 
 
+# Several shops of several processes at once.
+ROOM = {"postgres": {"max_connections": 240}, "mysql": {"max-connections": 240}}
+
+
 @pytest.fixture(scope="session")
 def _victim():
-    with KINDS[KIND]() as database_server:
+    with KINDS[KIND](settings=ROOM[KIND]) as database_server:
         yield database_server
 
 

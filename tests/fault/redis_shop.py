@@ -133,7 +133,7 @@ class Shop(Sharing):
         return self
 
     def _start(self, kind, gate, env=None, **config):
-        return super()._start(kind, gate, env, **{"ledger_timeout": "2s", "ack_timeout": "500ms",
+        return super()._start(kind, gate, env, **{"ledger_timeout": "5s", "ack_timeout": "500ms",
                                                   **self.config, **config})
 
     def create(self, total, **fields):
@@ -148,36 +148,41 @@ class Shop(Sharing):
         """As if the terms of all stewards were over: of one that was killed nobody need wait."""
         self.database.execute("UPDATE steward SET until = 0")
 
+    def holder(self, policy):
+        """Who looks after a policy, by the name that the ledger has; "": nobody."""
+        found = rows(self.database, "SELECT holder FROM steward WHERE policy_id = ?"
+                     " AND until > 0", policy)
+        return found[0]["holder"] if found else ""
+
     def steward(self, policy):
         """The worker that looks after a policy."""
-        def holder():
-            found = rows(self.database, "SELECT holder FROM steward WHERE policy_id = ?"
-                         " AND until > 0", policy)
-            return found and next((worker for worker in self.workers if worker.alive and
-                                   found[0]["holder"].startswith(f"worker-{worker.pid}-")), None)
+        def find():
+            holder = self.holder(policy)
+            return next((worker for worker in self.workers if worker.alive and
+                         holder.startswith(f"worker-{worker.pid}-")), None)
 
-        return wait_until(holder, f"a steward of {policy}", 30)
+        return wait_until(find, f"a steward of {policy}", 30)
 
     # --- judging ---
 
-    def is_armed(self, policy):
-        with self.redis.client() as client:
-            counted = client.fcall_ro("dibs_count", 7, *keys_of(policy))
-        return counted[0] == 1
-
-    def settle(self, policies):
-        """Waits until everything that was won is written."""
-        for policy in policies:
-            wait_until(lambda policy=policy: self.is_settled(policy),
-                       f"what is pending of {policy} is written", SETTLE_S)
-
-    def is_settled(self, policy):
+    def numbers(self, policy):
+        """Whether Redis answers for the policy, and how many claims are pending; None: it is away,
+        or does not know."""
         with self.redis.client() as client:
             try:
                 counted = client.fcall_ro("dibs_count", 7, *keys_of(policy))
             except (*self.redis.connection_errors(), response_error()):
-                return False
-        return counted[0] == 1 and counted[2] == 0
+                return None
+        return counted[0] == 1, counted[2]
+
+    def is_armed(self, policy):
+        return (self.numbers(policy) or [False])[0]
+
+    def settle(self, policies):
+        """Waits until everything that was won is written."""
+        for policy in policies:
+            wait_until(lambda policy=policy: self.numbers(policy) == (True, 0),
+                       f"what is pending of {policy} is written", SETTLE_S)
 
     def await_sold(self, policy, total):
         """Waits until every unit has its coupon."""

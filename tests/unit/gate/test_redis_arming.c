@@ -230,7 +230,7 @@ static void test_redis_arming__lagging_replica_promoted(void **state)
     assert_refused(call(replica, POLICY, "dibs_find", "a", NULL), "UNARMED");
     /* Reconciled: seq 2 was given by the lost primary, and is not given again. */
     must(replica, POLICY, "dibs_acknowledge", "1", "I", "a", NULL);
-    must(replica, POLICY, "dibs_reset", "10", NULL);
+    must(replica, POLICY, "dibs_reset", "10", "built", NULL);
     assert_refused(call(replica, POLICY, "dibs_lend", "2", "2", "9", "n", NULL), "STALELEASE");
     must(replica, POLICY, "dibs_lend", "2", "11", "9", "n", NULL);
     redisFree(replica);
@@ -467,15 +467,53 @@ static void test_redis_arming__armed_no_sooner_than_forgotten(void **state)
     reconcile(1, 5);
     assert_true(clock_monotonic_ms() - reset_ms >= HOLD_BACK_MS - ROUNDING_MS);
     assert_int_equal(claim("b").verdict, VERDICT_WON);
-    must(redis, 7, "dibs_reset", "5", NULL);
+    must(redis, 7, "dibs_reset", "5", "built", NULL);
     must(redis, 7, "dibs_set_policy", ROW, NULL);
-    assert_refused(call(redis, 7, "dibs_arm", "token", "0", NULL), "TOOSOON");
+    assert_refused(call(redis, 7, "dibs_arm", "token", "0", "built", NULL), "TOOSOON");
     /* Of one that never had stock nobody remembers anything. */
-    must(redis, 8, "dibs_reset", "0", NULL);
-    assert_refused(call(redis, 8, "dibs_arm", "token-8", "0", NULL),
+    must(redis, 8, "dibs_reset", "0", "built", NULL);
+    assert_refused(call(redis, 8, "dibs_arm", "token-8", "0", "", NULL),
                    "NOPOLICY"); /* without a row */
     must(redis, 8, "dibs_set_policy", ROW, NULL);
-    must(redis, 8, "dibs_arm", "token-8", "0", NULL);
+    must(redis, 8, "dibs_arm", "token-8", "0", "built", NULL);
+}
+
+/* Trap 33: whoever was steward once and stood still comes back to what another has built. */
+static void test_redis_arming__late_steward(void **state)
+{
+    (void)state;
+    must(redis, 9, "dibs_set_policy", ROW, NULL);
+    must(redis, 9, "dibs_lend", "1", "1", "10", "lend-1", NULL);
+    must(redis, 9, "dibs_arm", "token-9", "0", "", NULL);
+    must(redis, 9, "dibs_arm", "token-9", "0", "", NULL); /* whose answer was lost */
+    /* Another knows of more than it does. */
+    assert_refused(call(redis, 9, "dibs_reset", "9", "late", NULL), "STALELEASE");
+    must(redis, 9, "dibs_claim", "n", "00000000000000000000000000000091", "-", "a", NULL);
+    must(redis, 9, "dibs_acknowledge", "1", "I", "a", NULL);
+    /* Two build at once: only what the later one has built is armed. */
+    must(redis, 9, "dibs_reset", "10", "late", NULL);
+    must(redis, 9, "dibs_reset", "10", "heir", NULL);
+    must(redis, 9, "dibs_set_policy", ROW, NULL);
+    assert_refused(call(redis, 9, "dibs_arm", "token-a", "0", "late", NULL), "UNARMED");
+    assert_refused(call(redis, 9, "dibs_arm", "token-a", "0", "", NULL), "UNARMED");
+    assert_refused(call(redis, 9, "dibs_arm", "token-a", "0", "heir", NULL), "TOOSOON");
+}
+
+/* Trap 29: Redis forgets some of what was built before it is armed. */
+static void test_redis_arming__lost_while_it_is_built(void **state)
+{
+    (void)state;
+    must(redis, 10, "dibs_reset", "0", "built", NULL);
+    must(redis, 10, "dibs_set_policy", ROW, NULL);
+    redisFree(redis);
+    redis_server_kill(&server);
+    redis_server_run(&server);
+    redis = redis_server_connect(&server);
+    assert_refused(call(redis, 10, "dibs_arm", "token", "0", "built", NULL), "UNARMED");
+    must(redis, 10, "dibs_reset", "0", "again", NULL);
+    freeReplyObject(redisCommand(redis, "FLUSHALL"));
+    must(redis, 10, "dibs_set_policy", ROW, NULL);
+    assert_refused(call(redis, 10, "dibs_arm", "token", "0", "again", NULL), "UNARMED");
 }
 
 int main(void)
@@ -499,6 +537,8 @@ int main(void)
         ARMING_TEST(sold_leases_make_room),
         ARMING_TEST(stock_is_announced_first),
         ARMING_TEST(armed_no_sooner_than_forgotten),
+        ARMING_TEST(late_steward),
+        ARMING_TEST(lost_while_it_is_built),
     };
     return cmocka_run_group_tests_name("redis_arming", tests, NULL, NULL);
 }

@@ -61,7 +61,7 @@ static void arm_policy(void)
 {
     must(redis, POLICY, "dibs_set_policy", ROW("1", "0", "0"), NULL);
     must(redis, POLICY, "dibs_lend", "1", "1", "10", "lend-1", NULL);
-    must(redis, POLICY, "dibs_arm", "token", "0", NULL);
+    must(redis, POLICY, "dibs_arm", "token", "0", "", NULL);
 }
 
 /* --- what is in Redis --- */
@@ -118,7 +118,7 @@ struct function {
 
 static void unarm_policy(void)
 {
-    must(redis, POLICY, "dibs_reset", "0", NULL);
+    must(redis, POLICY, "dibs_reset", "0", "built", NULL);
     must(redis, POLICY, "dibs_set_policy", ROW("1", "0", "0"), NULL);
     must(redis, POLICY, "dibs_lend", "1", "1", "10", "lend-1", NULL);
     must(redis, POLICY, "dibs_restore", "z", "9", "1", "I", "5", KEY_B, NULL);
@@ -145,13 +145,13 @@ static const struct function functions[] = {
     {"dibs_set_policy", "M", NULL, {ROW("2", "0", "5")}},
     {"dibs_lend", "RLM", NULL, {"2", "11", "5", "lend-2"}},
     {"dibs_recall", "RLM", NULL, {"3", "recall-1"}},
-    {"dibs_reset", "PMB", settle_policy, {"10"}},
+    {"dibs_reset", "PMB", settle_policy, {"10", "built"}},
     {"dibs_restore",
      "IMK",
      unarm_policy,
      {"d", "4", "1", "I", "5", KEY_A, "e", "5", "1", "R", "6", ID_A}},
     {"dibs_restore_keys", "MK", unarm_policy, {KEY_A, "1:1:d"}},
-    {"dibs_arm", "M", unarm_policy, {"another", "3"}},
+    {"dibs_arm", "M", unarm_policy, {"another", "3", "built"}},
     {"dibs_enter",
      "IMK",
      settle_policy,
@@ -434,7 +434,7 @@ static void make_big_policy(void)
     must(redis, POLICY, "dibs_set_policy", "1", "1", "0", "0", "0", "0", "0", "100000", "0",
          "100001", "0", "0", "0", "10", "big", NULL);
     must(redis, POLICY, "dibs_lend", "1", "1", "100000", "lend", NULL);
-    must(redis, POLICY, "dibs_arm", "token", "0", NULL);
+    must(redis, POLICY, "dibs_arm", "token", "0", "", NULL);
 }
 
 static void test_redis_library__batches_of_every_size(void **state)
@@ -543,7 +543,7 @@ static void test_redis_library__loser_leaves_no_trace(void **state)
     (void)state;
     must(redis, POLICY, "dibs_set_policy", ROW("1", "0", "0"), NULL);
     must(redis, POLICY, "dibs_lend", "1", "1", "1", "lend", NULL);
-    must(redis, POLICY, "dibs_arm", "token", "0", NULL);
+    must(redis, POLICY, "dibs_arm", "token", "0", "", NULL);
     must(redis, POLICY, "dibs_claim", "n", KEY_A, "-", "winner", NULL);
     struct snapshot before = take_snapshot();
     redisReply *reply = call(redis, POLICY, "dibs_claim", "n", KEY_B ID_B ID_C KEY_A, "--b-",
@@ -651,7 +651,7 @@ static void test_redis_library__void_frees_its_keys(void **state)
     must(redis, POLICY, "dibs_set_policy", "1", "1", "0", "0", "0", "0", "0", "10", "0", "11", "0",
          "0", "0", "10", "one", NULL);
     must(redis, POLICY, "dibs_lend", "1", "1", "10", "lend", NULL);
-    must(redis, POLICY, "dibs_arm", "token", "0", NULL);
+    must(redis, POLICY, "dibs_arm", "token", "0", "", NULL);
     must(redis, POLICY, "dibs_claim", "n", KEY_A KEY_B, "--", "a", "a", NULL);
     must(redis, POLICY, "dibs_claim", "n", "8000000000000000000000000000000c", "-", "b", NULL);
     assert_int_equal(ask_number(redis, "ZCARD %s", keys.names[BOUND]), 1);
