@@ -116,8 +116,10 @@ class Told(History):
 class Shop(Sharing):
     """Servers and workers on a Redis and a ledger that others made."""
 
-    def __init__(self, folder, redis, database, servers=2, workers=2, gates=(), **config):
+    def __init__(self, folder, redis, database, servers=2, workers=2, gate=None, gates=(),
+                 **config):
         super().__init__(folder, redis)
+        self.gate = gate          # the way of everyone to Redis, where it is not the direct one
         self.database = database
         self.counts = (1, 0) if database.kind == "sqlite" else (servers, workers)
         self.gates = list(gates)  # the ways of the servers to Redis, where they differ
@@ -133,7 +135,7 @@ class Shop(Sharing):
         return self
 
     def _start(self, kind, gate, env=None, **config):
-        return super()._start(kind, gate, env, **{"ledger_timeout": "5s", "ack_timeout": "500ms",
+        return super()._start(kind, gate or self.gate, env, **{"ledger_timeout": "5s", "ack_timeout": "500ms",
                                                   **self.config, **config})
 
     def create(self, total, **fields):
