@@ -42,9 +42,11 @@ static struct trace *traces_place(struct traces *traces, const struct request_id
     uint64_t halves[2];
 
     memcpy(halves, request_id->bytes, sizeof(halves));
-    uint64_t mixed =
-        (halves[0] ^ halves[1] * UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xbf58476d1ce4e5b9);
-    return &traces->places[(mixed >> 32) % PLACES];
+    /* The counter's fast digits may be at either end: fold before and after each multiplication. */
+    uint64_t mixed = halves[0] ^ halves[1];
+    mixed = (mixed ^ mixed >> 32) * UINT64_C(0x9e3779b97f4a7c15);
+    mixed = (mixed ^ mixed >> 32) * UINT64_C(0xbf58476d1ce4e5b9);
+    return &traces->places[mixed >> 32 & (PLACES - 1)];
 }
 
 void traces_put(struct traces *traces, const struct request_id *request_id, struct span traceparent)
