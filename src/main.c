@@ -250,6 +250,19 @@ static const struct command commands[] = {
         .run = command_audit,
     },
     {
+        .name = "top",
+        .summary = "Watches a server and its drops live",
+        .examples = EXAMPLES("dibs top", "dibs top --once", "dibs top --json"),
+        .description = "Shows policies with what is left of them, claims a second by their result, "
+                       "latencies, what is pending, whether each part is ready, and what happened. "
+                       "Keys: up and down select a policy, p pauses it and r resumes it (both ask "
+                       "first), q quits.",
+        .options = OPTIONS({"once", NULL, "Print how it stands, after a second, and exit."},
+                           {"interval", "DURATION", "Between looks. [1s]"}),
+        .shared_options = exchange_options,
+        .run = command_top,
+    },
+    {
         .name = "migrate",
         .summary = "Brings the ledger's schema up to date",
         .examples = EXAMPLES("dibs migrate --dry-run", "dibs migrate",

@@ -112,6 +112,7 @@ int command_dead_list(const struct command_call *call);
 int command_dead_retry(const struct command_call *call);
 int command_dead_drop(const struct command_call *call);
 int command_rush(const struct command_call *call);
+int command_top(const struct command_call *call);
 int command_audit(const struct command_call *call);
 int command_config(const struct command_call *call);
 int command_migrate(const struct command_call *call);

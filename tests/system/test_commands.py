@@ -34,8 +34,8 @@ def test_version():
 def test_help__exists_for_every_command():
     top = run_dibs("--help")
     assert top.returncode == 0 and top.stdout and not top.stderr
-    for command in ("serve", "policy", "claim", "status", "dead", "rush", "audit", "migrate", "config",
-                    "version"):
+    for command in ("serve", "policy", "claim", "status", "dead", "rush", "audit", "top", "migrate",
+                    "config", "version"):
         assert command in top.stdout
         ended = run_dibs(command, "--help")
         assert ended.returncode == 0, ended

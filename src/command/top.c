@@ -1,0 +1,248 @@
+/* top.c: `dibs top`: watches a server and its drops live. */
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "command/exchange.h"
+#include "config/value.h"
+#include "top/screen.h"
+#include "top/view.h"
+#include "top/words.h"
+
+#define INTERVAL_MS   1000
+#define ONCE_MS       1000
+#define OUTPUT_MAX    (16 * 1024 * 1024)
+#define PAGE_PATH_MAX 1200
+
+static volatile sig_atomic_t top_stop;
+
+static void top_on_signal(int number)
+{
+    (void)number;
+    top_stop = 1;
+}
+
+struct top {
+    struct exchange exchange;
+    struct top_view view;
+    int64_t interval_ms;
+    size_t selected;
+    char footer[TOP_NAME_SIZE + 64]; /* a question, or what came of the last one */
+    enum top_key asked;              /* PAUSE or RESUME while the question stands; else NONE */
+};
+
+/* --- looking --- */
+
+/* The answer's JSON, or NULL with the words in `sight`. 503 is an answer as well: of /readyz. */
+static yyjson_doc *top_get(struct top *top, const char *path, struct top_sight *sight)
+{
+    struct client_answer answer;
+    struct error error = {""};
+    yyjson_doc *document = NULL;
+    enum status status =
+        client_send(&top->exchange.client, &(struct client_request){.method = "GET", .path = path},
+                    &answer, &error);
+
+    if (status == STATUS_OK && (answer.status == 200 || answer.status == 503))
+        document = yyjson_read(answer.body.bytes, answer.body.length, YYJSON_READ_NOFLAG);
+    if (status != STATUS_OK)
+        snprintf(sight->trouble, sizeof(sight->trouble), "%.250s", error.text);
+    else if (document == NULL)
+        snprintf(sight->trouble, sizeof(sight->trouble), "%s answered %d%s", path, answer.status,
+                 answer.status == 401 ? ": set DIBS_ADMIN_TOKEN or use --token-file" : "");
+    client_answer_release(&answer);
+    return document;
+}
+
+static bool top_look_at_policies(struct top *top, struct top_sight *sight)
+{
+    char path[PAGE_PATH_MAX] = "/v1/policies?limit=1000";
+
+    for (;;) {
+        yyjson_doc *document = top_get(top, path, sight);
+        yyjson_val *root = yyjson_doc_get_root(document);
+        if (!yyjson_is_obj(root)) {
+            yyjson_doc_free(document);
+            return false;
+        }
+        top_sight_read_policies(sight, root);
+        const char *next = yyjson_get_str(yyjson_obj_get(root, "next"));
+        /* Cursors are made of letters, digits, - and _. */
+        bool has_more = next != NULL && strlen(next) < 1000;
+        if (has_more)
+            snprintf(path, sizeof(path), "/v1/policies?limit=1000&after=%s", next);
+        yyjson_doc_free(document);
+        if (!has_more)
+            return true;
+    }
+}
+
+static void top_look_at_metrics(struct top *top, struct top_sight *sight)
+{
+    struct client_answer answer;
+    struct error error;
+
+    if (client_send(&top->exchange.client,
+                    &(struct client_request){.method = "GET", .path = "/metrics"}, &answer,
+                    &error) == STATUS_OK &&
+        answer.status == 200)
+        top_sight_read_metrics(sight, (struct span){answer.body.bytes, answer.body.length});
+    client_answer_release(&answer);
+}
+
+static void top_look(struct top *top)
+{
+    struct top_sight sight = {.wall_ms = clock_wall_ms()};
+    yyjson_doc *readiness = top_get(top, "/readyz", &sight);
+
+    if (readiness != NULL) {
+        top_sight_read_readiness(&sight, yyjson_doc_get_root(readiness));
+        top_look_at_metrics(top, &sight);
+        sight.is_reachable = top_look_at_policies(top, &sight);
+    }
+    yyjson_doc_free(readiness);
+    sight.seen_at_ms = clock_monotonic_ms();
+    top_view_take(&top->view, &sight);
+    if (top->view.now.policy_count > 0 && top->selected >= top->view.now.policy_count)
+        top->selected = top->view.now.policy_count - 1;
+}
+
+/* --- pausing and resuming --- */
+
+static void top_ask(struct top *top, enum top_key key)
+{
+    if (top->view.now.policy_count == 0)
+        return;
+    const struct top_policy *policy = top_view_policy(&top->view, top->selected);
+    top->asked = key;
+    snprintf(top->footer, sizeof(top->footer), "%s policy %" PRId64 " (%.200s)? y/N ",
+             key == TOP_KEY_PAUSE ? "Pause" : "Resume", policy->id, policy->name);
+}
+
+static void top_change(struct top *top)
+{
+    const struct top_policy *policy = top_view_policy(&top->view, top->selected);
+    bool pauses = top->asked == TOP_KEY_PAUSE;
+    struct client_answer answer;
+    struct error error;
+    char path[64];
+
+    snprintf(path, sizeof(path), "/v1/policies/%" PRId64, policy->id);
+    enum status status =
+        client_send(&top->exchange.client,
+                    &(struct client_request){.method = "PATCH",
+                                             .path = path,
+                                             .body = pauses ? SPAN("{\"paused\":true}")
+                                                            : SPAN("{\"paused\":false}")},
+                    &answer, &error);
+    if (status != STATUS_OK)
+        snprintf(top->footer, sizeof(top->footer), "%.250s", error.text);
+    else if (answer.status != 200)
+        snprintf(top->footer, sizeof(top->footer), "Not done: the server answered %d.%s",
+                 answer.status, answer.status == 401 ? " It wants the admin token." : "");
+    else
+        top->footer[0] = '\0';
+    client_answer_release(&answer);
+}
+
+/* What a key does; true when there is something new to look at. */
+static bool top_on_key(struct top *top, enum top_key key)
+{
+    if (top->asked != TOP_KEY_NONE && key != TOP_KEY_NONE && key != TOP_KEY_RESIZE) {
+        top->footer[0] = '\0';
+        bool does_it = key == TOP_KEY_YES;
+        if (does_it)
+            top_change(top);
+        top->asked = TOP_KEY_NONE;
+        return does_it;
+    }
+    if (key == TOP_KEY_UP && top->selected > 0)
+        top->selected--;
+    else if (key == TOP_KEY_DOWN && top->selected + 1 < top->view.now.policy_count)
+        top->selected++;
+    else if (key == TOP_KEY_PAUSE || key == TOP_KEY_RESUME)
+        top_ask(top, key);
+    return false;
+}
+
+/* --- the ways to run --- */
+
+static int top_watch(struct top *top)
+{
+    struct error error;
+    struct sigaction action = {.sa_handler = top_on_signal};
+
+    if (top_screen_open(&error) != STATUS_OK)
+        return command_fail(top->exchange.call, "%s", error.text);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    int64_t next_ms = clock_monotonic_ms();
+    while (!top_stop) {
+        int64_t now_ms = clock_monotonic_ms();
+        if (now_ms >= next_ms) {
+            top_look(top);
+            next_ms = clock_monotonic_ms() + top->interval_ms;
+            now_ms = clock_monotonic_ms();
+        }
+        top_screen_draw(&top->view, top->exchange.client.url, top->selected, top->footer);
+        enum top_key key = top_screen_key(next_ms > now_ms ? next_ms - now_ms : 0);
+        if (key == TOP_KEY_QUIT)
+            break;
+        if (top_on_key(top, key))
+            next_ms = clock_monotonic_ms();
+    }
+    top_screen_close();
+    return COMMAND_FINE;
+}
+
+/* Two looks, so that there are rates. */
+static int top_once(struct top *top)
+{
+    struct buffer out;
+
+    top_look(top);
+    if (top->view.now.is_reachable) {
+        nanosleep(&(struct timespec){.tv_sec = ONCE_MS / 1000, .tv_nsec = ONCE_MS % 1000 * 1000000},
+                  NULL);
+        top_look(top);
+    }
+    if (!top->view.now.is_reachable)
+        return command_fail(top->exchange.call, "%s", top->view.now.trouble);
+    buffer_init(&out, OUTPUT_MAX);
+    if (top->exchange.json)
+        top_json(&out, &top->view, top->exchange.client.url);
+    else
+        top_words(&out, &top->view, top->exchange.client.url);
+    fwrite(out.bytes, 1, out.length, stdout);
+    buffer_release(&out);
+    return COMMAND_FINE;
+}
+
+int command_top(const struct command_call *call)
+{
+    struct top *top = calloc(1, sizeof(*top));
+    const char *interval = command_option(call, "interval");
+    int code = COMMAND_FINE;
+
+    if (top == NULL)
+        return command_fail(call, "no memory");
+    top->interval_ms = INTERVAL_MS;
+    if (interval != NULL &&
+        (!config_parse_duration(interval, &top->interval_ms) || top->interval_ms < 100))
+        code =
+            command_usage(call, "--interval: \"%s\" is not a duration of 100ms or more", interval);
+    if (code == COMMAND_FINE)
+        code = exchange_begin(&top->exchange, call, EXCHANGE_ADMIN);
+    if (code == COMMAND_FINE) {
+        bool is_once = command_option(call, "once") != NULL || top->exchange.json;
+        code = is_once ? top_once(top) : top_watch(top);
+        top_view_release(&top->view);
+        exchange_end(&top->exchange);
+    }
+    free(top);
+    return code;
+}

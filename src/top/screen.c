@@ -1,0 +1,272 @@
+/* screen.c: draws with ncurses. */
+#include "top/screen.h"
+
+#include <curses.h>
+#include <inttypes.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <term.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "top/words.h"
+
+#define LINE_MAX_LENGTH 1024
+#define EVENT_LINES     6
+#define HEAD_LINES      8
+
+enum top_colour { TOP_PLAIN, TOP_GOOD, TOP_WAITING, TOP_BAD, TOP_QUIET };
+
+static SCREEN *top_terminal;
+
+enum status top_screen_open(struct error *error)
+{
+    if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
+        return error_set(error, STATUS_FAILED,
+                         "this is not a terminal; --once prints how it stands, --json as JSON");
+    setlocale(LC_ALL, "");
+    top_terminal = newterm(NULL, stdout, stdin);
+    if (top_terminal == NULL)
+        return error_set(error, STATUS_FAILED,
+                         "this terminal is not known (TERM=%s); use --once instead",
+                         getenv("TERM") != NULL ? getenv("TERM") : "");
+    cbreak();
+    noecho();
+    nonl();
+    keypad(stdscr, TRUE);
+    curs_set(0);
+    if (has_colors() && getenv("NO_COLOR") == NULL) {
+        start_color();
+        use_default_colors();
+        init_pair(TOP_GOOD, COLOR_GREEN, -1);
+        init_pair(TOP_WAITING, COLOR_YELLOW, -1);
+        init_pair(TOP_BAD, COLOR_RED, -1);
+        init_pair(TOP_QUIET, COLOR_CYAN, -1);
+    }
+    return STATUS_OK;
+}
+
+void top_screen_close(void)
+{
+    endwin();
+    delscreen(top_terminal);
+    top_terminal = NULL;
+}
+
+/* --- pieces --- */
+
+static void top_put(int row, int column, enum top_colour colour, const char *text)
+{
+    if (row >= LINES || column >= COLS)
+        return;
+    attron(COLOR_PAIR(colour));
+    mvaddnstr(row, column, text, COLS - column);
+    attroff(COLOR_PAIR(colour));
+}
+
+static void top_put_buffer(int row, const char *title, struct buffer *text)
+{
+    top_put(row, 0, TOP_QUIET, title);
+    top_put(row, 10, TOP_PLAIN, text->length > 0 ? text->bytes : "");
+    buffer_clear(text);
+}
+
+/* Claims a second of the last minute, as a row of marks. */
+static void top_draw_history(int row, const struct top_view *view)
+{
+    static const char marks[] = " .:-=+*#%@";
+    double most = 1;
+
+    for (size_t i = 0; i < TOP_HISTORY; i++)
+        most = view->history[i] > most ? view->history[i] : most;
+    char line[TOP_HISTORY + 1];
+    for (size_t i = 0; i < TOP_HISTORY; i++)
+        line[i] = marks[(size_t)(view->history[i] / most * (sizeof(marks) - 2) + 0.5)];
+    line[TOP_HISTORY] = '\0';
+    top_put(row, 0, TOP_QUIET, "a minute");
+    top_put(row, 10, TOP_GOOD, line);
+    char peak[48];
+    snprintf(peak, sizeof(peak), "| most %.0f/s", most > 1 ? most : 0);
+    top_put(row, 10 + TOP_HISTORY + 1, TOP_QUIET, peak);
+}
+
+static void top_draw_parts(int row, const struct top_sight *now)
+{
+    int column = 10;
+
+    top_put(row, 0, TOP_QUIET, "parts");
+    for (size_t i = 0; i < now->part_count; i++) {
+        char text[LINE_MAX_LENGTH];
+        const struct top_part *part = &now->parts[i];
+        snprintf(text, sizeof(text), "%s %s %s", part->is_ready ? "o" : "X", part->name,
+                 part->is_ready ? part->kind : part->detail);
+        top_put(row, column, part->is_ready ? TOP_GOOD : TOP_BAD, text);
+        column += (int)strlen(text) + 3;
+    }
+}
+
+static void top_draw_head(const struct top_view *view, const char *url)
+{
+    const struct top_sight *now = &view->now;
+    char time[CLOCK_TEXT_SIZE];
+    char line[LINE_MAX_LENGTH];
+    struct buffer text;
+
+    buffer_init(&text, LINE_MAX_LENGTH);
+    clock_format_rfc3339(now->wall_ms, time);
+    snprintf(line, sizeof(line), "dibs top  %s  %.19sZ", url, time);
+    attron(A_BOLD);
+    top_put(0, 0, TOP_PLAIN, line);
+    attroff(A_BOLD);
+    top_put(0, (int)strlen(line) + 2, now->is_reachable && now->is_ready ? TOP_GOOD : TOP_BAD,
+            !now->is_reachable ? now->trouble
+            : now->is_ready    ? "ready"
+                               : "NOT READY");
+    top_append_rates(&text, view);
+    top_put_buffer(2, "claims", &text);
+    top_draw_history(3, view);
+    buffer_append_literal(&text, "p50 ");
+    top_append_latency(&text, view->p50_s);
+    buffer_append_literal(&text, "   p99 ");
+    top_append_latency(&text, view->p99_s);
+    buffer_printf(&text, "   connections %.0f", now->connections);
+    top_put_buffer(4, "latency", &text);
+    buffer_printf(&text, "%.0f", now->pending);
+    if (now->oldest_pending_s > 0)
+        buffer_printf(&text, "   the oldest for %.1f s", now->oldest_pending_s);
+    if (now->dead_letters > 0)
+        buffer_printf(&text, "   dead letters %.0f", now->dead_letters);
+    top_put_buffer(5, "pending", &text);
+    top_draw_parts(6, now);
+    buffer_release(&text);
+}
+
+static enum top_colour top_state_colour(const char *state)
+{
+    if (strcmp(state, "OPEN") == 0)
+        return TOP_GOOD;
+    if (strcmp(state, "PAUSED") == 0 || strcmp(state, "SCHEDULED") == 0)
+        return TOP_WAITING;
+    return strcmp(state, "SOLD_OUT") == 0 ? TOP_BAD : TOP_PLAIN;
+}
+
+static void top_draw_policy(int row, const struct top_policy *policy, bool is_selected)
+{
+    static const enum top_colour colours[3] = {TOP_GOOD, TOP_WAITING, TOP_QUIET};
+    static const char marks[3] = {'#', '+', '.'};
+    int cells = COLS > 100 ? 30 : COLS > 70 ? 16 : 8;
+    int column = 24;
+    int parts[3];
+    char text[LINE_MAX_LENGTH];
+
+    snprintf(text, sizeof(text), "%s%10" PRId64, is_selected ? ">" : " ", policy->id);
+    if (is_selected)
+        attron(A_BOLD);
+    top_put(row, 0, TOP_PLAIN, text);
+    top_put(row, 13, top_state_colour(policy->state), policy->state);
+    top_bar(policy, cells, parts);
+    for (int part = 0; part < 3; part++) {
+        memset(text, marks[part], (size_t)parts[part]);
+        text[parts[part]] = '\0';
+        top_put(row, column, colours[part], text);
+        column += parts[part];
+    }
+    snprintf(text, sizeof(text), " %9" PRId64 " %8" PRId64 " %9" PRId64 "  %s", policy->remaining,
+             policy->pending, policy->issued, policy->name);
+    top_put(row, column, TOP_PLAIN, text);
+    if (is_selected)
+        attroff(A_BOLD);
+}
+
+static void top_draw_policies(const struct top_view *view, size_t selected, int first_row,
+                              int row_count)
+{
+    const struct top_sight *now = &view->now;
+    int cells = COLS > 100 ? 30 : COLS > 70 ? 16 : 8;
+    char title[LINE_MAX_LENGTH];
+
+    snprintf(title, sizeof(title),
+             "         ID  STATE      %-*s      LEFT  PENDING    ISSUED  NAME", cells,
+             "ISSUED PENDING LEFT");
+    /* A short bar has no room for its legend. */
+    if (cells < 19)
+        snprintf(title, sizeof(title),
+                 "         ID  STATE      %-*s      LEFT  PENDING    ISSUED"
+                 "  NAME",
+                 cells, "STOCK");
+    attron(A_UNDERLINE);
+    top_put(first_row, 0, TOP_QUIET, title);
+    attroff(A_UNDERLINE);
+    size_t visible = row_count > 1 ? (size_t)row_count - 1 : 0;
+    size_t from = selected >= visible && visible > 0 ? selected - visible + 1 : 0;
+    for (size_t i = 0; i < visible && from + i < now->policy_count; i++)
+        top_draw_policy(first_row + 1 + (int)i, top_view_policy(view, from + i),
+                        from + i == selected);
+    if (now->policy_count == 0)
+        top_put(first_row + 1, 2, TOP_QUIET, "There are no policies yet: `dibs policy create`.");
+}
+
+static void top_draw_events(const struct top_view *view, int first_row)
+{
+    size_t shown = view->event_count < EVENT_LINES ? view->event_count : EVENT_LINES;
+
+    for (size_t i = 0; i < shown; i++) {
+        const struct top_event *event = &view->events[view->event_count - shown + i];
+        char time[CLOCK_TEXT_SIZE];
+        char line[LINE_MAX_LENGTH];
+        clock_format_rfc3339(event->wall_ms, time);
+        snprintf(line, sizeof(line), "%.8s  %s", time + 11, event->text);
+        top_put(first_row + (int)i, 0, TOP_PLAIN, line);
+    }
+}
+
+void top_screen_draw(const struct top_view *view, const char *url, size_t selected,
+                     const char *footer)
+{
+    int events_row = LINES - 1 - EVENT_LINES;
+
+    erase();
+    top_draw_head(view, url);
+    top_draw_policies(view, selected, HEAD_LINES, events_row - HEAD_LINES - 1);
+    top_draw_events(view, events_row);
+    if (footer[0] != '\0') {
+        attron(A_REVERSE);
+        top_put(LINES - 1, 0, TOP_PLAIN, footer);
+        attroff(A_REVERSE);
+    } else {
+        top_put(LINES - 1, 0, TOP_QUIET, "up/down select   p pause   r resume   q quit");
+    }
+    refresh();
+}
+
+enum top_key top_screen_key(int64_t timeout_ms)
+{
+    timeout((int)timeout_ms);
+    switch (getch()) {
+    case ERR:
+        return TOP_KEY_NONE;
+    case 'q':
+    case 'Q':
+    case 3: /* Ctrl-C */
+        return TOP_KEY_QUIT;
+    case KEY_UP:
+    case 'k':
+        return TOP_KEY_UP;
+    case KEY_DOWN:
+    case 'j':
+        return TOP_KEY_DOWN;
+    case 'p':
+        return TOP_KEY_PAUSE;
+    case 'r':
+        return TOP_KEY_RESUME;
+    case 'y':
+    case 'Y':
+        return TOP_KEY_YES;
+    case KEY_RESIZE:
+        return TOP_KEY_RESIZE;
+    default:
+        return TOP_KEY_OTHER;
+    }
+}

@@ -1,0 +1,34 @@
+/* screen.h: a view on a terminal, drawn anew every second, and the keys pressed on it.
+ *
+ * Threads: the main thread; one screen at a time.
+ */
+#ifndef TOP_SCREEN_H
+#define TOP_SCREEN_H
+
+#include "base/error.h"
+#include "top/view.h"
+
+enum top_key {
+    TOP_KEY_NONE, /* the time is up */
+    TOP_KEY_QUIT,
+    TOP_KEY_UP,
+    TOP_KEY_DOWN,
+    TOP_KEY_PAUSE,
+    TOP_KEY_RESUME,
+    TOP_KEY_YES,
+    TOP_KEY_OTHER,
+    TOP_KEY_RESIZE,
+};
+
+/* FAILED: this terminal cannot do it. */
+enum status top_screen_open(struct error *error) MUST_CHECK;
+void top_screen_close(void);
+
+/* `selected` is the place of a policy; `footer` is a question, or "" for the keys. */
+void top_screen_draw(const struct top_view *view, const char *url, size_t selected,
+                     const char *footer);
+
+/* Waits for a key, for at most so long. */
+enum top_key top_screen_key(int64_t timeout_ms);
+
+#endif

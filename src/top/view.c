@@ -1,0 +1,199 @@
+/* view.c: rates, quantiles and events between two sights. */
+#include "top/view.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+PRINTF_LIKE(2, 3)
+static void top_note(struct top_view *view, const char *format, ...)
+{
+    va_list arguments;
+
+    if (view->event_count == TOP_EVENTS_MAX) {
+        memmove(view->events, view->events + 1, (TOP_EVENTS_MAX - 1) * sizeof(*view->events));
+        view->event_count--;
+    }
+    struct top_event *event = &view->events[view->event_count++];
+    event->wall_ms = view->now.wall_ms;
+    va_start(arguments, format);
+    vsnprintf(event->text, sizeof(event->text), format, arguments);
+    va_end(arguments);
+}
+
+static void top_note_policies(struct top_view *view, const struct top_sight *before)
+{
+    const struct top_sight *now = &view->now;
+    size_t old = 0;
+
+    for (size_t i = 0; i < now->policy_count; i++) {
+        const struct top_policy *policy = &now->policies[i];
+        while (old < before->policy_count && before->policies[old].id < policy->id)
+            old++;
+        if (old == before->policy_count || before->policies[old].id != policy->id)
+            top_note(view, "policy %" PRId64 " was created: %s", policy->id, policy->name);
+        else if (strcmp(before->policies[old].state, policy->state) != 0)
+            top_note(view, "policy %" PRId64 " is %s, it was %s", policy->id, policy->state,
+                     before->policies[old].state);
+        else if (before->policies[old].total != policy->total)
+            top_note(view, "policy %" PRId64 " has %" PRId64 " coupons, it had %" PRId64,
+                     policy->id, policy->total, before->policies[old].total);
+    }
+}
+
+static void top_note_parts(struct top_view *view, const struct top_sight *before)
+{
+    const struct top_sight *now = &view->now;
+
+    for (size_t i = 0; i < now->part_count && i < before->part_count; i++) {
+        const struct top_part *part = &now->parts[i];
+        if (strcmp(part->name, before->parts[i].name) == 0 &&
+            part->is_ready != before->parts[i].is_ready)
+            top_note(view, "%s (%s) is %s%s%s", part->name, part->kind,
+                     part->is_ready ? "ready" : "not ready", part->is_ready ? "" : ": ",
+                     part->is_ready ? "" : part->detail);
+    }
+}
+
+static void top_note_changes(struct top_view *view, const struct top_sight *before)
+{
+    const struct top_sight *now = &view->now;
+
+    if (now->is_reachable && !before->is_reachable)
+        top_note(view, "the server answers again");
+    else if (!now->is_reachable && before->is_reachable)
+        top_note(view, "the server does not answer: %.200s", now->trouble);
+    if (!now->is_reachable || !before->is_reachable)
+        return;
+    if (now->started_at_s != before->started_at_s)
+        top_note(view, "the server was started again");
+    top_note_parts(view, before);
+    top_note_policies(view, before);
+    if (now->dead_letters > before->dead_letters)
+        top_note(view, "%.0f new dead letters: `dibs dead list`",
+                 now->dead_letters - before->dead_letters);
+}
+
+/* The least bucket that has this share of the claims between the two sights. */
+static double top_quantile(const struct top_sight *before, const struct top_sight *now,
+                           double quantile)
+{
+    if (now->bucket_count == 0 || now->bucket_count != before->bucket_count)
+        return 0;
+    size_t last = now->bucket_count - 1;
+    double count = now->bucket_counts[last] - before->bucket_counts[last];
+    if (count <= 0)
+        return 0;
+    for (size_t i = 0; i < last; i++) {
+        if (now->bucket_counts[i] - before->bucket_counts[i] >= ceil(quantile * count))
+            return now->bucket_limits_s[i];
+    }
+    return last > 0 ? now->bucket_limits_s[last - 1] : 0;
+}
+
+static void top_measure(struct top_view *view, const struct top_sight *before)
+{
+    const struct top_sight *now = &view->now;
+    double seconds = (double)(now->seen_at_ms - before->seen_at_ms) / 1000;
+
+    view->has_rates = now->is_reachable && before->is_reachable && seconds > 0 &&
+                      now->started_at_s == before->started_at_s;
+    memset(view->rates, 0, sizeof(view->rates));
+    view->p50_s = 0;
+    view->p99_s = 0;
+    if (view->has_rates) {
+        for (size_t i = 0; i < TOP_RESULTS; i++)
+            view->rates[i] = (now->claims[i] - before->claims[i]) / seconds;
+        view->p50_s = top_quantile(before, now, 0.50);
+        view->p99_s = top_quantile(before, now, 0.99);
+    }
+    memmove(view->history, view->history + 1, (TOP_HISTORY - 1) * sizeof(*view->history));
+    view->history[TOP_HISTORY - 1] = top_view_rate(view);
+}
+
+/* What can be claimed, or soon can, is what a watcher looks for. */
+static int top_rank(const struct top_policy *policy)
+{
+    static const char *const states[] = {"OPEN", "PAUSED", "SCHEDULED", "SOLD_OUT"};
+    int rank = 0;
+
+    while (rank < 4 && strcmp(policy->state, states[rank]) != 0)
+        rank++;
+    return rank;
+}
+
+static void top_arrange(struct top_view *view)
+{
+    const struct top_sight *now = &view->now;
+    size_t *order = realloc(view->order, (now->policy_count + 1) * sizeof(*order));
+    size_t count = 0;
+
+    ensure(order != NULL);
+    view->order = order;
+    for (int rank = 0; rank <= 4; rank++) {
+        for (size_t i = 0; i < now->policy_count; i++) {
+            if (top_rank(&now->policies[i]) == rank)
+                order[count++] = i;
+        }
+    }
+}
+
+/* A server that does not answer is shown as it was last seen. */
+static void top_keep(struct top_sight *next, struct top_sight *before)
+{
+    struct top_sight kept = *before;
+
+    kept.seen_at_ms = next->seen_at_ms;
+    kept.wall_ms = next->wall_ms;
+    kept.is_reachable = false;
+    kept.is_ready = false;
+    memcpy(kept.trouble, next->trouble, sizeof(kept.trouble));
+    before->policies = NULL;
+    before->policy_count = 0;
+    top_sight_release(next);
+    *next = kept;
+}
+
+void top_view_take(struct top_view *view, struct top_sight *next)
+{
+    struct top_sight before = view->now;
+    bool is_first = before.wall_ms == 0;
+
+    if (!next->is_reachable)
+        top_keep(next, &before);
+    view->now = *next;
+    *next = (struct top_sight){0};
+    top_arrange(view);
+    if (!is_first) {
+        top_measure(view, &before);
+        top_note_changes(view, &before);
+    }
+    top_sight_release(&before);
+}
+
+void top_view_release(struct top_view *view)
+{
+    top_sight_release(&view->now);
+    free(view->order);
+    view->order = NULL;
+}
+
+const struct top_policy *top_view_policy(const struct top_view *view, size_t place)
+{
+    ensure(place < view->now.policy_count);
+    return &view->now.policies[view->order[place]];
+}
+
+double top_view_rate(const struct top_view *view)
+{
+    double rate = 0;
+
+    for (size_t i = 0; i < TOP_RESULTS; i++)
+        rate += view->rates[i];
+    return rate;
+}
