@@ -246,10 +246,16 @@ static enum status read_list(const struct json_reading *reading, const struct js
                              const struct json_field *field, yyjson_val *array)
 {
     struct json_list *list = field->target;
-    list->count = 0;
     size_t count = yyjson_arr_size(array);
     if ((int64_t)count < field->minimum || (int64_t)count > field->maximum) {
         return refuse_kind(reading, place, field);
+    }
+    if (list->part == NULL) {
+        list->count = 0;
+    } else if (list->elements_max - list->count < count) {
+        return refuse(reading, place, "must be at most %zu in all", list->elements_max);
+    } else {
+        *list->part = (struct json_part){.first = list->count, .count = count};
     }
     size_t index;
     yyjson_val *value;

@@ -41,6 +41,16 @@ struct json_list {
     size_t element_size;
     void *elements; /* with room for the field's `maximum` */
     size_t count;
+    /* Of a list within the objects of a list, else NULL: where in the outer `element` it is told
+     * which elements are this object's. Those of all objects lie behind each other, `count` in all,
+     * to be set to 0 before reading; `elements` has room for `elements_max`. */
+    struct json_part *part;
+    size_t elements_max;
+};
+
+struct json_part {
+    size_t first;
+    size_t count;
 };
 
 enum json_presence { JSON_REQUIRED, JSON_OPTIONAL, JSON_OPTIONAL_OR_NULL };

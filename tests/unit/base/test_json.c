@@ -323,6 +323,74 @@ static void test_json__lists_reach_their_elements(void **state)
     assert_int_equal(items[2].quantity, 9);
 }
 
+/* Orders with items: what all orders have lies in one row, and each knows its part. */
+static struct nest {
+    struct span name;
+    struct json_part part;
+} nest, nested[3];
+static struct json_list inner_list = {.element = &item,
+                                      .element_size = sizeof(item),
+                                      .elements = items,
+                                      .part = &nest.part,
+                                      .elements_max = 3};
+static struct json_list outer_list = {
+    .element = &nest, .element_size = sizeof(nest), .elements = nested};
+static const struct json_field outer_fields[] = {
+    {.name = "name", .kind = JSON_ID, .presence = JSON_REQUIRED, .target = &nest.name},
+    {.name = "items",
+     .kind = JSON_LIST,
+     .presence = JSON_OPTIONAL,
+     .minimum = 1,
+     .maximum = 3,
+     .target = &inner_list,
+     .fields = item_fields,
+     .field_count = 2},
+};
+static const struct json_field outer_field = {.name = "orders",
+                                              .kind = JSON_LIST,
+                                              .presence = JSON_REQUIRED,
+                                              .minimum = 1,
+                                              .maximum = 3,
+                                              .target = &outer_list,
+                                              .fields = outer_fields,
+                                              .field_count = 2};
+
+static void test_json__lists_within_lists(void **state)
+{
+    const char *body = "{\"orders\":[{\"name\":\"a\",\"items\":[{\"product\":\"p1\"},"
+                       "{\"product\":\"p2\",\"quantity\":2}]},{\"name\":\"b\"},"
+                       "{\"items\":[{\"product\":\"p3\"}],\"name\":\"c\"}]}";
+    const char *many = "{\"orders\":[{\"name\":\"a\",\"items\":[{\"product\":\"p1\"},"
+                       "{\"product\":\"p2\"}]},{\"name\":\"b\",\"items\":"
+                       "[{\"product\":\"p3\"},{\"product\":\"p4\"}]}]}";
+    const char *wrong = "{\"orders\":[{\"name\":\"a\"},{\"name\":\"b\",\"items\":"
+                        "[{\"product\":\"p3\",\"quantity\":0}]}]}";
+
+    inner_list.count = 0;
+    assert_int_equal(json_read_object(reader, span_of(body), &outer_field, 1, field, &error),
+                     STATUS_OK);
+    assert_int_equal(outer_list.count, 3);
+    assert_int_equal(inner_list.count, 3);
+    assert_int_equal(nested[0].part.first, 0);
+    assert_int_equal(nested[0].part.count, 2);
+    assert_int_equal(nested[1].part.count, 0);
+    assert_int_equal(nested[2].part.first, 2);
+    assert_int_equal(nested[2].part.count, 1);
+    assert_true(span_equal(items[2].product, SPAN("p3")));
+    assert_int_equal(items[1].quantity, 2);
+    assert_int_equal(items[2].quantity, 0);
+
+    inner_list.count = 0;
+    assert_int_equal(json_read_object(reader, span_of(many), &outer_field, 1, field, &error),
+                     STATUS_INVALID);
+    assert_string_equal(field, "orders.2.items");
+    assert_non_null(strstr(error.text, "must be at most 3 in all"));
+    inner_list.count = 0;
+    assert_int_equal(json_read_object(reader, span_of(wrong), &outer_field, 1, field, &error),
+                     STATUS_INVALID);
+    assert_string_equal(field, "orders.2.items.1.quantity");
+}
+
 static void test_json__lists_are_refused_by_element(void **state)
 {
     assert_list_refused("{}", "items", "items: is missing");
@@ -626,6 +694,7 @@ int main(void)
         READER_TEST(test_json__ids_have_their_alphabet),
         READER_TEST(test_json__lists_reach_their_elements),
         READER_TEST(test_json__lists_are_refused_by_element),
+        READER_TEST(test_json__lists_within_lists),
         READER_TEST(test_json__missing_unknown_and_double_fields_are_refused),
         READER_TEST(test_json__a_long_field_name_is_cut_at_a_character),
         READER_TEST(test_json__a_path_ends_where_its_room_does),
