@@ -40,6 +40,7 @@ struct service {
     struct traces *traces;               /* where claims are decided and told of; else NULL */
     struct fallback *fallback;           /* of a shared gate; else NULL */
     struct clerks clerks;
+    struct zone *zone;
     struct hash_key code_key;
     _Atomic int64_t letter_count;   /* dead letters, as last counted */
     _Atomic uint64_t stock_changes; /* rises when a policy's stock or window may have changed */

@@ -9,6 +9,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "base/zone.h"
 #include "claim/parts.h"
 
 /* For events that are on their way; those that stay are told by whoever comes next. */
@@ -163,7 +164,7 @@ static enum status service_share(struct service *service, struct error *error)
     return status;
 }
 
-static enum status service_open_parts(struct service *service, struct error *error)
+static enum status service_open_ledger(struct service *service, struct error *error)
 {
     const struct service_options *options = &service->options;
     struct ledger_options ledger_options = {
@@ -180,6 +181,20 @@ static enum status service_open_parts(struct service *service, struct error *err
         .find_trace = service_find_trace,
         .context = service,
     };
+    if (ledger_options.has_events && (service->traces = traces_new()) == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for the traces of requests");
+    enum status status =
+        zone_open(&service->zone, options->timezone != NULL ? options->timezone : "UTC", error);
+
+    ledger_options.zone = service->zone;
+    if (status == STATUS_OK)
+        status = ledger_open(&service->ledger, &ledger_options, error);
+    return status == STATUS_OK ? ledger_zone_settle(service->ledger, error) : status;
+}
+
+static enum status service_open_parts(struct service *service, struct error *error)
+{
+    const struct service_options *options = &service->options;
     struct gate_options gate_options = {
         .url = options->gate_url,
         .password = options->gate_password,
@@ -193,9 +208,7 @@ static enum status service_open_parts(struct service *service, struct error *err
         .pending_max = (int64_t)options->pending_max,
     };
 
-    if (ledger_options.has_events && (service->traces = traces_new()) == NULL)
-        return error_set(error, STATUS_UNAVAILABLE, "no memory for the traces of requests");
-    enum status status = ledger_open(&service->ledger, &ledger_options, error);
+    enum status status = service_open_ledger(service, error);
     if (status == STATUS_OK)
         status = gate_open(&service->gate, &gate_options, error);
     if (status == STATUS_OK)
@@ -254,6 +267,7 @@ void service_close(struct service *service)
     announcer_close(service->announcer);
     traces_free(service->traces);
     gate_close(service->gate);
+    zone_free(service->zone);
     pthread_mutex_destroy(&service->bells_lock);
     free(service);
 }

@@ -18,6 +18,7 @@
 #include "claim/breaker.h"
 #include "gate/gate.h"
 #include "ledger/ledger.h"
+#include "ledger/sales.h"
 #include "relay/announcer.h"
 #include "relay/relay.h"
 
@@ -49,6 +50,7 @@ struct service_options {
     const char *relay_url;
     const char *relay_password; /* NULL: as the URL says */
     enum ledger_integrity integrity;
+    const char *timezone; /* of the days that sales are counted in; NULL: UTC */
     size_t pending_max;
     int64_t ack_timeout_ms;
     unsigned clerks; /* threads for blocking operations */
@@ -157,6 +159,27 @@ enum status service_letter_retry(struct service *service, int64_t policy_id, int
 /* `letter` becomes what was there. NOT_FOUND: no such letter. */
 enum status service_letter_drop(struct service *service, int64_t policy_id, int64_t seq,
                                 struct dead_letter *letter, struct error *error) MUST_CHECK;
+
+/* --- sales --- */
+
+/* The zone whose days sales are counted in. */
+const struct zone *service_zone(const struct service *service);
+
+/* As the ledger's calls of these names, with the time set by the service. UNKNOWN: the same call
+ * again tells. */
+enum status service_orders_add(struct service *service, struct order *orders, size_t count,
+                               struct error *error) MUST_CHECK;
+enum status service_order_get(struct service *service, const struct user_id *order_id,
+                              struct order *order, struct order_item items[ORDER_ITEMS_MAX],
+                              struct error *error) MUST_CHECK;
+enum status service_order_refund(struct service *service, const struct user_id *order_id,
+                                 struct order *order, bool *is_news,
+                                 struct error *error) MUST_CHECK;
+/* Sets each product's updated_at_ms. */
+enum status service_products_put(struct service *service, struct product *products, size_t count,
+                                 struct error *error) MUST_CHECK;
+enum status service_product_get(struct service *service, const struct user_id *id,
+                                struct product *product, struct error *error) MUST_CHECK;
 
 /* --- audit --- */
 

@@ -32,6 +32,7 @@ struct service_options command_service_options(const struct config *config, enum
         .ledger_timeout_ms = config->ledger_timeout_ms,
         .relay_url = config->relay,
         .integrity = integrity[config->integrity_check],
+        .timezone = config->timezone,
         .pending_max = (size_t)config->pending_max,
         .ack_timeout_ms = config->ack_timeout_ms,
         .clerks = CLERKS,

@@ -484,7 +484,9 @@ const struct config_key config_keys[] = {
         .offset = offsetof(struct config, timezone),
         .fallback = "UTC",
         .placeholder = "NAME",
-        .help = "The IANA name of the time zone in which days begin and end.",
+        .help = "The IANA name of the time zone in which the days of sales begin and end. A ledger "
+                "that "
+                "has orders keeps to the zone that they were counted in.",
         .example = "Asia/Seoul",
         .check = config_check_timezone,
     },

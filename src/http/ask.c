@@ -18,15 +18,23 @@ bool ask_policy_id(struct ask *ask, size_t param, int64_t *policy_id)
     return false;
 }
 
-bool ask_user(struct ask *ask, size_t param, struct user_id *user)
+bool ask_id(struct ask *ask, size_t param, const char *name, struct user_id *id)
 {
     struct span text = ask->match.params[param];
+    struct error error;
     if (json_id_valid(text)) {
-        *user = user_id_of(text);
+        *id = user_id_of(text);
         return true;
     }
-    ask_refuse(ask, "user: must be 1-64 of A-Z a-z 0-9 . _ : @ - and not . or ..", "user");
+    error_set(&error, STATUS_INVALID, "%s: must be 1-64 of A-Z a-z 0-9 . _ : @ - and not . or ..",
+              name);
+    ask_refuse(ask, error.text, name);
     return false;
+}
+
+bool ask_user(struct ask *ask, size_t param, struct user_id *user)
+{
+    return ask_id(ask, param, "user", user);
 }
 
 void ask_identify(struct ask *ask)

@@ -30,6 +30,9 @@ void ask_refuse(struct ask *ask, const char *detail, const char *field);
 bool ask_policy_id(struct ask *ask, size_t param, int64_t *policy_id);
 bool ask_user(struct ask *ask, size_t param, struct user_id *user);
 
+/* The id of something else in the path, whose `name` the refusal gives: "order_id". */
+bool ask_id(struct ask *ask, size_t param, const char *name, struct user_id *id);
+
 /* Who calls; never fails by itself. */
 void ask_identify(struct ask *ask);
 /* 401 unless the caller is an admin; identifies first. */

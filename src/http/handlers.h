@@ -57,6 +57,18 @@ void coupons_cancel(struct ask *ask);
 
 void users_put(struct ask *ask);
 
+/* --- orders.c --- */
+
+void orders_add(struct ask *ask);
+void orders_show(struct ask *ask);
+void orders_refund(struct ask *ask);
+
+/* --- products.c --- */
+
+void products_put(struct ask *ask);
+void products_import(struct ask *ask);
+void products_show(struct ask *ask);
+
 /* --- audit.c --- */
 
 void audit_show(struct ask *ask);

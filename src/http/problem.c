@@ -78,11 +78,11 @@ static const struct problem_entry entries[PROBLEM_COUNT] = {
             "Check the path against /openapi.json."),
     PROBLEM(METHOD_NOT_ALLOWED, 405, "Method not allowed", "This path does not take this method.",
             "The path exists, the method does not.", "The Allow header lists what it takes."),
-    PROBLEM(
-        CONFLICT, 409, "Conflict", "The present state forbids this.",
-        "The id is taken, or the coupon or policy is in a state that forbids the change. detail "
-        "says which. Nothing was changed.",
-        "Read the present state, then decide."),
+    PROBLEM(CONFLICT, 409, "Conflict", "The present state forbids this.",
+            "The id is taken, or the coupon or policy is in a state that forbids the change, or an "
+            "order "
+            "with that id and other contents is there. detail says which. Nothing was changed.",
+            "Read the present state, then decide."),
     PROBLEM(TOO_LARGE, 413, "Body too large", "The body is larger than this call takes.",
             "A body may have 16 KiB, that of a claim 4 KiB.", "Send less."),
     PROBLEM(UNSUPPORTED_MEDIA_TYPE, 415, "Unsupported media type",

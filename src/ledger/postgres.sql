@@ -374,6 +374,9 @@ UPDATE sale_counter SET zone = $1 WHERE id = 1;
 -- name: sale_trim
 DELETE FROM sale_feed WHERE id <= $1;
 
+-- name: order_any
+SELECT 1 FROM sale_order LIMIT 1;
+
 -- name: order_among
 -- Those of ["…", …] that are there.
 SELECT order_id, digest, paid_at, received_at, refunded_at, day FROM sale_order

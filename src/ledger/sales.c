@@ -1,9 +1,74 @@
 /* sales.c: what was sold, read: the feed, the totals of days, and rankings made of them. */
 #include "ledger/sales.h"
 
+#include "base/zone.h"
 #include "ledger/inside.h"
 #include "ledger/list.h"
 #include "ledger/rows.h"
+
+/* --- the zone --- */
+
+struct sales_zone {
+    const char *wanted;
+    char found[ZONE_NAME_LENGTH_MAX + 1];
+    bool has_orders;
+};
+
+static enum status sales_read_zone(void *context, const struct sql_value *columns,
+                                   struct error *error)
+{
+    struct sales_zone *zone = context;
+    (void)error;
+    rows_read_text(&columns[2], zone->found, sizeof(zone->found));
+    return STATUS_OK;
+}
+
+static enum status sales_note_order(void *context, const struct sql_value *columns,
+                                    struct error *error)
+{
+    struct sales_zone *zone = context;
+    (void)columns;
+    (void)error;
+    zone->has_orders = true;
+    return STATUS_OK;
+}
+
+/* Under the counter's lock nobody adds the first order meanwhile. */
+static enum status sales_settle_zone(struct sql *sql, void *argument, struct error *error)
+{
+    struct sales_zone *zone = argument;
+    enum status status =
+        sql_run(sql, STATEMENT_sale_lock, NULL, 0, sales_read_zone, zone, NULL, error);
+
+    zone->has_orders = false;
+    if (status == STATUS_OK && strcmp(zone->found, zone->wanted) == 0)
+        return STATUS_OK;
+    if (status == STATUS_OK && zone->found[0] != '\0')
+        status = sql_run(sql, STATEMENT_order_any, NULL, 0, sales_note_order, zone, NULL, error);
+    if (status != STATUS_OK)
+        return status;
+    if (zone->has_orders)
+        return error_set(error, STATUS_CONFLICT,
+                         "timezone is %s, but the ledger's sales are counted in days of %s; set "
+                         "timezone to %s",
+                         zone->wanted, zone->found, zone->found);
+    return SQL_RUN(sql, STATEMENT_sale_zone, NULL, NULL, error, sql_text(span_of(zone->wanted)));
+}
+
+enum status ledger_zone_settle(struct ledger *ledger, struct error *error)
+{
+    struct sales_zone zone = {.wanted = zone_name(ledger_zone(ledger))};
+    struct sql sql;
+    enum status status = ledger_read_begin(ledger, &sql, error);
+
+    if (status != STATUS_OK)
+        return status;
+    status = sql_run(&sql, STATEMENT_sale_peek, NULL, 0, sales_read_zone, &zone, NULL, error);
+    status = ledger_read_end(ledger, sql, status, error);
+    if (status != STATUS_OK || strcmp(zone.found, zone.wanted) == 0)
+        return status;
+    return ledger_write(ledger, sales_settle_zone, &zone, error);
+}
 
 /* --- the feed --- */
 

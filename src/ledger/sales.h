@@ -32,6 +32,13 @@
 /* Feed entries that are kept. A board that is further behind is built anew from the totals. */
 #define SALES_FEED_KEPT INT64_C(1000000)
 
+/* --- the zone --- */
+
+/* Notes in the ledger that days are those of the zone it was opened with. CONFLICT: it has orders
+ * that were counted in another zone's days; the words say which and what to do. Before any order is
+ * written by this process. */
+enum status ledger_zone_settle(struct ledger *ledger, struct error *error) MUST_CHECK;
+
 /* --- orders --- */
 
 struct order_item {

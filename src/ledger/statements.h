@@ -75,6 +75,7 @@
     X(sale_move)               \
     X(sale_zone)               \
     X(sale_trim)               \
+    X(order_any)               \
     X(order_among)             \
     X(order_insert)            \
     X(order_refund)            \

@@ -261,6 +261,29 @@ static void test_sales__days_are_the_zones(void **state)
     open_ledger(fixture);
 }
 
+/* The ledger notes its zone, and keeps to it once there are orders. */
+static void test_sales__zone_is_settled(void **state)
+{
+    struct fixture *fixture = *state;
+    struct ledger_options options = options_of(fixture);
+    struct zone *seoul = NULL;
+
+    check(fixture, ledger_zone_settle(fixture->ledger, &fixture->error));
+    check(fixture, ledger_zone_settle(fixture->ledger, &fixture->error));
+    ledger_close(fixture->ledger);
+    check(fixture, zone_open(&seoul, "Asia/Seoul", &fixture->error));
+    options.zone = seoul;
+    check(fixture, ledger_open(&fixture->ledger, &options, &fixture->error));
+    check(fixture, ledger_zone_settle(fixture->ledger, &fixture->error));
+    sell(fixture, "o1", "a", 1, TODAY);
+    check(fixture, ledger_zone_settle(fixture->ledger, &fixture->error));
+    ledger_close(fixture->ledger);
+    zone_free(seoul);
+    open_ledger(fixture);
+    assert_int_equal(ledger_zone_settle(fixture->ledger, &fixture->error), STATUS_CONFLICT);
+    assert_non_null(strstr(fixture->error.text, "set timezone to Asia/Seoul"));
+}
+
 /* --- products --- */
 
 static void test_sales__products(void **state)
@@ -691,6 +714,7 @@ int ledger_suite_run_sales(void)
         SALES_TEST(largest_batch),
         SALES_TEST(refund_takes_back_once),
         SALES_TEST(days_are_the_zones),
+        SALES_TEST(zone_is_settled),
         SALES_TEST(products),
         SALES_TEST(largest_batch_of_products),
         SALES_TEST(ties),

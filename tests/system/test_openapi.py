@@ -39,6 +39,13 @@ REQUESTS = {
     "getCoupon": ("GET", "/v1/coupons/{coupon}", None),
     "redeemCoupon": ("POST", "/v1/coupons/{coupon}/redeem", {"order_id": "o1"}),
     "cancelCoupon": ("POST", "/v1/coupons/{coupon}/cancel", {}),
+    "addOrders": ("POST", "/v1/orders",
+                  {"order_id": "o1", "items": [{"product_id": "p1", "quantity": 1}]}),
+    "getOrder": ("GET", "/v1/orders/o1", None),
+    "refundOrder": ("POST", "/v1/orders/o1/refund", {}),
+    "importProducts": ("POST", "/v1/products", {"products": [{"product_id": 1, "name": "n"}]}),
+    "putProduct": ("PUT", "/v1/products/p1", {"name": "n", "price": 5}),
+    "getProduct": ("GET", "/v1/products/p1", None),
     "listDeadLetters": ("GET", "/v1/dead", None),
     "dropDeadLetter": ("DELETE", "/v1/dead/{coupon}", None),
     "retryDeadLetter": ("POST", "/v1/dead/{coupon}/retry", {}),
@@ -161,7 +168,7 @@ def spoiled(value):
 
 
 @pytest.mark.parametrize("name", ["Policy", "Claim", "ClaimStatus", "Coupon", "User", "Problem",
-                                  "PolicyAudit", "Repair"])
+                                  "PolicyAudit", "Repair", "Order", "Product"])
 def test_openapi__validator_refuses_spoiled_answers(spec, name):
     schema = spec.root["components"]["schemas"][name]
     good = schema["examples"][0]
@@ -328,6 +335,35 @@ def tour_coupons(tour):
     tour.ask(200, "GET", f"/v1/users/holder-0/coupons?limit=1&after={first['next']}")
 
 
+def tour_sales(tour):
+    assert tour.operation("addOrders", 201).headers["location"] == "/v1/orders/o1"
+    tour.operation("addOrders", 200)
+    body = REQUESTS["addOrders"][2]
+    tour.ask(409, "POST", "/v1/orders", {**body, "paid_at": now_rfc3339(-60)}, code="CONFLICT")
+    other = {"order_id": 2, "paid_at": now_rfc3339(-86400), "items": body["items"]}
+    batch = {"orders": [body, other, {**other, "items": body["items"] * 2}]}
+    results = tour.ask(200, "POST", "/v1/orders", batch).json["items"]
+    assert [result["result"] for result in results] == ["KNOWN", "ADDED", "CONFLICT"]
+    refuse_bodies(tour, "POST", "/v1/orders", {"order_id": "o3", "items": []})
+    tour.ask(200, "GET", "/v1/orders/2")
+    tour.ask(404, "GET", "/v1/orders/3")
+    tour.ask(400, "GET", "/v1/orders/%20")
+    tour.operation("refundOrder", 200)
+    tour.ask(200, "POST", "/v1/orders/o1/refund")
+    tour.ask(404, "POST", "/v1/orders/3/refund")
+    refuse_bodies(tour, "POST", "/v1/orders/2/refund", {"reason": "none"})
+
+    tour.operation("putProduct", 200)
+    tour.ask(200, "PUT", "/v1/products/p2", {"name": "m", "price": None})
+    refuse_bodies(tour, "PUT", "/v1/products/p1", {"name": ""})
+    tour.operation("importProducts", 200)
+    refuse_bodies(tour, "POST", "/v1/products", {"products": [{"product_id": 1}]})
+    for product in ("p1", "p2", "1"):
+        tour.ask(200, "GET", f"/v1/products/{product}")
+    tour.ask(404, "GET", "/v1/products/p3")
+    tour.ask(400, "GET", "/v1/products/p1?x=1")
+
+
 def tour_expiry(tour):
     """A coupon whose time has passed shows as EXPIRED wherever it is shown."""
     policy = tour.server.create(total=1, closes_at=now_rfc3339(1))["id"]
@@ -472,8 +508,8 @@ def tour_protocol(spec, server):
 def test_openapi__real_answers_are_documented_and_documented_answers_are_real(spec, serve,
                                                                               tmp_path):
     server = serve()
-    for visit in (tour_policies, tour_claims, tour_coupons, tour_expiry, tour_operations,
-                  tour_audit, tour_dead, tour_heads):
+    for visit in (tour_policies, tour_claims, tour_coupons, tour_sales, tour_expiry,
+                  tour_operations, tour_audit, tour_dead, tour_heads):
         visit(Tour(spec, server))
     tour_tokens(spec, serve, tmp_path)
     tour_limits(spec, serve)

@@ -1,0 +1,43 @@
+/* sales.c: orders and products; all of it is the ledger's, and boards follow its feed. */
+#include "base/clock.h"
+#include "claim/parts.h"
+
+const struct zone *service_zone(const struct service *service)
+{
+    return service->zone;
+}
+
+enum status service_orders_add(struct service *service, struct order *orders, size_t count,
+                               struct error *error)
+{
+    return ledger_orders_add(service->ledger, orders, count, clock_wall_ms(), error);
+}
+
+enum status service_order_get(struct service *service, const struct user_id *order_id,
+                              struct order *order, struct order_item items[ORDER_ITEMS_MAX],
+                              struct error *error)
+{
+    return ledger_order_get(service->ledger, order_id, order, items, error);
+}
+
+enum status service_order_refund(struct service *service, const struct user_id *order_id,
+                                 struct order *order, bool *is_news, struct error *error)
+{
+    return ledger_order_refund(service->ledger, order_id, clock_wall_ms(), order, is_news, error);
+}
+
+enum status service_products_put(struct service *service, struct product *products, size_t count,
+                                 struct error *error)
+{
+    int64_t now_ms = clock_wall_ms();
+
+    for (size_t i = 0; i < count; i++)
+        products[i].updated_at_ms = now_ms;
+    return ledger_products_put(service->ledger, products, count, now_ms, error);
+}
+
+enum status service_product_get(struct service *service, const struct user_id *id,
+                                struct product *product, struct error *error)
+{
+    return ledger_product_get(service->ledger, id, product, error);
+}
