@@ -45,9 +45,9 @@ bool breaker_note(struct breaker *breaker, bool was_away, int64_t now_ms)
     }
     /* What an open one still hears of was asked before it opened. */
     bool opens =
-        was_away &&
-        (breaker->state == BREAKER_HALF_OPEN ||
-         (breaker->state == BREAKER_CLOSED && breaker->failure_count == BREAKER_FAILURES_MAX));
+        was_away && (breaker->state == BREAKER_HALF_OPEN ||
+                     (breaker->state == BREAKER_CLOSED &&
+                      (breaker->is_quick || breaker->failure_count == BREAKER_FAILURES_MAX)));
     if (opens)
         breaker_open(breaker, now_ms);
     else if (breaker->state == BREAKER_CLOSED)

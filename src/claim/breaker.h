@@ -1,9 +1,10 @@
 /* breaker.h: whether a gate in another process is asked, is left alone because it is away, or is
  * tried again; of one policy.
  *
- * Closed: it is asked. After some calls in a row found it away it opens: it is left alone until
- * whoever looks after it finds it there again. Then it is half open: one batch is let through, and
- * what becomes of that closes or opens it. Nothing here does I/O or knows the time.
+ * Closed: it is asked. After some calls in a row found it away, or the first of a quick one, it
+ * opens: it is left alone until whoever looks after it finds it there again. Then it is half open:
+ * one batch is let through, and what becomes of that closes or opens it. Nothing here does I/O or
+ * knows the time.
  *
  * Threads: values only; the owner locks.
  */
@@ -27,6 +28,7 @@ const char *breaker_state_name(enum breaker_state state);
 
 struct breaker {
     enum breaker_state state;
+    bool is_quick;     /* constant: the first failure opens it, since nobody has to wait for it */
     int failure_count; /* in a row */
     int64_t changed_at_ms;
     int64_t look_at_ms; /* of an open one: when it is looked at again */

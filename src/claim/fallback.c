@@ -88,7 +88,8 @@ static struct fallback_policy *fallback_add(struct fallback *fallback, int64_t i
     }
     memmove(fallback->policies + at + 1, fallback->policies + at,
             (fallback->policy_count - at) * sizeof(*fallback->policies));
-    fallback->policies[at] = (struct fallback_policy){.id = id};
+    fallback->policies[at] =
+        (struct fallback_policy){.id = id, .breaker.is_quick = fallback->serves};
     fallback->policy_count++;
     return &fallback->policies[at];
 }

@@ -191,3 +191,15 @@ def test_redis_fallback__one_of_two_servers_is_cut_off(tmp_path, redis):
             near.claim(policy, f"v{number}")
         shop.await_drained(policy)
         wait_until(lambda: len(shop.holders(policy)) == 100, "every unit is issued", 30)
+
+
+def test_redis_fallback__nobody_is_turned_away_at_first(tmp_path, redis):
+    """The very first claims of an outage are served as those after them."""
+    with Sharing(tmp_path, redis, ledger="sqlite") as shop:
+        server = shop.serve(fallback="ledger")
+        policy = server.create(total=20, reserve=10)["id"]
+        redis.kill()
+        assert [server.claim(policy, f"u{number}").status for number in range(10)] == [201] * 10
+        redis.start()
+        await_closed(server, policy)
+        assert len(shop.holders(policy)) >= 10

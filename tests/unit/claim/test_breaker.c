@@ -18,6 +18,16 @@ static struct breaker opened(int64_t now_ms)
     return breaker;
 }
 
+static void test_breaker__quick_one_opens_at_the_first_failure(void **state)
+{
+    struct breaker breaker = {.state = BREAKER_CLOSED, .is_quick = true};
+
+    (void)state;
+    assert_false(breaker_note(&breaker, false, 10));
+    assert_true(breaker_note(&breaker, true, 10));
+    assert_int_equal(breaker.state, BREAKER_OPEN);
+}
+
 static void test_breaker__opens_after_failures_in_a_row(void **state)
 {
     struct breaker breaker = {.state = BREAKER_CLOSED};
@@ -134,6 +144,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_breaker__opens_after_failures_in_a_row),
+        cmocka_unit_test(test_breaker__quick_one_opens_at_the_first_failure),
         cmocka_unit_test(test_breaker__what_was_asked_before_changes_nothing),
         cmocka_unit_test(test_breaker__half_open_lets_one_through),
         cmocka_unit_test(test_breaker__a_failed_probe_opens_it_again),
