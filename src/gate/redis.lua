@@ -979,7 +979,8 @@ local function find(keys, args)
 end
 
 -- ARGS: seq and user of each claim. Answers one letter for each: P while it is pending, I or R once
--- the user holds it for good, V when it came to nothing.
+-- the user holds it for good, V when it came to nothing. Seq 0 stands for all claims: P while any is
+-- pending, else V.
 local function settled(keys, args)
   local users, letters = {}, {}
   for i = 2, #args, 2 do
@@ -988,8 +989,9 @@ local function settled(keys, args)
   if #users == 0 or #users > BATCH_MAX then
     fail('DIBSBAD a batch of ' .. #users)
   end
+  local any = redis.call('ZCARD', keys[2]) > 0
   for i, text in ipairs(redis.call('HMGET', keys[3], unpack(users))) do
-    letters[i] = 'V'
+    letters[i] = any and args[2 * i - 1] == '0' and 'P' or 'V'
     for _, own in ipairs(read_held(text)) do
       if own.seq == tonumber(args[2 * i - 1]) then
         letters[i] = own.state

@@ -244,21 +244,48 @@ static void redis_call_refused(struct redis_call_out *call, enum redis_trouble t
         redis_call_land(call);
 }
 
-/* With GATE_ACK_LEDGER wins and claims that are pending wait for the ledger. */
+/* Whether the wish rests on what the ledger may not have: a claim that is pending or, of those who
+ * are told that nothing is left, all that are. */
+static bool redis_wish_is_unsettled(const struct wish *wish)
+{
+    return wish->is_accepted || wish->verdict == VERDICT_SOLD_OUT;
+}
+
+/* With GATE_ACK_LEDGER such wishes wait for the ledger. */
 static bool redis_call_must_settle(const struct redis_call_out *call)
 {
     if (call->flight->line->gate->options.ack != GATE_ACK_LEDGER)
         return false;
     for (size_t i = 0; i < call->count; i++) {
-        if (call->wishes[i]->is_accepted)
+        if (redis_wish_is_unsettled(call->wishes[i]))
             return true;
     }
     return false;
 }
 
+/* Its time is over: a win is told as accepted; that nothing is left is not certain. */
+static void redis_call_give_up(struct redis_call_out *call)
+{
+    for (size_t i = 0; i < call->count; i++) {
+        if (call->wishes[i]->verdict == VERDICT_SOLD_OUT)
+            call->wishes[i]->verdict = VERDICT_UNAVAILABLE;
+    }
+    redis_call_land(call);
+}
+
 static void redis_call_decided(struct redis_call_out *call)
 {
     FAULT_POINT("gate.after_decision");
+/* Its time is over: a win is told as accepted; that nothing is left is not certain. */
+static void redis_call_give_up(struct redis_call_out *call)
+{
+    for (size_t i = 0; i < call->count; i++) {
+        if (call->wishes[i]->verdict == VERDICT_SOLD_OUT)
+            call->wishes[i]->verdict = VERDICT_UNAVAILABLE;
+    }
+    redis_call_land(call);
+}
+
     if (!redis_call_must_settle(call)) {
         redis_call_land(call);
         return;
@@ -395,8 +422,8 @@ bool gate_redis_claim(struct gate_line *gate_line, struct gate_batch *batch, int
 {
     struct redis_line *line = (struct redis_line *)gate_line;
     struct redis_address address;
-    size_t left = redis_watch_decide(&line->gate->watch, batch, &line->gate->blocklist,
-                                     line->gate->options.pending_max);
+    size_t left =
+        redis_watch_decide(&line->gate->watch, batch, &line->gate->blocklist, &line->gate->options);
 
     (void)now_ms; /* The window is judged by Redis's clock. */
     if (left == 0)
@@ -456,10 +483,12 @@ static void redis_line_on_settled(redisAsyncContext *link, void *answer, void *c
     }
     for (size_t i = 0; i < call->count; i++) {
         struct wish *wish = call->wishes[i];
-        if (!wish->is_accepted)
+        if (!redis_wish_is_unsettled(wish))
             continue;
         if (reply->str[i] == 'P') {
             is_over = false;
+        } else if (!wish->is_accepted) {
+            continue;
         } else if (reply->str[i] == 'V') {
             /* It came to nothing: whoever asks again is decided again. */
             wish->verdict = VERDICT_UNAVAILABLE;
@@ -497,7 +526,8 @@ static void redis_call_ask(struct redis_call_out *call)
         for (size_t i = 0; i < call->count; i++) {
             struct wish *wish = call->wishes[i];
             lengths[head + 2 * i] =
-                (size_t)snprintf(seqs[i], sizeof(seqs[i]), "%lld", (long long)wish->seq);
+                (size_t)snprintf(seqs[i], sizeof(seqs[i]), "%lld",
+                                 wish->verdict == VERDICT_SOLD_OUT ? 0LL : (long long)wish->seq);
             argv[head + 2 * i] = seqs[i];
             argv[head + 2 * i + 1] = wish->user.bytes;
             lengths[head + 2 * i + 1] = wish->user.length;
@@ -528,7 +558,7 @@ static void redis_line_on_timer(uv_timer_t *timer)
             next = line->calls; /* Others went with it. */
         } else if (call->stage == CALL_SETTLING && !call->is_asked) {
             if (now_ms >= call->settle_until_ms)
-                redis_line_land(line, call); /* told as accepted */
+                redis_call_give_up(call);
             else
                 redis_call_ask(call);
         }

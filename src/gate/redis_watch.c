@@ -470,14 +470,15 @@ static bool redis_watch_is_sold_out(const struct redis_watched *seen)
 }
 
 size_t redis_watch_decide(struct redis_watch *watch, const struct gate_batch *batch,
-                          struct blocklist *blocklist, int64_t pending_max)
+                          struct blocklist *blocklist, const struct gate_options *options)
 {
     size_t left = batch->count;
 
     pthread_mutex_lock(&watch->lock);
     const struct redis_watched *seen = redis_watch_find(watch, batch->policy_id);
-    bool is_full = seen != NULL && seen->numbers.pending >= pending_max;
-    bool is_sold_out = seen != NULL && redis_watch_is_sold_out(seen);
+    bool is_full = seen != NULL && seen->numbers.pending >= options->pending_max;
+    bool is_sold_out = seen != NULL && redis_watch_is_sold_out(seen) &&
+                       (options->ack != GATE_ACK_LEDGER || seen->numbers.pending == 0);
     for (size_t i = 0; i < batch->count && (is_full || is_sold_out); i++) {
         struct wish *wish = batch->wishes[i];
         /* A key may belong to someone else's claim, which only Redis knows. */

@@ -70,10 +70,11 @@ enum status redis_watch_count(struct redis_watch *watch, int64_t policy_id,
 size_t redis_watch_list(struct redis_watch *watch, int64_t after_id, int64_t *ids, size_t ids_max);
 
 /* Decides what can be decided without Redis: SOLD_OUT or BLOCKED for those certainly not among the
- * winners, and UNAVAILABLE for the others while more than `pending_max` claims are pending. Returns
- * how many are left undecided. */
+ * winners, and UNAVAILABLE for the others while more than options->pending_max claims are pending.
+ * When verdicts wait for the ledger nobody is told SOLD_OUT while any is. Returns how many are left
+ * undecided. */
 size_t redis_watch_decide(struct redis_watch *watch, const struct gate_batch *batch,
-                          struct blocklist *blocklist, int64_t pending_max);
+                          struct blocklist *blocklist, const struct gate_options *options);
 
 /* Redis has answered for this policy: it is looked at from now on. */
 void redis_watch_meet(struct redis_watch *watch, int64_t policy_id);
