@@ -64,8 +64,14 @@ enum status service_claims_of(struct service *service, int64_t policy_id,
     enum status found = status;
     if (status == STATUS_UNAVAILABLE && service->options.fallback == FALLBACK_LEDGER)
         status = STATUS_OK;
-    if (status == STATUS_OK &&
-        gate_count(service->gate, policy_id, clock_wall_ms(), numbers) != STATUS_OK)
+    /* So does everyone when it has let go of the policy. */
+    if (status == STATUS_NOT_FOUND && service->sync != NULL &&
+        sync_knows_closed(service->sync, policy_id))
+        found = status = STATUS_OK;
+    /* Whoever holds nothing is told how the policy stands. */
+    if (found == STATUS_OK && held_count == 0)
+        (void)!gate_look(service->gate, policy_id, NULL);
+    if (status == STATUS_OK && service_numbers(service, policy_id, numbers, error) != STATUS_OK)
         status =
             error_set(error, STATUS_NOT_FOUND, "there is no policy %lld", (long long)policy_id);
     if (status == STATUS_OK)

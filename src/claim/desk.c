@@ -138,13 +138,13 @@ static void desk_flight_end(struct desk *desk, struct desk_flight *flight)
 }
 
 /* Gives a claim that may be served without the gate to a clerk. False: they have too much to do. */
-static bool desk_serve(struct desk *desk, const struct desk_entry *entry)
+static bool desk_serve(struct desk *desk, const struct desk_entry *entry, enum errand_cause cause)
 {
     struct desk_errand *sent = malloc(sizeof(*sent));
 
     ensure(sent != NULL);
     sent->entry = *entry;
-    if (errands_send(desk->errands, &sent->errand, &sent->entry.wish)) {
+    if (errands_send(desk->errands, &sent->errand, &sent->entry.wish, cause)) {
         desk->errand_count++;
         return true;
     }
@@ -238,6 +238,7 @@ void desk_submit(struct desk *desk, const struct wish *wish, void *asker)
     entry->wish.verdict = VERDICT_UNDECIDED;
     entry->wish.is_accepted = false;
     entry->wish.is_away = false;
+    entry->wish.is_gone = false;
     entry->asker = asker;
     entry->deadline_ms = 0;
     entry->void_count = 0;
@@ -293,6 +294,7 @@ static void desk_send(struct desk *desk, int64_t policy_id, size_t count, int64_
         struct desk_entry *entry = desk_entry_of(desk->batch[i]);
         flight->entries[i] = *entry;
         flight->entries[i].wish.is_away = false;
+        flight->entries[i].wish.is_gone = false;
         flight->wishes[i] = &flight->entries[i].wish;
         entry->is_away = true;
         entry->wish.verdict = VERDICT_UNAVAILABLE;
@@ -308,7 +310,7 @@ static void desk_go_around(struct desk *desk, size_t count, enum fallback_way wa
         struct desk_entry *entry = desk_entry_of(desk->batch[i]);
         entry->wish.ticket = 0;
         entry->wish.verdict = way == FALLBACK_HOLD ? VERDICT_LEASE_WANTED : VERDICT_UNAVAILABLE;
-        entry->is_away = way == FALLBACK_SERVE && desk_serve(desk, entry);
+        entry->is_away = way == FALLBACK_SERVE && desk_serve(desk, entry, ERRAND_AWAY);
     }
 }
 
@@ -387,6 +389,15 @@ static void desk_decide_incoming(struct desk *desk, int64_t wall_ms, int64_t now
     desk_list_clear(incoming);
 }
 
+/* Whether the ledger has the policy, closed for good: then it can answer for it. */
+static bool desk_is_closed(struct desk *desk, struct desk_entry *entry)
+{
+    if (!sync_knows_closed(desk->options.service->sync, entry->wish.policy_id))
+        return false;
+    entry->wish.verdict = VERDICT_UNAVAILABLE; /* when no clerk has the time */
+    return true;
+}
+
 /* Routes what the gate has made of one batch. Those for whom it was away may be served without it:
  * if it won for them all the same, the ledger merges both. */
 static void desk_land_flight(struct desk *desk, struct desk_flight *flight, int64_t now_ms)
@@ -399,7 +410,10 @@ static void desk_land_flight(struct desk *desk, struct desk_flight *flight, int6
         fallback_note(desk->options.service->fallback, flight->batch.policy_id, away_count);
     for (size_t i = 0; i < flight->batch.count; i++) {
         struct desk_entry *entry = &flight->entries[i];
-        if (entry->wish.is_away && way == FALLBACK_SERVE && desk_serve(desk, entry))
+        if (entry->wish.is_away && way == FALLBACK_SERVE && desk_serve(desk, entry, ERRAND_AWAY))
+            continue;
+        if (entry->wish.is_gone && desk_is_closed(desk, entry) &&
+            desk_serve(desk, entry, ERRAND_CLOSED))
             continue;
         if (entry->wish.is_away && way == FALLBACK_HOLD)
             entry->wish.verdict = VERDICT_LEASE_WANTED;

@@ -64,7 +64,10 @@ static void errand_run(struct clerk_task *task, struct service *service)
     struct errand *errand = (struct errand *)task;
     struct errands *errands = errand->errands;
 
-    fallback_serve(service->fallback, errand->wish);
+    if (errand->cause == ERRAND_AWAY)
+        fallback_serve(service->fallback, errand->wish);
+    else
+        fallback_answer(service->fallback, errand->wish);
     pthread_mutex_lock(&errands->lock);
     if (errands->is_closed) {
         free(errand);
@@ -77,15 +80,18 @@ static void errand_run(struct clerk_task *task, struct service *service)
     errands_leave(errands);
 }
 
-bool errands_send(struct errands *errands, struct errand *errand, struct wish *wish)
+bool errands_send(struct errands *errands, struct errand *errand, struct wish *wish,
+                  enum errand_cause cause)
 {
-    *errand = (struct errand){.task.work = errand_run, .errands = errands, .wish = wish};
+    *errand =
+        (struct errand){.task.work = errand_run, .errands = errands, .wish = wish, .cause = cause};
     pthread_mutex_lock(&errands->lock);
     errands->use_count++;
     pthread_mutex_unlock(&errands->lock);
     if (service_submit(errands->service, &errand->task))
         return true;
-    fallback_drop(errands->service->fallback, wish->policy_id);
+    if (cause == ERRAND_AWAY)
+        fallback_drop(errands->service->fallback, wish->policy_id);
     pthread_mutex_lock(&errands->lock);
     errands_leave(errands);
     return false;

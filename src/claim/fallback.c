@@ -234,26 +234,41 @@ static void fallback_settled(struct fallback *fallback, const struct ledger_wish
                   LOG_FIELD("user", LOG_SPAN(user_id_span(&asked->user))));
 }
 
-void fallback_serve(struct fallback *fallback, struct wish *wish)
+static enum status fallback_decide(struct fallback *fallback, struct wish *wish,
+                                   struct ledger_wish *decided)
 {
-    struct ledger_wish asked = {.policy_id = wish->policy_id,
-                                .user = wish->user,
-                                .request_id = wish->request_id,
-                                .now_ms = clock_wall_ms()};
     struct error error = {""};
-    enum status status = ledger_claim(fallback->service->ledger, &asked, &error);
+    *decided = (struct ledger_wish){.policy_id = wish->policy_id,
+                                    .user = wish->user,
+                                    .request_id = wish->request_id,
+                                    .now_ms = clock_wall_ms()};
+    enum status status = ledger_claim(fallback->service->ledger, decided, &error);
 
-    wish->verdict = status == STATUS_OK ? asked.verdict : VERDICT_UNAVAILABLE;
+    wish->verdict = status == STATUS_OK ? decided->verdict : VERDICT_UNAVAILABLE;
     wish->ticket = 0;
     wish->is_accepted = false;
     if (wish->verdict == VERDICT_WON || wish->verdict == VERDICT_HELD) {
-        wish->seq = asked.coupon.claim.seq;
-        wish->nth = asked.coupon.claim.nth;
+        wish->seq = decided->coupon.claim.seq;
+        wish->nth = decided->coupon.claim.nth;
         wish->coupon_state =
-            coupon_state_at(asked.coupon.state, asked.coupon.expires_at_ms, asked.now_ms);
+            coupon_state_at(decided->coupon.state, decided->coupon.expires_at_ms, decided->now_ms);
     }
-    wish->opens_at_ms = asked.opens_at_ms;
+    wish->opens_at_ms = decided->opens_at_ms;
+    return status;
+}
+
+void fallback_serve(struct fallback *fallback, struct wish *wish)
+{
+    struct ledger_wish asked;
+    enum status status = fallback_decide(fallback, wish, &asked);
+
     fallback_settled(fallback, &asked, status);
+}
+
+void fallback_answer(struct fallback *fallback, struct wish *wish)
+{
+    struct ledger_wish asked;
+    (void)!fallback_decide(fallback, wish, &asked);
 }
 
 /* --- the way back --- */
@@ -375,12 +390,12 @@ static enum status fallback_hold_back(struct fallback *fallback, int64_t policy_
     return status;
 }
 
-/* A policy that the ledger does not have needs no breaker. */
-static bool fallback_is_unknown(struct fallback *fallback, int64_t policy_id)
+/* A policy that the ledger does not have, or that is closed and was let go, needs no breaker. */
+static bool fallback_is_over(struct fallback *fallback, int64_t policy_id)
 {
     struct policy policy;
-    return ledger_policy_get(fallback->service->ledger, policy_id, &policy, NULL) ==
-           STATUS_NOT_FOUND;
+    enum status status = ledger_policy_get(fallback->service->ledger, policy_id, &policy, NULL);
+    return status == STATUS_NOT_FOUND || (status == STATUS_OK && policy.closed_at_ms != 0);
 }
 
 /* Looks whether the gate answers for the policy again. Most winners enter while others are still
@@ -395,12 +410,12 @@ static void fallback_mend(struct fallback *fallback, int64_t policy_id,
         status = fallback_hold_back(fallback, policy_id, &error);
     if (status == STATUS_OK)
         status = fallback_enter_all(fallback, policy_id, holdings, &error);
-    bool is_unknown = status == STATUS_NOT_FOUND && fallback_is_unknown(fallback, policy_id);
+    bool is_over = status == STATUS_NOT_FOUND && fallback_is_over(fallback, policy_id);
     pthread_mutex_lock(&fallback->lock);
     struct fallback_policy *policy = fallback_find(fallback, policy_id);
     int64_t now_ms = clock_monotonic_ms();
     policy->is_held = false;
-    if (status == STATUS_OK || is_unknown) {
+    if (status == STATUS_OK || is_over) {
         breaker_try(&policy->breaker, now_ms);
         fallback_switched(fallback, policy);
     } else {

@@ -46,6 +46,10 @@ enum fallback_way fallback_note(struct fallback *fallback, int64_t policy_id, si
 /* Decides one claim in the ledger. Blocks. */
 void fallback_serve(struct fallback *fallback, struct wish *wish);
 
+/* Decides one claim of a policy that is closed for good in the ledger, which nobody wins any more:
+ * what the user holds, or why not. Blocks. */
+void fallback_answer(struct fallback *fallback, struct wish *wish);
+
 /* One that was to be served is not, after all. */
 void fallback_drop(struct fallback *fallback, int64_t policy_id);
 

@@ -59,6 +59,11 @@ void service_stock_changed(struct service *service);
 enum status service_refresh(struct service *service, int64_t policy_id, struct policy *policy,
                             struct error *error) MUST_CHECK;
 
+/* The gate's numbers of a policy that the ledger has, also when another process has just created
+ * it. Blocks. UNAVAILABLE: the gate is away, and has not told of it before. */
+enum status service_numbers(struct service *service, int64_t policy_id,
+                            struct gate_numbers *numbers, struct error *error) MUST_CHECK;
+
 /* What is told to whoever wants a change while gate and ledger do not agree on an earlier one. */
 enum status service_not_yet(struct error *error) MUST_CHECK;
 

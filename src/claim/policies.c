@@ -5,13 +5,46 @@
 #include "base/log.h"
 #include "claim/parts.h"
 
+/* A shared gate lets go of a policy that is closed: the ledger knows the rest. */
+static enum status service_numbers_of_closed(struct service *service, int64_t policy_id,
+                                             struct gate_numbers *numbers, struct error *error)
+{
+    struct policy policy;
+    struct ledger_balance balance;
+    enum status status = ledger_policy_get(service->ledger, policy_id, &policy, error);
+
+    if (status == STATUS_OK && policy.closed_at_ms == 0)
+        status = error_set(error, STATUS_UNAVAILABLE, "the gate does not know policy %lld yet",
+                           (long long)policy_id);
+    if (status == STATUS_OK)
+        status = ledger_balance(service->ledger, policy_id, &balance, error);
+    if (status == STATUS_OK)
+        *numbers = (struct gate_numbers){.policy_id = policy_id,
+                                         .total = balance.total,
+                                         .remaining = balance.unleased + balance.leased,
+                                         .issued = balance.active,
+                                         .version = policy.version,
+                                         .closed_by_hand = true,
+                                         .state = POLICY_CLOSED};
+    return status;
+}
+
+enum status service_numbers(struct service *service, int64_t policy_id,
+                            struct gate_numbers *numbers, struct error *error)
+{
+    if (gate_count(service->gate, policy_id, clock_wall_ms(), numbers) == STATUS_OK)
+        return STATUS_OK;
+    /* Another process may have created it a moment ago. */
+    (void)!gate_look(service->gate, policy_id, NULL);
+    if (gate_count(service->gate, policy_id, clock_wall_ms(), numbers) == STATUS_OK)
+        return STATUS_OK;
+    return service_numbers_of_closed(service, policy_id, numbers, error);
+}
+
 static enum status service_count(struct service *service, struct policy_view *view,
                                  struct error *error)
 {
-    if (gate_count(service->gate, view->policy.id, clock_wall_ms(), &view->numbers) != STATUS_OK)
-        return error_set(error, STATUS_UNAVAILABLE, "the gate does not know policy %lld yet",
-                         (long long)view->policy.id);
-    return STATUS_OK;
+    return service_numbers(service, view->policy.id, &view->numbers, error);
 }
 
 /* Tells the gate that `count` units are on their way between it and the ledger, so that it asks for
@@ -83,6 +116,10 @@ enum status service_policy_show(struct service *service, int64_t id, struct poli
                                 struct error *error)
 {
     enum status status = ledger_policy_get(service->ledger, id, &view->policy, error);
+
+    /* Whoever was answered by another process finds here what came of it. */
+    if (status == STATUS_OK)
+        (void)!gate_look(service->gate, id, NULL);
     return status == STATUS_OK ? service_count(service, view, error) : status;
 }
 

@@ -16,6 +16,7 @@
 struct synced_policy {
     int64_t id;
     int64_t version;
+    bool is_closed; /* for good, in the ledger */
 };
 
 struct synced_users {
@@ -31,17 +32,18 @@ struct sync {
     pthread_mutex_t lock;
     pthread_cond_t stop;
     bool is_stopping;
-    /* The thread's own. */
-    struct synced_policy *policies; /* in rising order of ids */
+    struct synced_policy *policies; /* in rising order of ids; changed by the thread, under lock */
     size_t policy_count;
     size_t policy_capacity;
+    /* The thread's own. */
     struct synced_users blocked;
     unsigned look_count;
 };
 
 /* --- policies --- */
 
-static struct synced_policy *sync_note(struct sync *sync, int64_t id, size_t at)
+/* Under the lock. */
+static struct synced_policy *sync_place(struct sync *sync, int64_t id, size_t at)
 {
     if (at < sync->policy_count && sync->policies[at].id == id)
         return &sync->policies[at];
@@ -60,6 +62,34 @@ static struct synced_policy *sync_note(struct sync *sync, int64_t id, size_t at)
     return &sync->policies[at];
 }
 
+static struct synced_policy *sync_note(struct sync *sync, const struct policy *policy, size_t at)
+{
+    pthread_mutex_lock(&sync->lock);
+    struct synced_policy *known = sync_place(sync, policy->id, at);
+    if (known != NULL)
+        known->is_closed = policy->closed_at_ms != 0;
+    pthread_mutex_unlock(&sync->lock);
+    return known;
+}
+
+bool sync_knows_closed(struct sync *sync, int64_t policy_id)
+{
+    size_t low = 0;
+
+    pthread_mutex_lock(&sync->lock);
+    for (size_t high = sync->policy_count; low < high;) {
+        size_t middle = (low + high) / 2;
+        if (sync->policies[middle].id < policy_id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    bool is_closed = low < sync->policy_count && sync->policies[low].id == policy_id &&
+                     sync->policies[low].is_closed;
+    pthread_mutex_unlock(&sync->lock);
+    return is_closed;
+}
+
 static enum status sync_policies(struct sync *sync, struct error *error)
 {
     struct service *service = sync->service;
@@ -74,7 +104,7 @@ static enum status sync_policies(struct sync *sync, struct error *error)
         if (status != STATUS_OK || count == 0)
             break;
         for (size_t i = 0; i < count && status == STATUS_OK; i++, at++) {
-            struct synced_policy *known = sync_note(sync, page[i].id, at);
+            struct synced_policy *known = sync_note(sync, &page[i], at);
             if (known == NULL || known->version == page[i].version)
                 continue;
             status = gate_policy_set(service->gate, &page[i], error);

@@ -6,6 +6,9 @@
 #ifndef CLAIM_SYNC_H
 #define CLAIM_SYNC_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "base/error.h"
 
 struct service;
@@ -14,5 +17,9 @@ struct sync;
 /* Looks once before it returns, so that everything is known from the start. */
 enum status sync_start(struct sync **sync, struct service *service, struct error *error) MUST_CHECK;
 void sync_stop(struct sync *sync);
+
+/* Whether that policy was closed for good when the ledger was last looked at. From any thread;
+ * never blocks on I/O. */
+bool sync_knows_closed(struct sync *sync, int64_t policy_id);
 
 #endif

@@ -27,6 +27,7 @@ enum status gate_alone_publish(struct gate *gate, int64_t policy_id, const char 
                                int64_t *mark, struct error *error);
 enum status gate_alone_published(struct gate *gate, int64_t policy_id, const char *token,
                                  int64_t seq, struct error *error);
+enum status gate_alone_look(struct gate *gate, int64_t policy_id, struct error *error);
 bool gate_alone_is_ready(struct gate *gate, struct error *words);
 
 #endif

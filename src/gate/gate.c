@@ -10,10 +10,10 @@ static void gate_check_ops(const struct gate_ops *ops)
 {
     ensure(ops->name && ops->close && ops->policy_set && ops->lend && ops->recall && ops->restore &&
            ops->restore_key && ops->line_open && ops->line_close && ops->claim &&
-           ops->acknowledge && ops->settle && ops->block && ops->find && ops->count && ops->list &&
-           ops->stands && ops->visit && ops->pending && ops->acknowledge_keys && ops->reset &&
-           ops->arm && ops->enter && ops->leases && ops->retire && ops->publish && ops->published &&
-           ops->is_ready);
+           ops->acknowledge && ops->settle && ops->block && ops->find && ops->count && ops->look &&
+           ops->list && ops->stands && ops->visit && ops->pending && ops->acknowledge_keys &&
+           ops->reset && ops->arm && ops->enter && ops->leases && ops->retire && ops->publish &&
+           ops->published && ops->is_ready);
 }
 
 enum status gate_open(struct gate **gate, const struct gate_options *options, struct error *error)
@@ -110,6 +110,11 @@ enum status gate_count(struct gate *gate, int64_t policy_id, int64_t now_ms,
                        struct gate_numbers *numbers)
 {
     return gate->ops->count(gate, policy_id, now_ms, numbers);
+}
+
+enum status gate_look(struct gate *gate, int64_t policy_id, struct error *error)
+{
+    return gate->ops->look(gate, policy_id, error);
 }
 
 size_t gate_list(struct gate *gate, int64_t after_id, int64_t *ids, size_t ids_max)

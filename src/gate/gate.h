@@ -38,6 +38,7 @@ struct wish {
     uint32_t void_count; /* of the policy at the time; for gate_stands() */
     bool is_accepted;    /* WON: the gate has it for sure, the ledger not yet */
     bool is_away;        /* UNAVAILABLE: the gate could not be asked, or did not answer */
+    bool is_gone;        /* UNAVAILABLE, NO_POLICY: a shared gate has no such policy, or not now */
 };
 
 /* The wishes of one tick for one policy, in their order; the caller's until they are decided. */
@@ -188,6 +189,7 @@ struct gate_ops {
                         struct error *error);
     enum status (*count)(struct gate *gate, int64_t policy_id, int64_t now_ms,
                          struct gate_numbers *numbers);
+    enum status (*look)(struct gate *gate, int64_t policy_id, struct error *error);
     size_t (*list)(struct gate *gate, int64_t after_id, int64_t *ids, size_t ids_max);
     bool (*stands)(struct gate *gate, const struct wish *wish);
     enum status (*pending)(struct gate *gate, int64_t policy_id, int64_t after_seq,
@@ -285,9 +287,15 @@ enum status gate_find(struct gate *gate, int64_t policy_id, const struct user_id
                       struct gate_claim *claims, size_t claims_max, size_t *count,
                       struct error *error) MUST_CHECK;
 
-/* NOT_FOUND: no such policy. Cheap enough for a few calls a second per watcher. */
+/* NOT_FOUND: no such policy. Never blocks, and cheap enough for a few calls a second per watcher: of
+ * a shared gate they are the numbers of a moment ago, and a policy that another process has just
+ * created may not be among them. */
 enum status gate_count(struct gate *gate, int64_t policy_id, int64_t now_ms,
                        struct gate_numbers *numbers) MUST_CHECK;
+
+/* From here on gate_count() tells of all that happened before this call. May block. NOT_FOUND: a
+ * shared gate has no such policy. UNAVAILABLE: it is away, and gate_count() tells what was. */
+enum status gate_look(struct gate *gate, int64_t policy_id, struct error *error) MUST_CHECK;
 
 /* Policy ids above `after_id` in rising order. */
 size_t gate_list(struct gate *gate, int64_t after_id, int64_t *ids, size_t ids_max);

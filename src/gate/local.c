@@ -545,6 +545,7 @@ static const struct gate_ops gate_local_ops = {
     .block = gate_local_block,
     .find = gate_local_find,
     .count = gate_local_count,
+    .look = gate_alone_look,
     .list = gate_local_list,
     .stands = gate_local_stands,
     .pending = gate_alone_pending,

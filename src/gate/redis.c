@@ -231,6 +231,17 @@ static enum status gate_redis_count(struct gate *gate, int64_t policy_id, int64_
     return redis_watch_count(&gate_redis_of(gate)->watch, policy_id, numbers);
 }
 
+static enum status gate_redis_look(struct gate *gate, int64_t policy_id, struct error *error)
+{
+    struct redis_watch *watch = &gate_redis_of(gate)->watch;
+    struct error words;
+
+    /* One that hangs is not waited for by everyone who asks. */
+    if (!redis_watch_is_well(watch, &words))
+        return error_set(error, STATUS_UNAVAILABLE, "%s", words.text);
+    return redis_watch_look(watch, policy_id, error);
+}
+
 static size_t gate_redis_list(struct gate *gate, int64_t after_id, int64_t *ids, size_t ids_max)
 {
     return redis_watch_list(&gate_redis_of(gate)->watch, after_id, ids, ids_max);
@@ -388,6 +399,7 @@ static const struct gate_ops gate_redis_ops = {
     .block = gate_redis_block,
     .find = gate_redis_find,
     .count = gate_redis_count,
+    .look = gate_redis_look,
     .list = gate_redis_list,
     .stands = gate_redis_stands,
     .pending = gate_redis_pending,

@@ -111,8 +111,16 @@ local function need_meta(key)
   return meta
 end
 
+-- A policy that is closed and drained is let go: from then on the ledger can answer for it as well.
+-- When it is unarmed, nobody arms it again.
+local function is_let_go(key)
+  return not is_armed(key) and redis.call('TTL', key) >= 0
+end
+
 local function need_armed(key)
-  if not is_armed(key) then
+  if is_let_go(key) then
+    fail('NOPOLICY it was let go')
+  elseif not is_armed(key) then
     fail('UNARMED the policy awaits its steward')
   end
 end
@@ -599,13 +607,14 @@ end
 -- --- policies and stock ---
 
 -- ARGS: a row, in the order of ROW. An older version than the one held is passed over. Never
--- touches the stock in the gate. A policy that was not there is known from now on, and unarmed.
+-- touches the stock in the gate. A policy that was not there is known from now on, and unarmed,
+-- unless it is closed for good: it was let go, and does not come back.
 local function set_policy(keys, args)
   check_count(args, #ROW)
   check_whole(args, 1, #ROW - 1)
   local meta = read_meta(keys[5])
   local now = now_ms()
-  if meta and meta.version > tonumber(args[1]) then
+  if meta and meta.version > tonumber(args[1]) or not meta and tonumber(args[6]) > 0 then
     return 0
   end
   local before = redis.call('HMGET', keys[5], unpack(ROW))
@@ -1001,12 +1010,12 @@ local function settled(keys, args)
   return table.concat(letters)
 end
 
--- ARGS: after which seq, and how many. Answers the numbers (nil: the policy is not known), then
+-- ARGS: after which seq, and how many. Answers the numbers (nil: not known, or let go), then
 -- pending claims as member and seq, in seq order, then bound keys.
 local function pending(keys, args)
   check_count(args, 2)
   check_whole(args, 1, 2)
-  local meta = read_meta(keys[5])
+  local meta = not is_let_go(keys[5]) and read_meta(keys[5])
   return {
     meta and numbers(keys, meta) or false,
     redis.call('ZRANGE', keys[2], '(' .. args[1], '+inf', 'BYSCORE', 'LIMIT', 0, args[2],

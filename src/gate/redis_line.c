@@ -88,6 +88,7 @@ static void redis_call_fail(struct redis_call_out *call, enum verdict verdict)
         call->wishes[i]->ticket = 0;
         call->wishes[i]->is_accepted = false;
         call->wishes[i]->is_away = false;
+        call->wishes[i]->is_gone = false;
     }
 }
 
@@ -240,6 +241,8 @@ static void redis_call_refused(struct redis_call_out *call, enum redis_trouble t
         redis_call_is_away(call);
     else
         redis_call_fail(call, is_unknown ? VERDICT_NO_POLICY : VERDICT_UNAVAILABLE);
+    for (size_t i = 0; i < call->count && trouble == REDIS_TROUBLE_NO_POLICY; i++)
+        call->wishes[i]->is_gone = true;
     if (!call->waits)
         redis_call_land(call);
 }
@@ -276,16 +279,6 @@ static void redis_call_give_up(struct redis_call_out *call)
 static void redis_call_decided(struct redis_call_out *call)
 {
     FAULT_POINT("gate.after_decision");
-/* Its time is over: a win is told as accepted; that nothing is left is not certain. */
-static void redis_call_give_up(struct redis_call_out *call)
-{
-    for (size_t i = 0; i < call->count; i++) {
-        if (call->wishes[i]->verdict == VERDICT_SOLD_OUT)
-            call->wishes[i]->verdict = VERDICT_UNAVAILABLE;
-    }
-    redis_call_land(call);
-}
-
     if (!redis_call_must_settle(call)) {
         redis_call_land(call);
         return;

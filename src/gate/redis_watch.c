@@ -234,7 +234,9 @@ enum status redis_watch_look(struct redis_watch *watch, int64_t policy_id, struc
         (reply->type != REDIS_REPLY_ARRAY || reply->elements != NUMBERS_READ))
         status = error_set(error, STATUS_FAILED, "dibs_count answers something else");
     pthread_mutex_lock(&watch->lock);
-    struct redis_watched *seen = redis_watch_add(watch, policy_id);
+    /* One that is not there is not noted: anybody may ask for any. */
+    struct redis_watched *seen = status == STATUS_OK ? redis_watch_add(watch, policy_id)
+                                                     : redis_watch_find(watch, policy_id);
     if (seen != NULL && status == STATUS_OK)
         has_changed = redis_watch_take(seen, reply, asked_ns);
     else if (seen != NULL && status == STATUS_NOT_FOUND)

@@ -115,7 +115,8 @@ static void work_show(struct call *call, struct service *service)
     size_t count = 0;
     enum status status = STATUS_UNAVAILABLE;
     if (self->policy_id != 0 &&
-        gate_count(service_gate(service), self->policy_id, 0, &ignored) == STATUS_NOT_FOUND) {
+        (gate_look(service_gate(service), self->policy_id, &error) == STATUS_NOT_FOUND ||
+         gate_count(service_gate(service), self->policy_id, 0, &ignored) == STATUS_NOT_FOUND)) {
         status = STATUS_NOT_FOUND;
     } else if (audits != NULL) {
         status = service_audit(service, after_id, audits, limit, &count, &error);

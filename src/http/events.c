@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "http/call.h"
 #include "http/handlers.h"
 #include "http/render.h"
 #include "http/reply.h"
@@ -180,6 +181,69 @@ void events_loop_close(struct api_loop *loop)
     loop->watches = NULL;
 }
 
+static void start_watching(struct api_loop *loop, struct http_exchange *exchange,
+                           const struct gate_numbers *numbers)
+{
+    struct watcher *watcher = calloc(1, sizeof *watcher);
+    struct policy_watch *watch = find_watch(loop, numbers->policy_id);
+    bool watched_before = watch != NULL;
+    if (watcher != NULL && watch == NULL) {
+        if (loop->watches == NULL) {
+            loop->heartbeat_due_ms = clock_monotonic_ms() + HEARTBEAT_MS;
+        }
+        watch = add_watch(loop, numbers);
+    }
+    if (watcher == NULL || watch == NULL) {
+        free(watcher);
+        reply_problem(loop, exchange, PROBLEM_UNAVAILABLE);
+        return;
+    }
+    if (!events_begin(loop, exchange)) {
+        free(watcher);
+        if (!watched_before) {
+            free_watch(watch);
+        }
+        return;
+    }
+    watcher->exchange = exchange;
+    add_watcher(watch, watcher);
+    http_stream_start(exchange, watcher_gone, watcher);
+    /* What the others saw last, so that all of them hear of the next change. */
+    http_stream_write(exchange, render_event(loop, &watch->sent));
+    api_loop_keep_ticking(loop);
+}
+
+/* A policy that this process has not heard of yet. */
+struct events_call {
+    struct call call;
+    int64_t policy_id;
+};
+
+static void work_look(struct call *call, struct service *service)
+{
+    struct events_call *self = (struct events_call *)(void *)call;
+    struct error error;
+    (void)!gate_look(service_gate(service), self->policy_id, &error);
+}
+
+static bool count_policy(struct api_loop *loop, int64_t policy_id, struct gate_numbers *numbers)
+{
+    return gate_count(service_gate(loop->api->service), policy_id, http_loop_wall_ms(loop->http),
+                      numbers) == STATUS_OK;
+}
+
+static void answer_look(struct call *call)
+{
+    struct events_call *self = (struct events_call *)(void *)call;
+    struct gate_numbers numbers;
+    if (count_policy(call->loop, self->policy_id, &numbers)) {
+        start_watching(call->loop, call->exchange, &numbers);
+    } else {
+        reply_problem(call->loop, call->exchange, PROBLEM_POLICY_NOT_FOUND);
+    }
+    call_free(call);
+}
+
 /* GET /v1/policies/{id}/events */
 void events_policy(struct ask *ask)
 {
@@ -189,36 +253,14 @@ void events_policy(struct ask *ask)
     if (!ask_policy_id(ask, 0, &policy_id) || !ask_no_query(ask)) {
         return;
     }
-    if (gate_count(service_gate(loop->api->service), policy_id, http_loop_wall_ms(loop->http),
-                   &numbers) != STATUS_OK) {
-        reply_problem(loop, ask->exchange, PROBLEM_POLICY_NOT_FOUND);
+    if (count_policy(loop, policy_id, &numbers)) {
+        start_watching(loop, ask->exchange, &numbers);
         return;
     }
-    struct watcher *watcher = calloc(1, sizeof *watcher);
-    struct policy_watch *watch = find_watch(loop, policy_id);
-    bool watched_before = watch != NULL;
-    if (watcher != NULL && watch == NULL) {
-        if (loop->watches == NULL) {
-            loop->heartbeat_due_ms = clock_monotonic_ms() + HEARTBEAT_MS;
-        }
-        watch = add_watch(loop, &numbers);
+    struct events_call *call = call_new(loop, ask->exchange, sizeof *call, work_look);
+    if (call != NULL) {
+        call->policy_id = policy_id;
+        call->call.answer = answer_look;
+        call_submit_or_refuse(&call->call);
     }
-    if (watcher == NULL || watch == NULL) {
-        free(watcher);
-        reply_problem(loop, ask->exchange, PROBLEM_UNAVAILABLE);
-        return;
-    }
-    if (!events_begin(loop, ask->exchange)) {
-        free(watcher);
-        if (!watched_before) {
-            free_watch(watch);
-        }
-        return;
-    }
-    watcher->exchange = ask->exchange;
-    add_watcher(watch, watcher);
-    http_stream_start(ask->exchange, watcher_gone, watcher);
-    /* What the others saw last, so that all of them hear of the next change. */
-    http_stream_write(ask->exchange, render_event(loop, &watch->sent));
-    api_loop_keep_ticking(loop);
 }

@@ -1,0 +1,85 @@
+"""A policy that is closed and drained leaves Redis; the ledger answers for it from then on."""
+
+import pytest
+
+from harness import expect, expect_problem, wait_until
+from servers import Redis
+from sharing import Sharing
+
+
+@pytest.fixture
+def redis():
+    with Redis() as server:
+        yield server
+
+
+def keys_of(redis, policy):
+    with redis.client() as client:
+        return client.keys(f"COUPON:POLICY:{{{policy}}}:*")
+
+
+def is_let_go(redis, policy):
+    """Whether all of its keys have a time to live."""
+    with redis.client() as client:
+        names = client.keys(f"COUPON:POLICY:{{{policy}}}:*")
+        return names and all(client.ttl(name) > 0 for name in names)
+
+
+def sell_and_close(shop, server, limit):
+    """Two winners, one of them by key and with a redeemed coupon, and a loser at the door."""
+    policy = server.create(total=5, limit=limit)["id"]
+    by_key = expect(server.claim(policy, "keyed", key="k"), 202)
+    plain = expect(server.claim(policy, "plain"), 202)
+    expect(server.request("PUT", "/v1/users/blocked", {"blocked": True}), 200)
+    shop.await_drained(policy)
+    expect(server.post(f"/v1/coupons/{by_key['coupon_id']}/redeem", {"order_id": "o1"}), 200)
+    expect(server.request("DELETE", f"/v1/policies/{policy}"), 200)
+    wait_until(lambda: is_let_go(shop.redis, policy), "it is let go")
+    return policy, by_key["seq"], plain["seq"]
+
+
+def expect_answers(server, policy, keyed, plain, limit):
+    """What everyone is told, as while it was in Redis."""
+    by_key = expect(server.claim(policy, "keyed", key="k"), 200)
+    assert (by_key["seq"], by_key["coupon_state"]) == (keyed, "REDEEMED")
+    expect_problem(server.claim(policy, "plain", key="k"), 422, "IDEMPOTENCY_MISMATCH")
+    if limit == 1:
+        assert expect(server.claim(policy, "plain"), 200)["seq"] == plain
+    else:
+        expect_problem(server.claim(policy, "plain"), 410, "CLOSED")
+    expect_problem(server.claim(policy, "late"), 410, "CLOSED")
+    expect_problem(server.claim(policy, "blocked"), 403, "BLOCKED")
+    assert expect(server.status(policy, "plain"), 200)["seq"] == plain
+    expect_problem(server.status(policy, "late"), 404, "NO_CLAIM", policy_state="CLOSED")
+    shown = server.policy(policy)
+    assert (shown["state"], shown["issued"], shown["pending"]) == ("CLOSED", 2, 0)
+    listed = expect(server.get("/v1/policies"), 200)["items"]
+    assert [(item["id"], item["state"]) for item in listed] == [(policy, "CLOSED")]
+    cancelled = server.cancel(f"{policy}-{keyed}")
+    expect_problem(cancelled, 409, "CONFLICT")
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_redis_closed__answers_after_redis_forgot_it(tmp_path, redis, limit):
+    with Sharing(tmp_path, redis, ledger="sqlite") as shop:
+        server = shop.serve()
+        policy, *seqs = sell_and_close(shop, server, limit)
+        expect_answers(server, policy, *seqs, limit)
+        # Its keys survive a restart, and what was in Redis's memory does not.
+        redis.kill()
+        redis.start()
+        wait_until(lambda: server.claim(policy, "late").status == 410, "Redis is back")
+        expect_answers(server, policy, *seqs, limit)
+        # A day later nothing of it is left.
+        with redis.client() as client:
+            client.delete(*keys_of(redis, policy))
+        expect_answers(server, policy, *seqs, limit)
+        # A server that never saw it there knows as much, and does not bring it back.
+        server.stop()
+        other = shop.serve()
+        expect_answers(other, policy, *seqs, limit)
+        assert keys_of(redis, policy) == []
+        # A coupon of it can still change.
+        coupon = f"{policy}-{seqs[1]}"
+        assert expect(other.cancel(coupon), 200)["state"] == "CANCELLED"
+        expect_problem(other.claim(policy, "plain"), 410, "CLOSED")
