@@ -389,8 +389,10 @@ void duty_attend(struct worker *worker, struct duty *duty, int64_t now_ms)
     duty_refill(worker, duty, now_ms);
     duty_push(worker, duty, now_ms);
     duty_retire(worker, duty);
-    if (!duty->is_retired)
+    if (!duty->is_retired) {
+        duty_sync_users(worker, duty, now_ms);
         duty_sync_leases(worker, duty, now_ms);
+    }
     if (is_busy)
         duty->busy_at_ms = now_ms;
     int64_t pause_max_ms = now_ms - duty->busy_at_ms < WARM_MS ? PAUSE_WARM_MS : PAUSE_MAX_MS;

@@ -32,6 +32,10 @@ struct duty {
     int64_t synced_at_ms;      /* when its leases were last compared with the ledger's; 0: never */
     int64_t drift_units;       /* that a lease has fewer in the gate than in the ledger */
     int64_t drift_since_ms;    /* since when it is so many */
+    int64_t counted_version;   /* of the policy when gate and ledger had as many active coupons */
+    int64_t counted_at_ms;     /* when they were last counted */
+    int64_t surplus;           /* active coupons that the gate has and the ledger has not */
+    int64_t surplus_since_ms;  /* since when it is so many */
     int64_t unleased_since_ms; /* since when there is stock to lend to an empty gate; 0: none */
     int64_t pending_count;     /* as last seen */
     int64_t oldest_requested_ms;
@@ -43,6 +47,10 @@ void duty_attend(struct worker *worker, struct duty *duty, int64_t now_ms);
 /* Compares the leases of an armed policy in the gate with the ledger's, when it is time: in
  * duty_leases.c. */
 void duty_sync_leases(struct worker *worker, struct duty *duty, int64_t now_ms);
+
+/* Compares how many coupons are active in the gate and in the ledger, when it is time: in
+ * duty_users.c. */
+void duty_sync_users(struct worker *worker, struct duty *duty, int64_t now_ms);
 
 /* Whether this worker is the policy's steward, and goes on being it. */
 bool duty_is_held(struct worker *worker, struct duty *duty, int64_t now_ms);
