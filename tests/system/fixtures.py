@@ -4,21 +4,30 @@ import os
 
 import pytest
 
-from harness import BINARY, Server, raise_file_limit
+from crew import GATE, new_server
+from harness import BINARY, raise_file_limit
 from ledger import audit
 
 
 def pytest_configure(config):
     config.addinivalue_line(
         "markers", "heavy: costs much and shows a sanitizer nothing new; not repeated there")
+    config.addinivalue_line(
+        "markers", "gate_local(reason): holds, or has a meaning, for a gate of one's own only")
+    config.addinivalue_line(
+        "markers", "one_server(reason): about one process; not asked by turns when there are two")
 
 
 def pytest_collection_modifyitems(config, items):
-    """Under a sanitizer the heavy ones stay out."""
+    """Under a sanitizer the heavy ones stay out; with a shared gate, those that cannot hold."""
+    out = []
     if os.environ.get("DIBS_TEST_SANITIZER"):
-        heavy = [item for item in items if item.get_closest_marker("heavy")]
-        config.hook.pytest_deselected(items=heavy)
-        items[:] = [item for item in items if item not in heavy]
+        out += [item for item in items if item.get_closest_marker("heavy")]
+    if GATE != "local":
+        out += [item for item in items if item.get_closest_marker("gate_local")]
+    if out:
+        config.hook.pytest_deselected(items=out)
+        items[:] = [item for item in items if item not in out]
 
 
 def pytest_sessionstart(session):
@@ -30,7 +39,7 @@ def pytest_sessionstart(session):
 @pytest.fixture(scope="session")
 def _shared_server():
     """One server for all tests that only need policies of their own."""
-    server = Server()
+    server = new_server()
     yield server
     try:
         server.stop()
@@ -39,9 +48,10 @@ def _shared_server():
 
 
 @pytest.fixture
-def shared(_shared_server):
+def shared(_shared_server, request):
     """The shared server, up; judged after the test."""
     server = _shared_server
+    server.is_alone = request.node.get_closest_marker("one_server") is not None
     if not server.alive:
         server.process = None
         server.start()
@@ -55,14 +65,15 @@ def shared(_shared_server):
 
 
 @pytest.fixture
-def serve(tmp_path):
+def serve(tmp_path, request):
     """Starts servers of one's own: serve(config={...}, ...). Each is stopped in good order,
     judged and audited after the test."""
     servers = []
 
     def start(**options):
         options.setdefault("folder", tmp_path / f"server-{len(servers)}")
-        server = Server(**options)
+        options.setdefault("is_alone", request.node.get_closest_marker("one_server") is not None)
+        server = new_server(**options)
         servers.append(server)
         return server.start()
 

@@ -166,7 +166,10 @@ class Server:
 
     def start(self):
         """Starts the process and waits until it says where it listens."""
-        self.spawn()
+        return self.spawn().await_start()
+
+    def await_start(self):
+        """Waits until a process that was spawned says where it listens."""
         fields = self.await_log("listening", START_TIMEOUT_S)
         host, port = fields["address"].rsplit(":", 1)
         self.address = ("127.0.0.1" if host == "0.0.0.0" else host, int(port))

@@ -149,7 +149,8 @@ class _Shared:
     @classmethod
     def get(cls):
         if cls.server is None:
-            cls.server = servers.KINDS[KIND]().start()
+            # Room for the servers and workers of two crews at a time.
+            cls.server = servers.KINDS[KIND](settings={"max_connections": 150}).start()
         return cls.server
 
 

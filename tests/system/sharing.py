@@ -23,8 +23,7 @@ class Worker(Server):
         return [*self.wrapper, str(self.binary), "worker", "--ledger", self.database.url,
                 *self.arguments]
 
-    def start(self):
-        self.spawn()
+    def await_start(self):
         self.await_log("working")
         if "worker_listen" in self.config:
             host, port = self.await_log("listening")["address"].rsplit(":", 1)

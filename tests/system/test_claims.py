@@ -49,7 +49,9 @@ def test_claim__exactly_total_win_in_ten_bursts(server):
     # The first five bursts took everything: nobody of a later one may have won.
     assert all(o.answer.status == 201 for o in outcomes[:1000])
     rows = coupons(server.database, policy["id"])
-    assert len(rows) == 1000
+    assert [row["seq"] for row in rows] == list(range(1, 1001))
+    issued_at = [row["issued_at"] for row in rows]
+    assert issued_at == sorted(issued_at)
     by_user = {row["user_id"]: row["seq"] for row in rows}
     for outcome in outcomes[:1000]:
         body = outcome.answer.json
@@ -98,13 +100,20 @@ def test_claim__many_users_with_many_wishes_each(shared):
 
 
 def test_claim__policies_do_not_disturb_each_other(shared):
-    policies = [shared.create(total=20)["id"] for _ in range(5)]
-    requests = [claim_bytes(policy, f"u{user}") for user in range(40) for policy in policies]
-    outcomes = shared.storm(requests)
+    """4 policies of 200 coupons, and 1,000 users who want all of them."""
+    policies = [shared.create(total=200)["id"] for _ in range(4)]
+    requests = [claim_bytes(policy, f"u{user}") for user in range(1000) for policy in policies]
+    outcomes = shared.storm(requests, connections=400)
+    assert tally(outcomes) == {(201, "ISSUED"): 800, (409, "SOLD_OUT"): 3200}
+    wins = [o.answer.json for o in outcomes if o.answer.status == 201]
     for policy in policies:
-        seqs = [o.answer.json["seq"] for o in outcomes
-                if o.answer.status == 201 and o.answer.json["policy_id"] == policy]
-        assert sorted(seqs) == list(range(1, 21))
+        told = {win["seq"]: win["user"] for win in wins if win["policy_id"] == policy}
+        rows = coupons(shared.database, policy)
+        assert [row["seq"] for row in rows] == list(range(1, 201))
+        assert {row["seq"]: row["user_id"] for row in rows} == told
+        # They were written in the order in which they were won.
+        issued_at = [row["issued_at"] for row in rows]
+        assert issued_at == sorted(issued_at)
 
 
 def test_claim__a_winner_who_asks_again_gets_the_same_claim(shared):

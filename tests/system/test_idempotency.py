@@ -152,6 +152,7 @@ def test_key__a_refusal_binds_none(shared):
     expect_problem(shared.claim(policy["id"], "u2", key="k"), 422, "IDEMPOTENCY_MISMATCH")
 
 
+@pytest.mark.one_server("who is blocked reaches the other servers within a second")
 @pytest.mark.parametrize("refusal", ["PAUSED", "NOT_OPEN", "LIMIT_REACHED", "BLOCKED"])
 def test_key__no_refusal_binds_one(shared, refusal):
     policy = shared.create(total=5, limit=2)

@@ -32,11 +32,13 @@ def test_verdict__no_policy_before_held_elsewhere(shared):
     expect_problem(shared.claim(987654321, "u1", key="same-key"), 404, "POLICY_NOT_FOUND")
 
 
+@pytest.mark.one_server("who is blocked reaches the other servers within a second")
 def test_verdict__no_policy_before_blocked(shared):
     block(shared, "verdict-blocked-1")
     expect_problem(shared.claim(987654321, "verdict-blocked-1"), 404, "POLICY_NOT_FOUND")
 
 
+@pytest.mark.one_server("who is blocked reaches the other servers within a second")
 def test_verdict__held_before_blocked(shared):
     policy = shared.create(total=5)
     seq = shared.win(policy["id"], "verdict-blocked-2")["seq"]
@@ -45,6 +47,7 @@ def test_verdict__held_before_blocked(shared):
     block(shared, "verdict-blocked-2", False)
 
 
+@pytest.mark.one_server("who is blocked reaches the other servers within a second")
 def test_verdict__held_by_key_before_blocked(shared):
     policy = shared.create(total=5, limit=2)
     seq = shared.win(policy["id"], "verdict-blocked-3", key="k")["seq"]
@@ -54,6 +57,7 @@ def test_verdict__held_by_key_before_blocked(shared):
     expect_problem(shared.claim(policy["id"], "verdict-blocked-3", key="k2"), 403, "BLOCKED")
 
 
+@pytest.mark.one_server("who is blocked reaches the other servers within a second")
 def test_verdict__mismatched_key_before_blocked_and_closed(shared):
     policy = shared.create(total=5)
     shared.win(policy["id"], "u1", key="k")
@@ -63,6 +67,7 @@ def test_verdict__mismatched_key_before_blocked_and_closed(shared):
                    "IDEMPOTENCY_MISMATCH")
 
 
+@pytest.mark.one_server("who is blocked reaches the other servers within a second")
 def test_verdict__blocked_before_closed(shared):
     policy = shared.create(total=5)
     block(shared, "verdict-blocked-5")
@@ -72,6 +77,7 @@ def test_verdict__blocked_before_closed(shared):
     expect_problem(shared.claim(policy["id"], "verdict-blocked-5"), 410, "CLOSED")
 
 
+@pytest.mark.one_server("who is blocked reaches the other servers within a second")
 def test_verdict__blocked_before_everything_after_it(shared):
     policy = shared.create(total=1, limit=1)
     shared.win(policy["id"], "u1")
@@ -119,6 +125,7 @@ def test_verdict__not_open_before_sold_out(shared):
     expect_problem(shared.claim(policy["id"], "u2"), 403, "NOT_OPEN")
 
 
+@pytest.mark.one_server("a server may know for 0.4 s what is sold out, and not that it is paused")
 def test_verdict__paused_before_sold_out(shared):
     policy = shared.create(total=1)
     shared.win(policy["id"], "u1")
@@ -213,6 +220,7 @@ def test_verdict__closes_by_itself(shared):
     assert shared.policy(policy["id"])["state"] == "CLOSED"
 
 
+@pytest.mark.one_server("who is blocked reaches the other servers within a second")
 def test_blocked__lifted_again(shared):
     policy = shared.create(total=5)
     block(shared, "verdict-blocked-7")
@@ -223,6 +231,7 @@ def test_blocked__lifted_again(shared):
     shared.win(policy["id"], "verdict-blocked-7")
 
 
+@pytest.mark.one_server("who is blocked reaches the other servers within a second")
 def test_blocked__survives_kill_9(server):
     policy = server.create(total=5)
     block(server, "bad")
@@ -240,6 +249,7 @@ def test_blocked__bad_body_is_400(shared, body):
     expect_problem(answer, 400, "INVALID_REQUEST")
 
 
+@pytest.mark.one_server("who is blocked reaches the other servers within a second")
 def test_blocked__during_a_rush_touches_nobody_else(server):
     """A user is blocked and let go again and again while everyone claims: the others get what they
     asked for, once each, and whoever is told 201 has a row that says so."""

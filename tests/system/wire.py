@@ -338,7 +338,8 @@ def storm(address, requests, connections=None, pipeline=1, on_answer=None, sourc
     Every connection stands before the first byte is sent; with `connections` equal to the number
     of requests (the default) all of them are in the air at once. Each connection keeps `pipeline`
     requests unanswered. `requests` may be an endless iterator: then the storm ends when every
-    connection is broken or `on_answer(outcome)` returned False."""
+    connection is broken or `on_answer(outcome)` returned False. `address` may be a list: the
+    connections are spread over it."""
     if connections is None:
         requests = list(requests)
         connections = len(requests)
@@ -353,9 +354,10 @@ class _Storm:
         self.outcomes = []
         self.going = True
         self.lanes = []
-        for _ in range(connections):
+        addresses = address if isinstance(address, list) else [address]
+        for number in range(connections):
             try:
-                self.lanes.append(_Lane(address, source))
+                self.lanes.append(_Lane(addresses[number % len(addresses)], source))
             except OSError:
                 if not self.lanes:
                     raise
