@@ -282,6 +282,11 @@ struct ledger *service_ledger(struct service *service)
     return service->ledger;
 }
 
+bool service_reads_at_home(const struct service *service)
+{
+    return !service->gate->ops->is_shared && !ledger_is_remote(service->ledger);
+}
+
 bool service_submit(struct service *service, struct clerk_task *task)
 {
     return clerks_submit(&service->clerks, task);

@@ -71,6 +71,9 @@ void service_close(struct service *service);
 struct gate *service_gate(struct service *service);
 struct ledger *service_ledger(struct service *service);
 
+/* Whether reading asks nobody but this process: the gate is in its memory, the ledger in a file. */
+bool service_reads_at_home(const struct service *service);
+
 /* --- clerks: threads for what blocks --- */
 
 struct clerk_task {

@@ -223,6 +223,7 @@ static enum status loop_open(void *server_context, struct http_loop *http, unsig
     buffer_init(&loop->body, ANSWER_LENGTH_MAX);
     make_id_prefix(loop);
     claims_loop_init(loop);
+    call_loop_init(loop);
     loop->reader = json_reader_new(HTTP_BODY_MAX);
     enum status status = STATUS_FAILED;
     if (loop->reader == NULL || !buffer_reserve(&loop->body, CLAIM_BODY_MAX)) {
@@ -271,6 +272,7 @@ static void on_tick(void *context, int64_t wall_ms)
         return;
     }
     desk_tick(loop->desk, wall_ms);
+    call_hand_over(loop);
     if (loop->timer_runs) {
         int64_t now_ms = loop->tick_ns / 1000000;
         if (now_ms < loop->due_ms) {

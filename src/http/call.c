@@ -6,6 +6,9 @@
 #include "base/log.h"
 #include "http/reply.h"
 
+/* Enough that a clerk's coming and going does not count, few enough that the last is not late. */
+#define TOGETHER_MAX 64
+
 static struct call *call_of_posted(struct http_task *task)
 {
     return (struct call *)(void *)((char *)task - offsetof(struct call, posted));
@@ -54,31 +57,65 @@ static void list_remove(struct call *call)
     }
 }
 
+/* The loop's lock is held. */
+static void list_add_together(struct call *first)
+{
+    for (struct call *call = first; call != NULL; call = call->together) {
+        call->came_back = false;
+        list_add(call);
+    }
+}
+
+static void list_remove_together(struct call *first)
+{
+    for (struct call *call = first; call != NULL; call = call->together) {
+        list_remove(call);
+    }
+}
+
 static void come_back(struct http_task *task)
 {
-    struct call *call = call_of_posted(task);
-    pthread_mutex_lock(&call->loop->lock);
-    list_remove(call);
-    pthread_mutex_unlock(&call->loop->lock);
-    call->answer(call);
+    struct call *first = call_of_posted(task);
+    pthread_mutex_lock(&first->loop->lock);
+    list_remove_together(first);
+    pthread_mutex_unlock(&first->loop->lock);
+    struct call *next;
+    for (struct call *call = first; call != NULL; call = next) {
+        next = call->together;
+        call->together = NULL;
+        call->answer(call);
+    }
+}
+
+static void free_together(struct call *first)
+{
+    struct call *next;
+    for (struct call *call = first; call != NULL; call = next) {
+        next = call->together;
+        call_free(call);
+    }
 }
 
 /* On a clerk's thread. */
 static void work_and_post(struct clerk_task *task, struct service *service)
 {
-    struct call *call = (struct call *)(void *)task;
-    struct api_loop *loop = call->loop;
-    call->work(call, service);
+    struct call *first = (struct call *)(void *)task;
+    struct api_loop *loop = first->loop;
+    for (struct call *call = first; call != NULL; call = call->together) {
+        call->work(call, service);
+    }
     pthread_mutex_lock(&loop->lock);
     bool orphaned = loop->closed;
     if (!orphaned) {
         /* A loop that takes no more tasks is about to close, and frees what came back. */
-        call->came_back = true;
-        (void)http_loop_post(loop->http, &call->posted);
+        for (struct call *call = first; call != NULL; call = call->together) {
+            call->came_back = true;
+        }
+        (void)http_loop_post(loop->http, &first->posted);
     }
     pthread_mutex_unlock(&loop->lock);
     if (orphaned) {
-        call_free(call);
+        free_together(first);
     }
 }
 
@@ -87,24 +124,69 @@ bool call_submit(struct call *call)
     struct api_loop *loop = call->loop;
     call->task.work = work_and_post;
     call->posted.run = come_back;
-    call->came_back = false;
     pthread_mutex_lock(&loop->lock);
-    list_add(call);
+    list_add_together(call);
     pthread_mutex_unlock(&loop->lock);
     if (service_submit(loop->api->service, &call->task)) {
         return true;
     }
     pthread_mutex_lock(&loop->lock);
-    list_remove(call);
+    list_remove_together(call);
     pthread_mutex_unlock(&loop->lock);
     return false;
+}
+
+static void refuse(struct call *call)
+{
+    reply_problem(call->loop, call->exchange, PROBLEM_UNAVAILABLE);
+    call_free(call);
 }
 
 void call_submit_or_refuse(struct call *call)
 {
     if (!call_submit(call)) {
-        reply_problem(call->loop, call->exchange, PROBLEM_UNAVAILABLE);
-        call_free(call);
+        refuse(call);
+    }
+}
+
+static void gathered_clear(struct api_loop *loop)
+{
+    loop->gathered = NULL;
+    loop->gathered_end = &loop->gathered;
+    loop->gathered_count = 0;
+}
+
+void call_loop_init(struct api_loop *loop)
+{
+    loop->gathers = service_reads_at_home(loop->api->service);
+    gathered_clear(loop);
+}
+
+void call_gather(struct call *call)
+{
+    struct api_loop *loop = call->loop;
+    if (!loop->gathers) {
+        call_submit_or_refuse(call);
+        return;
+    }
+    *loop->gathered_end = call;
+    loop->gathered_end = &call->together;
+    if (++loop->gathered_count == TOGETHER_MAX) {
+        call_hand_over(loop);
+    }
+}
+
+void call_hand_over(struct api_loop *loop)
+{
+    struct call *first = loop->gathered;
+    gathered_clear(loop);
+    if (first == NULL || call_submit(first)) {
+        return;
+    }
+    struct call *next;
+    for (struct call *call = first; call != NULL; call = next) {
+        next = call->together;
+        refuse(call);
     }
 }
 
@@ -142,6 +224,8 @@ void call_abandon_all(struct api_loop *loop)
     }
     loop->calls = NULL;
     pthread_mutex_unlock(&loop->lock);
+    free_together(loop->gathered);
+    gathered_clear(loop);
 }
 
 struct buffer *call_json(struct call *call, int status)

@@ -35,6 +35,8 @@ struct call {
     struct buffer body;
     char location[128]; /* "": none */
 
+    struct call *together; /* handed over and given back along with this one */
+
     /* The loop's list of calls that are out. */
     struct call *next;
     struct call **place;
@@ -53,8 +55,20 @@ bool call_submit(struct call *call);
 /* The same, and answers 503 and frees it when no clerk takes it. */
 void call_submit_or_refuse(struct call *call);
 
+/* For short reads that many ask for at once: keeps it until the end of the tick, when those that
+ * were kept go to one clerk and come back together; one at a time, each waits longer for the locks
+ * between loop and clerks than for its answer. Where reading asks another process it is handed over
+ * at once, so that nobody waits behind somebody else's answer. */
+void call_gather(struct call *call);
+
+/* At the end of a tick. Whom no clerk takes is answered 503. */
+void call_hand_over(struct api_loop *loop);
+
 /* Sends what `work` wrote and frees the call. */
 void call_answer(struct call *call);
+
+/* Before the first call of a loop. */
+void call_loop_init(struct api_loop *loop);
 
 /* When a loop closes: tells `abandon`, frees what came back and lets the clerks free the rest. */
 void call_abandon_all(struct api_loop *loop);

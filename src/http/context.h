@@ -131,6 +131,12 @@ struct api_loop {
     bool closed;
     struct call *calls;
 
+    /* Calls that go to a clerk at the end of this tick, in the order they came. */
+    struct call *gathered;
+    struct call **gathered_end;
+    size_t gathered_count;
+    bool gathers;
+
     /* Claims whose fate someone waits for, and the policies someone watches. */
     struct status_call *parked;
     struct policy_watch *watches;

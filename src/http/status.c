@@ -296,7 +296,7 @@ void status_get(struct ask *ask)
     if (self != NULL) {
         self->call.answer = answer_status;
         self->wait_until_ms = wait_s == 0 ? 0 : clock_monotonic_ms() + wait_s * 1000;
-        call_submit_or_refuse(&self->call);
+        call_gather(&self->call);
     }
 }
 
@@ -313,6 +313,6 @@ void status_events(struct ask *ask)
         self->call.answer = answer_stream;
         self->call.abandon = abandon_stream;
         self->is_stream = true;
-        call_submit_or_refuse(&self->call);
+        call_gather(&self->call);
     }
 }

@@ -797,6 +797,11 @@ const char *ledger_kind(const struct ledger *ledger)
     return ledger->driver->name;
 }
 
+bool ledger_is_remote(const struct ledger *ledger)
+{
+    return ledger->driver->is_remote;
+}
+
 void ledger_state(struct ledger *ledger, struct error *words)
 {
     if (ledger_healthy(ledger)) {

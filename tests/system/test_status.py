@@ -5,7 +5,7 @@ import time
 import pytest
 
 from harness import claim_bytes, expect, expect_problem, now_rfc3339, wait_until
-from wire import SLOW, Closed
+from wire import SLOW, Closed, encode
 
 
 def test_status__of_a_winner(shared):
@@ -22,6 +22,19 @@ def test_status__of_a_winner(shared):
     assert len(status["claims"]) == 1
     for name, value in status["claims"][0].items():
         assert status[name] == value
+
+
+def test_status__of_many_who_ask_at_once(shared):
+    policy = shared.create(total=100)
+    won = {f"u{i}": shared.win(policy["id"], f"u{i}") for i in range(100)}
+    users = [f"u{i % 110}" for i in range(600)]
+    outcomes = shared.storm((encode("GET", f"/v1/policies/{policy['id']}/claims/{user}")
+                             for user in users), connections=60, pipeline=5)
+    for user, outcome in zip(users, outcomes):
+        if user in won:
+            assert expect(outcome.answer, 200)["seq"] == won[user]["seq"]
+        else:
+            expect_problem(outcome.answer, 404, "NO_CLAIM")
 
 
 def test_status__shows_all_claims_latest_first(shared):
