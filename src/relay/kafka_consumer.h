@@ -42,23 +42,15 @@ struct kafka_consumer_options {
     const char *group;
     /* Works on the lane's batch: called with a new one, and again until it is DONE. */
     enum kafka_step (*work)(void *context, struct kafka_lane *lane, int64_t now_ms);
-    /* The batch is somebody else's now, or the lane ends: frees lane->work. Also after DONE, before
-     * the lane is gone. */
+    /* The lane ends, with a batch at work or without: frees lane->work. */
     void (*forget)(void *context, struct kafka_lane *lane);
     void *context;
 };
 
-#define KAFKA_PARTITIONS_MAX 64 /* that are counted one by one */
-
 struct kafka_consumer_numbers {
-    bool is_up; /* a broker answers */
-    size_t partition_count;
-    struct {
-        int32_t partition;
-        int64_t lag;                    /* messages not committed; -1: not known */
-    } partitions[KAFKA_PARTITIONS_MAX]; /* that this consumer has */
-    uint64_t consumed;
-    uint64_t rebalanced;
+    size_t partition_count; /* that this consumer has */
+    uint64_t consumed;      /* messages whose offset was committed */
+    uint64_t rebalanced;    /* times that partitions came or went */
 };
 
 /* Does not wait for a broker. */

@@ -119,24 +119,6 @@ static void kafka_producer_report_dropped(struct kafka_producer *producer)
 
 /* --- topics --- */
 
-static bool kafka_topic_exists(rd_kafka_t *handle, const char *name)
-{
-    const struct rd_kafka_metadata *metadata = NULL;
-    rd_kafka_topic_t *topic = rd_kafka_topic_new(handle, name, NULL);
-    bool exists = false;
-
-    if (topic == NULL)
-        return false;
-    if (rd_kafka_metadata(handle, 0, topic, &metadata, TOPICS_MS) == RD_KAFKA_RESP_ERR_NO_ERROR) {
-        exists = metadata->topic_cnt == 1 &&
-                 metadata->topics[0].err == RD_KAFKA_RESP_ERR_NO_ERROR &&
-                 metadata->topics[0].partition_cnt > 0;
-        rd_kafka_metadata_destroy(metadata);
-    }
-    rd_kafka_topic_destroy(topic);
-    return exists;
-}
-
 /* Reads the answer about one topic. False: it is not there, and the words say why. */
 static bool kafka_producer_has_topic(struct kafka_producer *producer,
                                      const rd_kafka_topic_result_t *result, struct error *error)
@@ -150,7 +132,7 @@ static bool kafka_producer_has_topic(struct kafka_producer *producer,
     if (code == RD_KAFKA_RESP_ERR_NO_ERROR || code == RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS)
         return true;
     /* Whoever may not create it may still be allowed to use it. */
-    if (kafka_topic_exists(producer->handle, name))
+    if (kafka_target_has_topic(producer->handle, name, TOPICS_MS))
         return true;
     const char *words = rd_kafka_topic_result_error_string(result);
     error_set(error, STATUS_UNAVAILABLE, "topic %s is missing and cannot be created: %s", name,

@@ -276,3 +276,21 @@ enum status kafka_target_configure(const struct kafka_target *target, rd_kafka_c
     *conf = made;
     return STATUS_OK;
 }
+
+bool kafka_target_has_topic(rd_kafka_t *handle, const char *name, int timeout_ms)
+{
+    const struct rd_kafka_metadata *metadata = NULL;
+    rd_kafka_topic_t *topic = rd_kafka_topic_new(handle, name, NULL);
+    bool exists = false;
+
+    if (topic == NULL)
+        return false;
+    if (rd_kafka_metadata(handle, 0, topic, &metadata, timeout_ms) == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        exists = metadata->topic_cnt == 1 &&
+                 metadata->topics[0].err == RD_KAFKA_RESP_ERR_NO_ERROR &&
+                 metadata->topics[0].partition_cnt > 0;
+        rd_kafka_metadata_destroy(metadata);
+    }
+    rd_kafka_topic_destroy(topic);
+    return exists;
+}

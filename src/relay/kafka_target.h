@@ -14,12 +14,14 @@
 #ifndef RELAY_KAFKA_TARGET_H
 #define RELAY_KAFKA_TARGET_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/error.h"
 #include "base/url.h"
 
 struct rd_kafka_conf_s;
+struct rd_kafka_s;
 
 /* The topics of dibs. */
 enum kafka_topic {
@@ -57,5 +59,8 @@ enum status kafka_target_configure(const struct kafka_target *target, struct rd_
 
 /* Sets one property whose name and value are our own: a mistake asserts. */
 void kafka_target_set(struct rd_kafka_conf_s *conf, const char *name, const char *value);
+
+/* Whether the brokers have that topic; waits for their answer, at most so long. */
+bool kafka_target_has_topic(struct rd_kafka_s *handle, const char *name, int timeout_ms);
 
 #endif
