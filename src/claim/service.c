@@ -122,6 +122,7 @@ static enum status service_open_relay(struct service *service, struct error *err
         .use = !service->gate->ops->is_shared ? RELAY_PUBLISHES
                : service_works(service)       ? RELAY_CARRIES
                                               : RELAY_WATCHES,
+        .is_vital = service->options.role == SERVICE_WORKS,
     };
     return relay_open(&service->relay, &options, error);
 }

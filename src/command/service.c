@@ -31,6 +31,7 @@ struct service_options command_service_options(const struct config *config, enum
         .ledger_use = strcmp(config->gate, "local") == 0 ? LEDGER_OWN : LEDGER_SHARE,
         .ledger_timeout_ms = config->ledger_timeout_ms,
         .relay_url = config->relay,
+        .relay_password = config->relay_password.bytes,
         .integrity = integrity[config->integrity_check],
         .timezone = config->timezone,
         .pending_max = (size_t)config->pending_max,

@@ -133,6 +133,29 @@ enum status config_check_gate(const char *value, struct error *error)
                      (int)(length < 64 ? length : 64), value);
 }
 
+enum status config_check_relay(const char *value, struct error *error)
+{
+    struct url url;
+    size_t length = strcspn(value, ":");
+
+    if (strcmp(value, "direct") == 0) {
+        return STATUS_OK;
+    }
+    if (!span_equal((struct span){value, length}, SPAN("kafka"))) {
+        return error_set(error, STATUS_INVALID,
+                         "\"%.*s\" is not a relay that dibs knows; known: direct, "
+                         "kafka://host:9092,host:9092",
+                         (int)(length < 64 ? length : 64), value);
+    }
+    enum status status = url_parse(&url, value, error);
+    if (status != STATUS_OK) {
+        error_prefix(error, "the kafka URL");
+        return status;
+    }
+    url_release(&url);
+    return STATUS_OK;
+}
+
 enum status config_check_ledger(const char *value, struct error *error)
 {
     if (is_sqlite(value)) {

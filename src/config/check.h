@@ -28,6 +28,9 @@ enum status config_check_gate(const char *value, struct error *error) MUST_CHECK
 /* "sqlite:" and a path, or the URL of a database. */
 enum status config_check_ledger(const char *value, struct error *error) MUST_CHECK;
 
+/* "direct" or the URL of a Kafka. */
+enum status config_check_relay(const char *value, struct error *error) MUST_CHECK;
+
 /* True when a backend's URL, which must be a valid one, carries a password. */
 bool config_url_has_password(const char *url);
 

@@ -80,7 +80,9 @@ struct config {
     char *ledger_password_file;
     struct config_secret ledger_password; /* not set: as the URL or the client library says */
     int64_t ledger_timeout_ms;
-    char *relay; /* "direct" */
+    char *relay; /* "direct", or a URL */
+    char *relay_password_file;
+    struct config_secret relay_password; /* not set: as the URL says */
     int64_t ack_timeout_ms;
     int64_t pending_max; /* claims waiting for the ledger, over all policies */
     enum config_integrity_check integrity_check;

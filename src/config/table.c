@@ -5,7 +5,6 @@
 
 static const char *const config_acks[] = {"gate", "ledger", NULL};
 static const char *const config_fallbacks[] = {"reject", "ledger", NULL};
-static const char *const config_relays[] = {"direct", NULL};
 
 /* In the order of the enums they become. */
 static const char *const config_integrity_checks[] = {"quick", "full", "off", NULL};
@@ -210,14 +209,36 @@ const struct config_key config_keys[] = {
     {
         .name = "relay",
         .group = "Backends",
-        .type = CONFIG_CHOICE,
+        .type = CONFIG_URL,
         .offset = offsetof(struct config, relay),
         .fallback = "direct",
-        .choices = config_relays,
-        .placeholder = "RELAY",
-        .help = "How winning claims travel from the gate to the ledger: direct is within this "
-                "process.",
-        .example = "direct",
+        .placeholder = "URL",
+        .help = "How winning claims travel from a gate in Redis to the ledger: direct is within "
+                "the worker; the URL of a Kafka (kafka://host:9092,host:9092) lets others listen.",
+        .example = "kafka://kafka.example:9092",
+        .check = config_check_relay,
+    },
+    {
+        .name = "relay_password_file",
+        .group = "Backends",
+        .type = CONFIG_FILE,
+        .offset = offsetof(struct config, relay_password_file),
+        .fallback = "",
+        .placeholder = "FILE",
+        .help = "A file with the password for Kafka.",
+        .example = "/etc/dibs/relay_password",
+    },
+    {
+        .name = "relay_password",
+        .group = "Backends",
+        .type = CONFIG_SECRET,
+        .offset = offsetof(struct config, relay_password),
+        .fallback = "",
+        .minimum = 1,
+        .placeholder = "PASSWORD",
+        .help = "The password for Kafka itself, for when there is no file to put it into.",
+        .secret_file = "relay_password_file",
+        .check = config_check_password,
     },
     {
         .name = "ack_timeout",

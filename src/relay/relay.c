@@ -4,14 +4,15 @@
 #include <string.h>
 
 #include "relay/direct.h"
+#include "relay/kafka.h"
 
 enum status relay_open(struct relay **relay, const struct relay_options *options,
                        struct error *error)
 {
     *relay = NULL;
-    if (strcmp(options->url, "direct") != 0)
-        return error_set(error, STATUS_INVALID, "relay: unknown kind; known: direct");
-    enum status status = relay_direct_open(relay, error);
+    enum status status = strcmp(options->url, "direct") == 0
+                             ? relay_direct_open(relay, error)
+                             : relay_kafka_open(relay, options, error);
     if (status != STATUS_OK)
         return status;
     const struct relay_ops *ops = (*relay)->ops;

@@ -73,12 +73,10 @@ struct relay_numbers {
     uint64_t consumed;
     uint64_t dead;       /* sent to the dead-letter topic */
     uint64_t rebalanced; /* times that partitions came or went */
-    size_t on_the_way;   /* published and not confirmed */
+    uint64_t recreated;  /* times that the producer was made anew */
+    size_t on_the_way;   /* sent and not confirmed */
     size_t partition_count;
-    struct {
-        int32_t partition;
-        int64_t lag; /* published and not committed by the group; -1: not known */
-    } partitions[RELAY_PARTITIONS_MAX];
+    int64_t lags[RELAY_PARTITIONS_MAX]; /* of each, published and not in the ledger for sure */
 };
 
 /* A backend. Every slot is required. */
@@ -110,6 +108,7 @@ struct relay_options {
     const char *url;      /* "direct" or "kafka://host:port,…" */
     const char *password; /* NULL: as the URL says */
     enum relay_use use;
+    bool is_vital; /* without it this process is of no use, and not ready */
 };
 
 /* Does not wait for anybody. INVALID: the URL or a file that it names is wrong. */

@@ -1,0 +1,159 @@
+/* kafka.c: opens the parts of the relay through Kafka, and tells how it stands. */
+#include "relay/kafka.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "relay/kafka_parts.h"
+
+#define FLUSH_MS 3000 /* for what is on its way when everything ends */
+
+static struct relay_kafka *kafka_of(struct relay *relay)
+{
+    return (struct relay_kafka *)relay;
+}
+
+static enum status relay_kafka_run(struct relay *relay, const struct relay_outlet *outlet,
+                                   struct error *error)
+{
+    struct relay_kafka *kafka = kafka_of(relay);
+
+    ensure(kafka->use == RELAY_CARRIES);
+    kafka->outlet = *outlet;
+    struct kafka_consumer_options options = {
+        .target = &kafka->target,
+        .topic = KAFKA_COUPON_PENDED,
+        .group = kafka->target.issuer_group,
+        .work = relay_kafka_work,
+        .forget = relay_kafka_forget,
+        .context = kafka,
+    };
+    return kafka_consumer_open(&kafka->consumer, &options, error);
+}
+
+/* --- how it stands --- */
+
+/* People who claim need no broker: of those who serve them it is only told. */
+static bool relay_kafka_is_ready(struct relay *relay, struct error *words)
+{
+    struct relay_kafka *kafka = kafka_of(relay);
+    struct kafka_producer_numbers producer = {.is_ready = true};
+    struct kafka_view view;
+
+    kafka_watch_read(kafka->watch, &view);
+    if (kafka->producer != NULL)
+        kafka_producer_count(kafka->producer, &producer);
+    int64_t lag = kafka_view_lag(&view);
+    if (!view.is_up)
+        error_set(words, STATUS_OK, "%s", view.words);
+    else if (!producer.is_ready)
+        error_set(words, STATUS_OK, "the topics are not there yet");
+    else if (lag > 0)
+        error_set(words, STATUS_OK, "ok, lag %lld", (long long)lag);
+    else
+        error_set(words, STATUS_OK, "ok");
+    return !kafka->is_vital || (view.is_up && producer.is_ready);
+}
+
+static bool relay_kafka_count(struct relay *relay, struct relay_numbers *numbers)
+{
+    struct relay_kafka *kafka = kafka_of(relay);
+    struct kafka_producer_numbers producer = {0};
+    struct kafka_consumer_numbers consumer = {0};
+    struct kafka_view view;
+
+    kafka_watch_read(kafka->watch, &view);
+    if (kafka->producer != NULL)
+        kafka_producer_count(kafka->producer, &producer);
+    if (kafka->consumer != NULL)
+        kafka_consumer_count(kafka->consumer, &consumer);
+    *numbers = (struct relay_numbers){
+        .is_up = view.is_up,
+        .published = atomic_load(&kafka->published),
+        .confirmed = atomic_load(&kafka->confirmed),
+        .failed = atomic_load(&kafka->failed),
+        .consumed = consumer.consumed,
+        .dead = atomic_load(&kafka->dead),
+        .rebalanced = consumer.rebalanced,
+        .recreated = producer.recreated,
+        .on_the_way = producer.on_the_way,
+    };
+    for (size_t i = 0; i < view.partition_count && i < RELAY_PARTITIONS_MAX; i++) {
+        int64_t lag = view.ends[i] - view.committed[i];
+        numbers->lags[numbers->partition_count++] = lag > 0 ? lag : 0;
+    }
+    return true;
+}
+
+/* --- life --- */
+
+static void relay_kafka_stop(struct relay *relay, int64_t timeout_ms)
+{
+    kafka_consumer_stop(kafka_of(relay)->consumer, timeout_ms);
+}
+
+static void relay_kafka_close(struct relay *relay)
+{
+    struct relay_kafka *kafka = kafka_of(relay);
+
+    kafka_consumer_stop(kafka->consumer, 0);
+    kafka_producer_close(kafka->producer, FLUSH_MS); /* It may still wake the consumer. */
+    kafka_consumer_close(kafka->consumer);
+    kafka_watch_close(kafka->watch);
+    kafka_target_release(&kafka->target);
+    pthread_mutex_destroy(&kafka->lock);
+    free(kafka);
+}
+
+static const struct relay_ops relay_kafka_ops = {
+    .name = "kafka",
+    .run = relay_kafka_run,
+    .begin = relay_kafka_begin,
+    .carry = relay_kafka_carry,
+    .rest = relay_kafka_rest,
+    .pass = relay_kafka_pass,
+    .leave = relay_kafka_leave,
+    .settled = relay_kafka_settled,
+    .is_ready = relay_kafka_is_ready,
+    .count = relay_kafka_count,
+    .stop = relay_kafka_stop,
+    .close = relay_kafka_close,
+};
+
+enum status relay_kafka_open(struct relay **relay, const struct relay_options *options,
+                             struct error *error)
+{
+    struct relay_kafka *kafka = calloc(1, sizeof(*kafka));
+
+    if (kafka == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for the relay");
+    enum status status = kafka_target_init(&kafka->target, options->url, options->password, error);
+    if (status != STATUS_OK) {
+        free(kafka);
+        return status;
+    }
+    kafka->relay.ops = &relay_kafka_ops;
+    kafka->use = options->use;
+    kafka->is_vital = options->is_vital;
+    pthread_mutex_init(&kafka->lock, NULL);
+    status = kafka_watch_open(&kafka->watch, &kafka->target, error);
+    if (status == STATUS_OK && options->use != RELAY_WATCHES)
+        status = kafka_producer_open(&kafka->producer, &kafka->target, error);
+    if (status != STATUS_OK) {
+        relay_kafka_close(&kafka->relay);
+        return status;
+    }
+    *relay = &kafka->relay;
+    return STATUS_OK;
+}
+
+struct kafka_producer *relay_kafka_producer(struct relay *relay)
+{
+    return relay->ops == &relay_kafka_ops ? kafka_of(relay)->producer : NULL;
+}
+
+const struct kafka_target *relay_kafka_target(struct relay *relay)
+{
+    return relay->ops == &relay_kafka_ops ? &kafka_of(relay)->target : NULL;
+}

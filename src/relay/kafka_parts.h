@@ -1,0 +1,80 @@
+/* kafka_parts.h: what the relay through Kafka is made of; for its own files only.
+ *
+ * Threads: the pointers are set while opening and constant after. `lock` guards the ways' progress
+ * and what the lanes wait for; no call to Kafka, the gate or the ledger is made with it held.
+ */
+#ifndef RELAY_KAFKA_PARTS_H
+#define RELAY_KAFKA_PARTS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "relay/kafka.h"
+#include "relay/kafka_consumer.h"
+#include "relay/kafka_producer.h"
+#include "relay/kafka_watch.h"
+
+struct kafka_issue;
+
+struct relay_kafka {
+    struct relay relay;
+    struct kafka_target target;
+    enum relay_use use;
+    bool is_vital; /* without brokers this process is of no use */
+    struct relay_outlet outlet;
+    struct kafka_watch *watch;
+    struct kafka_producer *producer; /* NULL: others carry */
+    struct kafka_consumer *consumer; /* NULL: nothing comes out here */
+    pthread_mutex_t lock;
+    struct kafka_issue *issues; /* batches of lanes that wait for the ledger */
+    _Atomic uint64_t published;
+    _Atomic uint64_t confirmed;
+    _Atomic uint64_t failed;
+    _Atomic uint64_t dead;
+};
+
+/* Publishing: kafka_way.c. Slots of struct relay_ops. */
+enum status relay_kafka_begin(struct relay *relay, struct relay_way *way, struct error *error);
+enum status relay_kafka_carry(struct relay *relay, struct relay_way *way, struct claim *claims,
+                              size_t count, struct error *error);
+bool relay_kafka_rest(struct relay *relay, struct relay_way *way, int64_t pending_count);
+enum status relay_kafka_pass(struct relay *relay, struct relay_way *way, struct claim *claims,
+                             size_t count, struct error *error);
+void relay_kafka_leave(struct relay *relay, struct relay_way *way);
+
+/* Issuing: kafka_issue.c. The last is a slot of struct relay_ops, the others the consumer's
+ * callbacks, with the relay as their context. */
+enum kafka_step relay_kafka_work(void *context, struct kafka_lane *lane, int64_t now_ms);
+void relay_kafka_forget(void *context, struct kafka_lane *lane);
+void relay_kafka_settled(struct relay *relay, const struct claim *claims,
+                         const enum coupon_state *states, size_t count);
+
+/* What is put aside: kafka_dead.c. A message of a lane that becomes one of the dead-letter topic.
+ */
+struct kafka_dead {
+    struct rd_kafka_message_s *message; /* the lane's */
+    int64_t policy_id;                  /* of the claim that came to nothing; 0: it is none */
+    int64_t seq;
+    bool is_kept; /* there is a letter in the ledger */
+    char reason[LETTER_REASON_SIZE];
+};
+
+struct kafka_burial;
+
+/* Sends them to the topic; the consumer is woken when that is over. NULL: not now. The letters are
+ * only read meanwhile. */
+struct kafka_burial *kafka_bury(struct relay_kafka *kafka, const struct kafka_dead *dead,
+                                size_t count);
+
+/* False: not yet. Else the burial is freed, and *is_fine says whether they are there. */
+bool kafka_burial_is_over(struct kafka_burial *burial, bool *is_fine);
+
+/* Nobody waits for it any more. */
+void kafka_burial_forget(struct kafka_burial *burial);
+
+/* The key, value and headers of a message that was read; `headers` has room for
+ * EVENT_HEADERS_SEEN + 1, so that too many are noticed. */
+struct event_message kafka_event_of(const struct rd_kafka_message_s *message,
+                                    struct event_header *headers);
+
+#endif
