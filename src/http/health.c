@@ -189,6 +189,39 @@ static void write_events(struct buffer *out, struct api *api)
     metrics_sample(out, "dibs_events_oldest_seconds", NULL, age_ms < 0 ? 0 : (double)age_ms / 1000);
 }
 
+/* Of Kafka between gate and ledger. */
+static void write_relay(struct buffer *out, struct api *api)
+{
+    struct relay_numbers numbers;
+    if (!service_count_relay(api->service, &numbers)) {
+        return;
+    }
+    one(out, "dibs_relay_up", METRICS_GAUGE, "1 when the brokers answer.", numbers.is_up ? 1 : 0);
+    one(out, "dibs_relay_published_total", METRICS_COUNTER, "Claims sent to Kafka.",
+        numbers.published);
+    one(out, "dibs_relay_confirmed_total", METRICS_COUNTER, "Claims that Kafka has confirmed.",
+        numbers.confirmed);
+    one(out, "dibs_relay_failed_total", METRICS_COUNTER,
+        "Claims that Kafka did not confirm, which are sent again.", numbers.failed);
+    one(out, "dibs_relay_on_the_way", METRICS_GAUGE, "Messages sent and not confirmed.",
+        numbers.on_the_way);
+    one(out, "dibs_relay_consumed_total", METRICS_COUNTER,
+        "Messages read whose claims the ledger has.", numbers.consumed);
+    one(out, "dibs_relay_dead_total", METRICS_COUNTER, "Messages put into the dead-letter topic.",
+        numbers.dead);
+    one(out, "dibs_relay_rebalances_total", METRICS_COUNTER,
+        "Times that partitions came to this worker or went.", numbers.rebalanced);
+    one(out, "dibs_relay_recreated_total", METRICS_COUNTER,
+        "Times that the producer was made anew after a failure.", numbers.recreated);
+    metrics_family(out, "dibs_relay_lag", METRICS_GAUGE,
+                   "Messages of a partition that the group has not done with.");
+    for (size_t partition = 0; partition < numbers.partition_count; partition++) {
+        char labels[32];
+        snprintf(labels, sizeof labels, "partition=\"%zu\"", partition);
+        metrics_sample_u64(out, "dibs_relay_lag", labels, (uint64_t)numbers.lags[partition]);
+    }
+}
+
 /* Of a gate in another process, which may be away. */
 static void write_fallback(struct buffer *out, struct api *api)
 {
@@ -305,6 +338,7 @@ void health_metrics(struct ask *ask)
     write_ledger(out, api);
     write_worker(out, api);
     write_events(out, api);
+    write_relay(out, api);
     write_fallback(out, api);
     write_http(out, api, &totals);
     write_policies(out, api, http_loop_wall_ms(ask->loop->http));
