@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "base/zone.h"
 #include "claim/parts.h"
+#include "relay/kafka.h"
 
 /* For events that are on their way; those that stay are told by whoever comes next. */
 #define ANNOUNCER_STOP_MS 2000
@@ -139,7 +140,7 @@ static enum status service_announce(struct service *service, struct error *error
     struct announcer_options options = {
         .ledger = service->ledger,
         .send = service_send,
-        .context = relay_producer(service->relay),
+        .context = relay_kafka_producer(service->relay),
     };
     struct announcer *announcer = NULL;
 

@@ -98,12 +98,6 @@ static bool relay_direct_count(struct relay *relay, struct relay_numbers *number
     return false;
 }
 
-static struct kafka_producer *relay_direct_producer(struct relay *relay)
-{
-    (void)relay;
-    return NULL;
-}
-
 static void relay_direct_stop(struct relay *relay, int64_t timeout_ms)
 {
     (void)relay;
@@ -126,7 +120,6 @@ static const struct relay_ops relay_direct_ops = {
     .settled = relay_direct_settled,
     .is_ready = relay_direct_is_ready,
     .count = relay_direct_count,
-    .producer = relay_direct_producer,
     .stop = relay_direct_stop,
     .close = relay_direct_close,
 };

@@ -117,6 +117,17 @@ static void kafka_producer_report_dropped(struct kafka_producer *producer)
     }
 }
 
+/* --- its end --- */
+
+static bool kafka_producer_is_over(struct kafka_producer *producer)
+{
+    pthread_mutex_lock(&producer->lock);
+    bool is_over = producer->is_stopping && (clock_monotonic_ms() >= producer->stop_at_ms ||
+                                             atomic_load(&producer->on_the_way) == 0);
+    pthread_mutex_unlock(&producer->lock);
+    return is_over;
+}
+
 /* --- topics --- */
 
 /* Reads the answer about one topic. False: it is not there, and the words say why. */
@@ -174,7 +185,10 @@ static bool kafka_producer_make_topics(struct kafka_producer *producer)
     }
     rd_kafka_CreateTopics(producer->handle, wanted, OWN_TOPICS, options, queue);
     rd_kafka_NewTopic_destroy_array(wanted, OWN_TOPICS);
-    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, TOPICS_MS + 1000);
+    rd_kafka_event_t *event = NULL;
+    int64_t until_ms = clock_monotonic_ms() + TOPICS_MS + 1000;
+    while (event == NULL && clock_monotonic_ms() < until_ms && !kafka_producer_is_over(producer))
+        event = rd_kafka_queue_poll(queue, POLL_MS);
     bool has_all = kafka_producer_read_topics(producer, event, &error);
     if (event != NULL)
         rd_kafka_event_destroy(event);
@@ -241,15 +255,6 @@ static void kafka_producer_unmake(struct kafka_producer *producer)
     }
     rd_kafka_destroy(producer->handle);
     producer->handle = NULL;
-}
-
-static bool kafka_producer_is_over(struct kafka_producer *producer)
-{
-    pthread_mutex_lock(&producer->lock);
-    bool is_over = producer->is_stopping && (clock_monotonic_ms() >= producer->stop_at_ms ||
-                                             atomic_load(&producer->on_the_way) == 0);
-    pthread_mutex_unlock(&producer->lock);
-    return is_over;
 }
 
 static void kafka_producer_get_ready(struct kafka_producer *producer)

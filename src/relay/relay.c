@@ -17,8 +17,7 @@ enum status relay_open(struct relay **relay, const struct relay_options *options
         return status;
     const struct relay_ops *ops = (*relay)->ops;
     ensure(ops->name && ops->run && ops->begin && ops->carry && ops->rest && ops->pass &&
-           ops->leave && ops->settled && ops->is_ready && ops->count && ops->producer &&
-           ops->stop && ops->close);
+           ops->leave && ops->settled && ops->is_ready && ops->count && ops->stop && ops->close);
     return STATUS_OK;
 }
 
@@ -88,9 +87,4 @@ bool relay_count(struct relay *relay, struct relay_numbers *numbers)
 bool relay_tells(const char *url)
 {
     return strncmp(url, "kafka:", strlen("kafka:")) == 0;
-}
-
-struct kafka_producer *relay_producer(struct relay *relay)
-{
-    return relay->ops->producer(relay);
 }

@@ -22,7 +22,6 @@
 #include "base/model.h"
 
 struct relay;
-struct kafka_producer;
 
 /* What this process does with it. */
 enum relay_use {
@@ -94,7 +93,6 @@ struct relay_ops {
                     const enum coupon_state *states, size_t count);
     bool (*is_ready)(struct relay *relay, struct error *words);
     bool (*count)(struct relay *relay, struct relay_numbers *numbers);
-    struct kafka_producer *(*producer)(struct relay *relay);
     void (*stop)(struct relay *relay, int64_t timeout_ms);
     void (*close)(struct relay *relay);
 };
@@ -157,8 +155,5 @@ bool relay_count(struct relay *relay, struct relay_numbers *numbers);
 
 /* Whether other services are told what becomes of coupons, through a relay with that URL. */
 bool relay_tells(const char *url);
-
-/* What sends to them; it is reported until relay_close(). NULL: nobody is told, or others do it. */
-struct kafka_producer *relay_producer(struct relay *relay);
 
 #endif

@@ -80,9 +80,9 @@ def test_docs__tests_named_as_proof_exist():
 
 
 def test_docs__name_all_metrics_and_no_others(tmp_path):
-    # With a gate in Redis and a worker inside it shows all there are.
+    # With a gate in Redis, a worker inside and a Kafka, though that is away, it shows all there are.
     with Redis() as redis, Sharing(tmp_path, redis, ledger="sqlite") as shop:
-        page = shop.serve().get("/metrics").body.decode()
+        page = shop.serve(relay="kafka://127.0.0.1:1").get("/metrics").body.decode()
     shown = re.findall(r"(?m)^# TYPE (\w+) ", page)
     table = re.findall(r"(?m)^\| (`(?:dibs|process)_.*?) \|", text_of("docs/operations.md"))
     named = re.findall(r"`(\w+)(?:\{[^`]*)?`", " ".join(table))
