@@ -50,7 +50,7 @@ class Peer:
         self.call("set_policy", *POLICY)
         if stock:
             self.call("lend", 1, 1, 10**8, "lease")
-        self.call("arm", "bench", 0)
+        self.call("arm", "bench", 0, "")
         calls = []
         for number in range(DECISIONS // size):
             users = self.users(size)

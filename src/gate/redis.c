@@ -26,25 +26,48 @@ void redis_write_request_id(const struct request_id *id, char text[33])
     text[32] = '\0';
 }
 
-static int redis_hex(char digit)
-{
-    return digit >= '0' && digit <= '9'   ? digit - '0'
-           : digit >= 'a' && digit <= 'f' ? digit - 'a' + 10
-                                          : -1;
-}
-
 bool redis_read_request_id(const char *text, size_t length, struct request_id *id)
 {
-    if (length != 2 * sizeof(id->bytes))
+    if (length < sizeof(*id))
         return false;
-    for (size_t i = 0; i < sizeof(id->bytes); i++) {
-        int high = redis_hex(text[2 * i]);
-        int low = redis_hex(text[2 * i + 1]);
-        if (high < 0 || low < 0)
-            return false;
-        id->bytes[i] = (uint8_t)(high << 4 | low);
-    }
+    memcpy(id, text, sizeof(*id));
     return true;
+}
+
+/* A number of at least one digit, and what is behind it; NULL: there is none. */
+static const char *redis_read_digits(const char *text, int64_t *number)
+{
+    char *end;
+
+    if (*text < '0' || *text > '9')
+        return NULL;
+    *number = strtoll(text, &end, 10);
+    return end;
+}
+
+/* The request id and "nth:lease:requested_at:seq"; then, but for the last one perhaps, the state, a
+ * count, and a comma. */
+const char *redis_read_held(const char *text, const char *end, struct redis_held *held)
+{
+    struct claim *claim = &held->claim;
+    int64_t nth = 0;
+    int64_t *const numbers[] = {&nth, &claim->lease_id, &claim->requested_at_ms, &claim->seq};
+    int64_t bound_count;
+    bool is_read = redis_read_request_id(text, (size_t)(end - text), &claim->request_id);
+
+    text += sizeof(claim->request_id);
+    for (size_t i = 0; i < 4 && is_read; i++) {
+        text = redis_read_digits(text, numbers[i]);
+        is_read = text != NULL && (i == 3 || *text++ == ':');
+    }
+    held->state = 'P';
+    if (is_read && text < end) {
+        held->state = *text++;
+        text = redis_read_digits(text, &bound_count);
+        is_read = strchr("PIR", held->state) != NULL && text != NULL && *text++ == ',';
+    }
+    claim->nth = is_read && nth <= PER_USER_LIMIT_MAX ? (int32_t)nth : 0;
+    return is_read && text < end ? text : NULL;
 }
 
 static struct redis_argument redis_number_text(char text[24], int64_t number)

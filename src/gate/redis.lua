@@ -7,15 +7,22 @@
 --
 -- KEYS of every function, all with the policy's hash tag:
 --   1 REMAINING  string  stock left in the gate
---   2 PENDING    zset    seq -> "nth:lease:requested_at:request_id:user"; the outbox
---   3 ISSUED     hash    user -> "seq:nth:state:bound:requested_at:request_id", several joined by
---                        commas, latest last
+--   2 PENDING    zset    seq -> the user, and unless nth is 1 a line feed and nth; the outbox. What
+--                        else the ledger needs is in ISSUED
+--   3 ISSUED     hash    user -> the claim, its state, how many keys were bound to it later, and a
+--                        comma; several in the order of seqs. Behind the last one "P0," is left out
 --   4 LEASE      list    "id:first:next:end" of each lease, oldest first
 --   5 META       hash    the policy's row, stock numbers, the arming token, the mark of what is
 --                        published and its publisher's token
 --   6 KEYS       hash    request id of an Idempotency-Key -> "seq:nth:user"
---   7 BOUND      zset    seq -> "request_id:seq": keys bound later, for the ledger; the outbox
--- The state of a claim is P (pending), I (issued) or R (redeemed).
+--   7 BOUND      zset    seq -> request id, a colon, seq: keys bound later, for the ledger; the
+--                        outbox
+-- A claim is its request id, 16 bytes as they are, and "nth:lease:requested_at:seq"; the seq may
+-- have zeros before it.
+--
+-- The state of a claim is P (pending), I (issued) or R (redeemed). Acknowledging takes a claim out
+-- of PENDING and leaves ISSUED alone, which would cost more than deciding: one that is P there, and
+-- no longer in PENDING, is issued.
 --
 -- A policy is armed by a token in a variable of this library: after a restart, a promotion, a slot
 -- move or a reload it is unarmed, though its keys may have survived, and nobody is answered until
@@ -29,10 +36,9 @@
 -- Refusals begin with a word that the caller knows: UNARMED, NOPOLICY, STALELEASE, TOOSOON, TOOFEW,
 -- SPREAD, PENDING, ARMED, FENCED, DIBSBAD (keys or arguments that are not ours).
 
-local VERSION = 2
+local VERSION = 3
 local BOUND_MAX = 31
-local KEYED = 56   -- '8': the first hex digit of a request id made from a key is this or above
-local BLOCKED = 98 -- 'b'
+local KEYED = 128 -- the first byte of a request id that was made from a key is this or above
 local HOLD_BACK_MS = 500
 local BATCH_MAX = 2000 -- what one call may carry: Lua's stack is limited
 local RECALL_LEASES_MAX = 64
@@ -76,26 +82,29 @@ local ROW = {'version', 'limit', 'opens', 'closes', 'paused', 'closed', 'unlease
   'days', 'next', 'reserve', 'created', 'kind', 'value', 'name'}
 local META = {'version', 'limit', 'opens', 'closes', 'paused', 'closed', 'unleased', 'total',
   'days', 'lease_top', 'seq_top', 'issued', 'changes', 'announced_at', 'sold_at', 'reset_at'}
+-- What a claim needs of it: each field costs time.
+local RULES = {'version', 'limit', 'opens', 'closes', 'paused', 'closed', 'unleased', 'days'}
 
 -- Armed is what has its token both here and in its keys: a restart loses the one, FLUSHALL the
 -- other.
-local function is_armed(key)
-  local token = redis.call('HGET', key, 'armed')
-  return token and armed[token] == key
+local function is_armed(key, meta)
+  return meta.armed and armed[meta.armed] == key
 end
 
 local function disarm(key)
   armed[redis.call('HGET', key, 'armed') or ''] = nil
 end
 
-local function read_meta(key)
-  local values = redis.call('HMGET', key, unpack(META))
-  if not values[1] then
+-- Those fields as numbers, and the token; nil: there is no such policy.
+local function read_meta(key, names)
+  names = names or META
+  local values = redis.call('HMGET', key, 'armed', unpack(names))
+  if not values[2] then
     return nil
   end
-  local meta = {}
-  for i, name in ipairs(META) do
-    meta[name] = tonumber(values[i] or '0')
+  local meta = {armed = values[1]}
+  for i, name in ipairs(names) do
+    meta[name] = tonumber(values[i + 1] or '0')
     if not meta[name] then
       fail('DIBSBAD ' .. name .. ' of the policy is not a number')
     end
@@ -103,8 +112,8 @@ local function read_meta(key)
   return meta
 end
 
-local function need_meta(key)
-  local meta = read_meta(key)
+local function need_meta(key, names)
+  local meta = read_meta(key, names)
   if not meta then
     fail('NOPOLICY there is no such policy')
   end
@@ -113,14 +122,14 @@ end
 
 -- A policy that is closed and drained is let go: from then on the ledger can answer for it as well.
 -- When it is unarmed, nobody arms it again.
-local function is_let_go(key)
-  return not is_armed(key) and redis.call('TTL', key) >= 0
+local function is_let_go(key, meta)
+  return not is_armed(key, meta) and redis.call('TTL', key) >= 0
 end
 
-local function need_armed(key)
-  if is_let_go(key) then
+local function need_armed(key, meta)
+  if is_let_go(key, meta) then
     fail('NOPOLICY it was let go')
-  elseif not is_armed(key) then
+  elseif not is_armed(key, meta) then
     fail('UNARMED the policy awaits its steward')
   end
 end
@@ -151,28 +160,67 @@ local function lease_text(lease)
     whole(lease.stop)
 end
 
+local function unreadable()
+  fail('DIBSBAD what a user holds is not readable')
+end
+
+-- What a user holds.
 local function read_held(text)
-  local held = {}
-  if text then
-    for seq, nth, state, bound, at, request in
-      string.gmatch(text, '(%d+):(%d+):(%a):(%d+):(%d+):(%x+)') do
-      held[#held + 1] = {seq = tonumber(seq), nth = tonumber(nth), state = state,
-        bound = tonumber(bound), at = at, request = request}
+  local held, from = {}, 1
+  while text and from <= #text do
+    local _, stop, nth, at, seq = string.find(text, '^(%d+):%d+:(%d+):(%d+)', from + 16)
+    if not stop then
+      unreadable()
     end
-    if #held == 0 then
-      fail('DIBSBAD what a user holds is not readable')
+    local own = {claim = string.sub(text, from, stop), seq = tonumber(seq), nth = tonumber(nth),
+      at = tonumber(at), state = 'P', bound = 0}
+    if stop < #text then
+      local _, comma, state, bound = string.find(text, '^([PIR])(%d+),', stop + 1)
+      if not comma then
+        unreadable()
+      end
+      own.state, own.bound, stop = state, tonumber(bound), comma
     end
+    held[#held + 1] = own
+    from = stop + 1
   end
   return held
 end
 
+-- A claim as PENDING has it.
+local function pending_member(user, nth)
+  return nth == 1 and user or user .. '\n' .. nth
+end
+
+local function request_of(own)
+  return string.sub(own.claim, 1, 16)
+end
+
 local function held_text(held)
   local parts = {}
-  for i, claim in ipairs(held) do
-    parts[i] = whole(claim.seq) .. ':' .. claim.nth .. ':' .. claim.state .. ':' .. claim.bound ..
-      ':' .. claim.at .. ':' .. claim.request
+  for i, own in ipairs(held) do
+    parts[i] = own.claim .. own.state .. own.bound .. ','
   end
-  return table.concat(parts, ',')
+  return table.concat(parts)
+end
+
+-- Those of the claims, each with its user, that are not pending any more become I.
+local function settle_states(key, claims)
+  local asked, members = {}, {}
+  for _, own in ipairs(claims) do
+    if own.state == 'P' then
+      asked[#asked + 1] = own
+      members[#members + 1] = pending_member(own.user, own.nth)
+    end
+  end
+  for from = 1, #asked, 4000 do
+    local to = math.min(from + 3999, #asked)
+    for i, score in ipairs(redis.call('ZMSCORE', key, unpack(members, from, to))) do
+      if not score then
+        asked[from + i - 1].state = 'I'
+      end
+    end
+  end
 end
 
 -- Rises with every change that servers must notice, and never comes back to a number it had, also
@@ -182,11 +230,11 @@ local function next_changes(meta)
   return whole(math.max(meta and meta.changes + 1 or 0, time[1] * 1000000 + time[2]))
 end
 
--- Runs HSET and the like with arguments that may be more than Lua can unpack at once, or none; an
--- even number at a time, since they may be pairs.
-local function call_many(command, key, arguments)
-  for from = 1, #arguments, 4000 do
-    redis.call(command, key, unpack(arguments, from, math.min(from + 3999, #arguments)))
+-- Runs HSET and the like with the first `count` arguments, which may be more than Lua can unpack at
+-- once, or none; an even number at a time, since they may be pairs.
+local function call_many(command, key, arguments, count)
+  for from = 1, count, 4000 do
+    redis.call(command, key, unpack(arguments, from, math.min(from + 3999, count)))
   end
 end
 
@@ -227,24 +275,11 @@ local function refuse(meta, now, blocked, held_count)
   end
 end
 
--- An issued coupon whose time has passed is E (expired).
-local function answer_held(batch, claim)
-  local state = claim.state
-  if state == 'I' then
-    local meta = batch.meta
-    local ends = meta.days > 0 and claim.at + meta.days * DAY_MS or meta.closes
-    if ends > 0 and batch.now >= ends then
-      state = 'E'
-    end
-  end
-  return 'H' .. whole(claim.seq) .. ':' .. claim.nth .. ':' .. state
-end
-
 -- The smallest place among the user's allowed coupons that is free.
 local function free_nth(held)
   local taken = {}
-  for _, claim in ipairs(held) do
-    taken[claim.nth] = true
+  for _, own in ipairs(held) do
+    taken[own.nth] = true
   end
   local nth = 1
   while taken[nth] do
@@ -253,25 +288,128 @@ local function free_nth(held)
   return nth
 end
 
--- One batch: what it knows, and everything it will write, gathered while it decides.
-local function new_batch(meta, leases, remaining, now, texts, keys_of)
-  return {meta = meta, leases = leases, lease_at = 1, remaining = remaining, now = now,
-    now_text = whole(now), texts = texts, keys_of = keys_of, fields = {}, pending = {}, keys = {},
-    bound = {}}
+-- Room for what a batch writes and answers, used again and again: growing tables is slow. Only the
+-- first entries are of this batch.
+local FIELDS, PENDING, ANSWERS = {}, {}, {}
+
+-- The last three digits of a seq, as text: making text of a number is slow, too. Made once, since
+-- nothing can be called while a library is loaded.
+local DIGITS = {}
+
+local function make_digits()
+  for i = 0, 999 do
+    DIGITS[i] = string.format('%03d', i)
+  end
+end
+
+-- One batch: what it knows, what it has changed, and how much of the room it has used.
+local function new_batch(keys, meta, now, requests)
+  return {keys = keys, meta = meta, now = now, now_text = whole(now), requests = requests,
+    remaining = read_remaining(keys[1]), leases = read_leases(keys[4]), lease_at = 0, win_count = 0,
+    field_count = 0, texts = {}, keys_of = {}, key_names = {}, bound = {}, shown = {}}
+end
+
+local function request_at(batch, i)
+  return string.sub(batch.requests, 16 * i - 15, 16 * i)
+end
+
+-- Goes on to the next lease that has seqs left: that one, or nil.
+local function next_lease(batch)
+  local lease
+  repeat
+    batch.lease_at = batch.lease_at + 1
+    lease = batch.leases[batch.lease_at]
+  until not lease or lease.next < lease.stop
+  batch.lease = lease
+  if lease then
+    lease.middle = ':' .. whole(lease.id) .. ':' .. batch.now_text .. ':'
+  end
+  return lease
+end
+
+-- The lease that the next win is from, or nil: there is none.
+local function lease_for_win(batch)
+  if batch.remaining <= 0 then
+    return nil
+  end
+  local lease = batch.lease
+  return lease and lease.next < lease.stop and lease or next_lease(batch)
+end
+
+local function no_stock(meta)
+  return meta.unleased > 0 and 'G' or 'S'
+end
+
+-- Wins of wishes that nothing is known about, from number i on, until someone holds something or
+-- the lease is sold: the number of the next wish. This is what a crowd's wins cost, so it does in
+-- one loop with few texts what win() does for one.
+local function win_many(batch, lease, args, found, i, count)
+  local fields, pending, answers, digits_of, sub = FIELDS, PENDING, ANSWERS, DIGITS, string.sub
+  local requests, middle, number = batch.requests, '1' .. lease.middle, lease.next
+  local first, digits, thousands = i, number % 1000, whole(math.floor(number / 1000))
+  local at, field_at = 2 * batch.win_count, batch.field_count
+  local last = math.min(count, i + math.min(lease.stop - number, batch.remaining) - 1)
+  answers[i] = 'W' .. whole(number) .. ':1'
+  while i <= last and not found[i] do
+    local user, seq = args[i + 3], thousands .. digits_of[digits]
+    pending[at + 1], pending[at + 2] = seq, user
+    fields[field_at + 1] = user
+    fields[field_at + 2] = sub(requests, 16 * i - 15, 16 * i) .. middle .. seq
+    at, field_at, digits = at + 2, field_at + 2, digits + 1
+    if digits == 1000 then
+      digits, thousands = 0, whole((number + i - first + 1) / 1000)
+    end
+    i = i + 1
+    answers[i] = 'w'
+  end
+  batch.win_count, batch.field_count = at / 2, field_at
+  batch.remaining = batch.remaining - (i - first)
+  lease.next = number + (i - first)
+  return i
+end
+
+-- Wish number i wins, when there is stock. `text` is what the user holds, with all states.
+local function win(batch, i, user, nth, text)
+  local lease = lease_for_win(batch)
+  if not lease then
+    return no_stock(batch.meta)
+  end
+  local seq, at = whole(lease.next), 2 * batch.win_count
+  PENDING[at + 1], PENDING[at + 2] = seq, pending_member(user, nth)
+  at = batch.field_count
+  FIELDS[at + 1] = user
+  FIELDS[at + 2] = text .. request_at(batch, i) .. nth .. lease.middle .. seq
+  batch.texts[user] = FIELDS[at + 2]
+  batch.win_count, batch.field_count = batch.win_count + 1, at + 2
+  batch.remaining = batch.remaining - 1
+  lease.next = lease.next + 1
+  return 'W' .. seq .. ':' .. nth, seq
+end
+
+-- Answers wish number i with a claim that is held, as soon as its state is known.
+local function show(batch, i, user, own)
+  own.i, own.user = i, user
+  batch.shown[#batch.shown + 1] = own
+  return ''
 end
 
 -- The claim that this key is bound to. One that is not held any more was cancelled.
-local function answer_key(batch, key, user)
+local function answer_key(batch, i, key, user, text)
   local seq, nth, owner = string.match(key, '^(%d+):(%d+):(.*)$')
   if owner ~= user then
     return 'K'
   end
-  for _, own in ipairs(read_held(batch.texts[user])) do
+  for _, own in ipairs(read_held(text)) do
     if own.seq == tonumber(seq) then
-      return answer_held(batch, own)
+      return show(batch, i, user, own)
     end
   end
   return 'H' .. seq .. ':' .. nth .. ':C'
+end
+
+local function note_key(batch, request, seq, nth, user)
+  batch.keys_of[request] = seq .. ':' .. nth .. ':' .. user
+  batch.key_names[#batch.key_names + 1] = request
 end
 
 -- A 200 for a claim that is held binds the key it came with.
@@ -280,84 +418,81 @@ local function bind_key(batch, user, request, held, own)
     return
   end
   own.bound = own.bound + 1
+  local at, seq = batch.field_count, whole(own.seq)
   batch.texts[user] = held_text(held)
-  batch.fields[#batch.fields + 1] = user
-  batch.fields[#batch.fields + 1] = batch.texts[user]
-  batch.keys_of[request] = own.seq .. ':' .. own.nth .. ':' .. user
-  batch.keys[#batch.keys + 1] = request
-  batch.bound[#batch.bound + 1] = own.seq
-  batch.bound[#batch.bound + 1] = request .. ':' .. own.seq
+  FIELDS[at + 1], FIELDS[at + 2] = user, batch.texts[user]
+  batch.field_count = at + 2
+  note_key(batch, request, seq, own.nth, user)
+  batch.bound[#batch.bound + 1] = seq
+  batch.bound[#batch.bound + 1] = request .. ':' .. seq
 end
 
-local function win(batch, user, request, keyed, nth)
-  local leases = batch.leases
-  while leases[batch.lease_at] and leases[batch.lease_at].next >= leases[batch.lease_at].stop do
-    batch.lease_at = batch.lease_at + 1
-  end
-  local lease = leases[batch.lease_at]
-  if batch.remaining <= 0 or not lease then
-    return batch.meta.unleased > 0 and 'G' or 'S'
-  end
-  -- Numbers become text once: that is most of what a win costs.
-  local seq = whole(lease.next)
-  local place = seq .. ':' .. nth
-  local text = batch.texts[user]
-  if not lease.changed then
-    lease.changed = true
-    lease.member = ':' .. whole(lease.id) .. ':' .. batch.now_text .. ':'
-  end
-  lease.next = lease.next + 1
-  batch.remaining = batch.remaining - 1
-  text = (text and text .. ',' or '') .. place .. ':P:0:' .. batch.now_text .. ':' .. request
-  batch.texts[user] = text
-  local fields, pending = batch.fields, batch.pending
-  local at = #fields
-  fields[at + 1] = user
-  fields[at + 2] = text
-  at = #pending
-  pending[at + 1] = seq
-  pending[at + 2] = nth .. lease.member .. request .. ':' .. user
-  if keyed then
-    batch.keys_of[request] = place .. ':' .. user
-    batch.keys[#batch.keys + 1] = request
-  end
-  return 'W' .. place
-end
-
--- `closed` is what nobody who holds nothing can get past.
-local function decide(batch, user, request, blocked, closed)
-  local keyed = is_keyed(request)
+-- Decides wish number i, whatever it is about. `closed` is what nobody who holds nothing can get
+-- past.
+local function decide(batch, i, user, text, flag, closed)
+  local keyed, blocked = flag % 2 == 1, flag % 4 >= 2
+  local request = request_at(batch, i)
   local key = keyed and batch.keys_of[request]
   if key then
-    return answer_key(batch, key, user)
-  end
-  local text = batch.texts[user]
-  if not text then
-    return blocked and 'B' or closed or win(batch, user, request, keyed, '1')
+    return answer_key(batch, i, key, user, text)
   end
   local held = read_held(text)
   local mine = batch.meta.limit == 1 and held[#held] or nil
   for _, own in ipairs(held) do
-    if own.request == request then
+    if request_of(own) == request then
       mine = own
     end
   end
   if mine then
-    if keyed and mine.request ~= request then
+    if keyed and request_of(mine) ~= request then
       bind_key(batch, user, request, held, mine)
     end
-    return answer_held(batch, mine)
+    return show(batch, i, user, mine)
   end
-  return refuse(batch.meta, batch.now, blocked, #held) or
-    win(batch, user, request, keyed, free_nth(held))
+  local refused = blocked and 'B' or closed or refuse(batch.meta, batch.now, false, #held)
+  if refused then
+    return refused
+  end
+  local nth = free_nth(held)
+  local answer, seq = win(batch, i, user, nth, held_text(held))
+  if keyed and seq then
+    note_key(batch, request, seq, nth, user)
+  end
+  return answer
 end
 
+-- Decides all wishes in order: those that nothing is known about many at a time.
+local function decide_all(batch, args, found, flags, count)
+  local plain, closed = not string.find(flags, '[^0]'), refuse(batch.meta, batch.now, false, 0)
+  local lost, i = closed or batch.remaining <= 0 and no_stock(batch.meta), 1
+  while i <= count do
+    local flag = plain and 0 or string.byte(flags, i) - 48
+    if flag > 0 or found[i] then
+      local user = args[i + 3]
+      ANSWERS[i] = decide(batch, i, user, batch.texts[user] or found[i], flag, closed)
+      i = i + 1
+    elseif lost then
+      ANSWERS[i] = lost
+      i = i + 1
+    else
+      local lease = lease_for_win(batch)
+      if lease then
+        i = win_many(batch, lease, args, found, i, plain and count or i)
+      else
+        lost = no_stock(batch.meta)
+      end
+    end
+  end
+end
+
+-- The first write proves the type of its key; all other keys have been read.
 local function write_batch(keys, batch)
-  if #batch.pending > 0 then
-    redis.call('SET', keys[1], batch.remaining)
-    call_many('ZADD', keys[2], batch.pending)
-    for _, lease in ipairs(batch.leases) do
-      if lease.changed then
+  if batch.win_count > 0 then
+    call_many('ZADD', keys[2], PENDING, 2 * batch.win_count)
+    redis.call('SET', keys[1], whole(batch.remaining))
+    for i = 1, math.min(batch.lease_at, #batch.leases) do
+      local lease = batch.leases[i]
+      if lease.middle then
         redis.call('LSET', keys[4], lease.at, lease_text(lease))
       end
     end
@@ -366,102 +501,121 @@ local function write_batch(keys, batch)
     end
   end
   -- Whoever is in it twice is written twice: the last counts.
-  call_many('HSET', keys[3], batch.fields)
-  if #batch.keys > 0 then
-    local named = {}
-    for _, request in ipairs(batch.keys) do
-      named[#named + 1] = request
-      named[#named + 1] = batch.keys_of[request]
+  call_many('HSET', keys[3], FIELDS, batch.field_count)
+  local named = {}
+  for _, request in ipairs(batch.key_names) do
+    named[#named + 1] = request
+    named[#named + 1] = batch.keys_of[request]
+  end
+  call_many('HSET', keys[6], named, #named)
+  call_many('ZADD', keys[7], batch.bound, #batch.bound)
+end
+
+-- To which claims the keys of a batch are bound.
+local function read_keys(batch, flags, count)
+  local names = {}
+  for i = 1, count do
+    if string.byte(flags, i) % 2 == 1 then
+      names[#names + 1] = request_at(batch, i)
     end
-    call_many('HSET', keys[6], named)
-    if #batch.bound > 0 then
-      call_many('ZADD', keys[7], batch.bound)
-    end
+  end
+  for i, text in ipairs(redis.call('HMGET', batch.keys[6], unpack(names))) do
+    batch.keys_of[names[i]] = text
+  end
+  redis.call('ZCARD', batch.keys[7])
+end
+
+-- The answers to those who hold something. An issued coupon whose time has passed is E (expired).
+local function show_held(batch)
+  local meta = batch.meta
+  settle_states(batch.keys[2], batch.shown)
+  for _, own in ipairs(batch.shown) do
+    local ends = meta.days > 0 and own.at + meta.days * DAY_MS or meta.closes
+    local state = own.state == 'I' and ends > 0 and batch.now >= ends and 'E' or own.state
+    ANSWERS[own.i] = 'H' .. whole(own.seq) .. ':' .. own.nth .. ':' .. state
   end
 end
 
--- What the users of a batch hold, and to which claims its keys are bound.
-local function read_people(keys, args, requests, count)
-  local texts, keys_of, key_names = {}, {}, {}
-  for i = 1, count do
-    if string.byte(requests, 32 * i - 31) >= KEYED then
-      key_names[#key_names + 1] = string.sub(requests, 32 * i - 31, 32 * i)
-    end
-  end
-  local found = redis.call('HMGET', keys[3], unpack(args, 4))
-  for i = 1, count do
-    texts[args[i + 3]] = found[i]
-  end
-  if #key_names > 0 then
-    for i, text in ipairs(redis.call('HMGET', keys[6], unpack(key_names))) do
-      keys_of[key_names[i]] = text
-    end
-  else
-    redis.call('HLEN', keys[6])
-  end
-  return texts, keys_of
-end
-
--- ARGS: the batch's name, the request ids (32 hex digits each) in one text, one letter for each
--- wish ('b': the user is blocked, else '-'), then the users.
+-- ARGS: the batch's name, the request ids in one text, one digit for each wish, then the users. The
+-- digit is the sum of 1: it has a key, 2: the user is blocked, 4: the user is in this batch more
+-- than once, which all wishes of that user must say.
 -- Answers the name, the time, and one text with the verdicts in order, parted by blanks:
 --   W seq:nth  won         H seq:nth:state  held       K another's key   B blocked   C closed
 --   P paused   N opens_at  L limit reached  S sold out G more in the ledger
+--   w          won the seq after that of the wish before, nth 1
 local function claim(keys, args)
   local requests, flags, count = args[2], args[3], #args - 3
-  if count < 1 or count > BATCH_MAX or #requests ~= 32 * count or #flags ~= count or
-    string.find(requests, '[^0-9a-f]') or string.find(flags, '[^b-]') then
+  if count < 1 or count > BATCH_MAX or #requests ~= 16 * count or #flags ~= count or
+    string.find(flags, '[^0-7]') then
     fail('DIBSBAD a batch of ' .. count)
   end
-  local meta = need_meta(keys[5])
-  need_armed(keys[5])
-  local remaining = read_remaining(keys[1])
-  redis.call('ZCARD', keys[2])
-  redis.call('ZCARD', keys[7])
-  local leases = read_leases(keys[4])
-  local texts, keys_of = read_people(keys, args, requests, count)
-  local batch = new_batch(meta, leases, remaining, now_ms(), texts, keys_of)
-  local closed = refuse(meta, batch.now, false, 0)
-  local lost = closed or remaining <= 0 and (meta.unleased > 0 and 'G' or 'S')
-  local byte, answers = string.byte, {}
-  for i = 1, count do
-    local user, blocked = args[i + 3], byte(flags, i) == BLOCKED
-    if lost and not texts[user] and not blocked and byte(requests, 32 * i - 31) < KEYED then
-      answers[i] = lost -- as most of a crowd are, at once
-    else
-      local request = string.sub(requests, 32 * i - 31, 32 * i)
-      answers[i] = decide(batch, user, request, blocked, closed)
-    end
+  local meta = need_meta(keys[5], RULES)
+  need_armed(keys[5], meta)
+  local batch = new_batch(keys, meta, now_ms(), requests)
+  if string.find(flags, '[1357]') then
+    read_keys(batch, flags, count)
   end
+  if not DIGITS[0] then
+    make_digits()
+  end
+  decide_all(batch, args, redis.call('HMGET', keys[3], unpack(args, 4)), flags, count)
   write_batch(keys, batch)
-  return {args[1], batch.now_text, table.concat(answers, ' ')}
+  show_held(batch)
+  return {args[1], batch.now_text, table.concat(ANSWERS, ' ', 1, count)}
 end
 
 -- --- what the ledger did with them ---
 
--- Reads the triples of acknowledge(): the users in order, what became of each seq, the lowest and
--- the highest seq.
+-- Reads the triples of acknowledge(): the runs that were issued, the users of those that came to
+-- nothing, what became of each seq.
 local function read_settled(args)
-  local users, state_of, low, high = {}, {}, math.huge, 0
+  local runs, users, state_of, count = {}, {}, {}, 0
   for i = 1, #args, 3 do
     check_whole(args, i, i)
-    local seq, state = tonumber(args[i]), args[i + 1]
-    if (state ~= 'I' and state ~= 'V') or not args[i + 2] then
+    local first, state, last = tonumber(args[i]), args[i + 1], tonumber(args[i])
+    if state == 'I' then
+      check_whole(args, i + 2, i + 2)
+      last = tonumber(args[i + 2])
+      runs[#runs + 1] = {first = args[i], last = args[i + 2]}
+    elseif state == 'V' and args[i + 2] then
+      users[#users + 1] = args[i + 2]
+    else
       fail('DIBSBAD argument ' .. i + 1 .. ' is neither I nor V')
     end
-    low, high = math.min(low, seq), math.max(high, seq)
-    state_of[seq] = state
-    users[#users + 1] = args[i + 2]
+    count = count + math.max(last - first + 1, 1)
+    if count > BATCH_MAX then
+      fail('DIBSBAD a batch of ' .. count)
+    end
+    for seq = first, last do
+      state_of[seq] = state
+    end
   end
-  if #users == 0 or #users > BATCH_MAX then
-    fail('DIBSBAD a batch of ' .. #users)
+  if count == 0 then
+    fail('DIBSBAD a batch of 0')
   end
-  return users, state_of, whole(low), whole(high)
+  return runs, users, state_of
 end
 
--- Brings what the users hold up to date: the fields to set, the users to remove and the claims that
--- came to nothing.
-local function settle_users(users, texts, settled)
+-- Those of the seqs that are pending: their members, in `removed`, and what becomes of each.
+local function find_pending(key, state_of)
+  local low, high, removed, settled, issued = math.huge, 0, {}, {}, 0
+  for seq in pairs(state_of) do
+    low, high = math.min(low, seq), math.max(high, seq)
+  end
+  local found = redis.call('ZRANGE', key, whole(low), whole(high), 'BYSCORE', 'WITHSCORES')
+  for i = 1, #found, 2 do
+    local seq = tonumber(found[i + 1])
+    if state_of[seq] then
+      removed[#removed + 1] = found[i]
+      settled[seq] = state_of[seq]
+      issued = issued + (state_of[seq] == 'I' and 1 or 0)
+    end
+  end
+  return removed, settled, issued, whole(low), whole(high)
+end
+
+-- Takes away what came to nothing: the fields to set, the users to remove, and the claims.
+local function void_claims(users, texts, settled)
   local fields, gone, void, seen = {}, {}, {}, {}
   for i, user in ipairs(users) do
     if texts[i] and not seen[user] then
@@ -469,14 +623,10 @@ local function settle_users(users, texts, settled)
       local held, changed = read_held(texts[i]), false
       for at = #held, 1, -1 do
         local own = held[at]
-        if own.state == 'P' and settled[own.seq] then
+        if own.state == 'P' and settled[own.seq] == 'V' then
           changed = true
-          if settled[own.seq] == 'I' then
-            own.state = 'I'
-          else
-            table.remove(held, at)
-            void[#void + 1] = {request = own.request, seq = own.seq}
-          end
+          table.remove(held, at)
+          void[#void + 1] = {request = request_of(own), seq = own.seq}
         end
       end
       if changed and #held > 0 then
@@ -500,7 +650,7 @@ local function unbind(keys, void, settled, low, high)
     local seq = tonumber(bound[i + 1])
     if settled[seq] == 'V' then
       unbound_later[#unbound_later + 1] = bound[i]
-      void[#void + 1] = {request = string.sub(bound[i], 1, 32), seq = seq}
+      void[#void + 1] = {request = string.sub(bound[i], 1, 16), seq = seq}
     end
   end
   for i, claim in ipairs(void) do
@@ -522,41 +672,42 @@ local function return_units(key, meta, count)
     next_changes(meta), 'announced_at', whole(meta.unleased == 0 and now or meta.announced_at))
 end
 
--- ARGS: seq, state (I issued, V void or merged) and user of each claim that the ledger has settled.
--- A claim that is not pending any more is passed over, so a second call does nothing.
-local function acknowledge(keys, args)
-  local users, state_of, low, high = read_settled(args)
-  local found = redis.call('ZRANGE', keys[2], low, high, 'BYSCORE', 'WITHSCORES')
-  local texts = redis.call('HMGET', keys[3], unpack(users))
-  local meta = read_meta(keys[5])
-  local removed, settled, issued, returned = {}, {}, 0, 0
-  for i = 1, #found, 2 do
-    local seq = tonumber(found[i + 1])
-    local state = state_of[seq]
-    if state then
-      removed[#removed + 1] = found[i]
-      settled[seq] = state
-      issued = issued + (state == 'I' and 1 or 0)
-      returned = returned + (state == 'V' and 1 or 0)
-    end
-  end
-  local fields, gone, void = settle_users(users, texts, settled)
+-- What is not one run of issued claims, piece by piece.
+local function acknowledge_some(keys, meta, users, state_of)
+  local removed, settled, issued, low, high = find_pending(keys[2], state_of)
+  local texts = #users > 0 and redis.call('HMGET', keys[3], unpack(users)) or {}
+  local fields, gone, void = void_claims(users, texts, settled)
   local unbound, unbound_later = unbind(keys, void, settled, low, high)
-  call_many('ZREM', keys[2], removed)
-  call_many('HSET', keys[3], fields)
-  call_many('HDEL', keys[3], gone)
-  call_many('HDEL', keys[6], unbound)
-  call_many('ZREM', keys[7], unbound_later)
+  call_many('ZREM', keys[2], removed, #removed)
+  call_many('HSET', keys[3], fields, #fields)
+  call_many('HDEL', keys[3], gone, #gone)
+  call_many('HDEL', keys[6], unbound, #unbound)
+  call_many('ZREM', keys[7], unbound_later, #unbound_later)
+  if meta and #removed > issued then
+    return_units(keys[5], meta, #removed - issued)
+  end
+  return #removed, issued
+end
+
+-- ARGS: of what the ledger has settled either the first seq, I (issued), and the last seq of a run
+-- without gaps, or the seq, V (void or merged), and the user. What is not pending any more is
+-- passed over, so a second call does nothing.
+local function acknowledge(keys, args)
+  local runs, users, state_of = read_settled(args)
+  local meta, removed, issued = read_meta(keys[5]), nil, nil
+  if #runs == 1 and #users == 0 then
+    removed = redis.call('ZREMRANGEBYSCORE', keys[2], runs[1].first, runs[1].last)
+    issued = removed
+  else
+    removed, issued = acknowledge_some(keys, meta, users, state_of)
+  end
   if meta and issued > 0 then
     redis.call('HINCRBY', keys[5], 'issued', issued)
   end
-  if meta and returned > 0 then
-    return_units(keys[5], meta, returned)
-  end
-  return #removed
+  return removed
 end
 
--- ARGS: "request_id:seq" of bound keys that the ledger has.
+-- ARGS: request id, a colon and seq of bound keys that the ledger has.
 local function acknowledge_bound(keys, args)
   if #args == 0 or #args > BATCH_MAX then
     fail('DIBSBAD a batch of ' .. #args)
@@ -575,24 +726,24 @@ local function settle(keys, args)
   if state ~= 'R' and state ~= 'C' then
     fail('DIBSBAD argument 3 is neither R nor C')
   end
-  if not read_meta(keys[5]) then
+  local meta = read_meta(keys[5])
+  if not meta then
     return 0
   end
   if redis.call('TTL', keys[5]) < 0 then
-    need_armed(keys[5])
+    need_armed(keys[5], meta)
   end
   local held = read_held(redis.call('HGET', keys[3], user))
   redis.call('ZCARD', keys[2])
   for at, own in ipairs(held) do
     if own.seq == seq then
-      local issued = own.state == 'P' and 0 or 1
       if state == 'C' then
         table.remove(held, at)
       else
         own.state = state
       end
-      redis.call('ZREMRANGEBYSCORE', keys[2], args[2], args[2])
-      redis.call('HINCRBY', keys[5], 'issued', (state == 'C' and 0 or 1) - issued)
+      local pending = redis.call('ZREMRANGEBYSCORE', keys[2], args[2], args[2])
+      redis.call('HINCRBY', keys[5], 'issued', (state == 'C' and 0 or 1) - (1 - pending))
       if #held > 0 then
         redis.call('HSET', keys[3], user, held_text(held))
       else
@@ -662,7 +813,8 @@ local function lend(keys, args)
     fail('STALELEASE a later one has been seen')
   end
   local announced_ms = meta.unleased > 0 and now - meta.announced_at or 0
-  if is_armed(keys[5]) and remaining == 0 and announced_ms >= 0 and announced_ms < HOLD_BACK_MS then
+  if is_armed(keys[5], meta) and remaining == 0 and announced_ms >= 0 and
+    announced_ms < HOLD_BACK_MS then
     fail('TOOSOON servers have not heard of it yet')
   end
   local sold = 0
@@ -774,7 +926,7 @@ local function read_coupons(args)
     check_whole(args, i + 1, i + 2)
     check_whole(args, i + 4, i + 4)
     if not string.find(args[i + 3], '^[IRC]$') or
-      not string.find(args[i + 5] or '', '^%x+$') then
+      #(args[i + 5] or '') ~= 16 then
       fail('DIBSBAD a coupon is not readable')
     end
     users[#users + 1] = args[i]
@@ -809,8 +961,8 @@ local function hold_coupons(keys, args)
   local touched = {}
   for i = 1, #args, 6 do
     local user, state, request = args[i], args[i + 3], args[i + 5]
-    local coupon = {seq = tonumber(args[i + 1]), nth = tonumber(args[i + 2]), state = state,
-      bound = 0, at = args[i + 4], request = request}
+    local coupon = {seq = tonumber(args[i + 1]), state = state, bound = 0, claim = request ..
+      args[i + 2] .. ':0:' .. args[i + 4] .. ':' .. args[i + 1]}
     if state ~= 'C' and hold(held_of[user], coupon) then
       added = added + 1
       touched[user] = true
@@ -825,15 +977,15 @@ local function hold_coupons(keys, args)
     fields[#fields + 1] = user
     fields[#fields + 1] = held_text(held_of[user])
   end
-  call_many('HSET', keys[3], fields)
-  call_many('HSET', keys[6], named)
+  call_many('HSET', keys[3], fields, #fields)
+  call_many('HSET', keys[6], named, #named)
   return added, latest
 end
 
 -- ARGS: coupons of the ledger, as read_coupons() has them.
 local function restore(keys, args)
   local meta = need_meta(keys[5])
-  if is_armed(keys[5]) then
+  if is_armed(keys[5], meta) then
     fail('ARMED its users are its own')
   end
   local added, latest = hold_coupons(keys, args)
@@ -845,7 +997,7 @@ end
 -- Takes no stock; what is here already is passed over.
 local function enter(keys, args)
   local meta = need_meta(keys[5])
-  need_armed(keys[5])
+  need_armed(keys[5], meta)
   local added = #args > 0 and hold_coupons(keys, args) or 0
   if added > 0 then
     redis.call('HSET', keys[5], 'issued', whole(meta.issued + added), 'changes',
@@ -857,12 +1009,11 @@ end
 -- ARGS: request id and "seq:nth:user" of keys that are bound besides a claim's own, or whose
 -- claim is not active any more.
 local function restore_keys(keys, args)
-  need_meta(keys[5])
-  if is_armed(keys[5]) then
+  if is_armed(keys[5], need_meta(keys[5])) then
     fail('ARMED its users are its own')
   end
   for i = 1, #args, 2 do
-    if not string.find(args[i], '^%x+$') or not string.find(args[i + 1] or '', '^%d+:%d+:.') then
+    if #args[i] ~= 16 or not string.find(args[i + 1] or '', '^%d+:%d+:.') then
       fail('DIBSBAD a key is not readable')
     end
   end
@@ -870,7 +1021,7 @@ local function restore_keys(keys, args)
     fail('DIBSBAD a batch of ' .. #args / 2)
   end
   redis.call('HLEN', keys[6])
-  call_many('HSET', keys[6], args)
+  call_many('HSET', keys[6], args, #args)
   return #args / 2
 end
 
@@ -885,7 +1036,7 @@ local function arm(keys, args)
   if meta.limit == 0 then
     fail('NOPOLICY its row has not come since it was reset')
   end
-  if is_armed(keys[5]) and redis.call('HGET', keys[5], 'armed') == args[1] then
+  if is_armed(keys[5], meta) and meta.armed == args[1] then
     return 1 -- a call whose answer was lost
   end
   local built = redis.call('HGET', keys[5], 'building') or ''
@@ -959,7 +1110,7 @@ end
 -- --- looking ---
 
 local function numbers(keys, meta)
-  return {is_armed(keys[5]) and 1 or 0, whole(read_remaining(keys[1])),
+  return {is_armed(keys[5], meta) and 1 or 0, whole(read_remaining(keys[1])),
     redis.call('ZCARD', keys[2]), whole(meta.issued), whole(meta.unleased), whole(meta.total),
     whole(meta.version), whole(meta.changes), whole(meta.sold_at), whole(meta.opens),
     whole(meta.closes), whole(meta.paused), whole(meta.closed), whole(now_ms())}
@@ -973,16 +1124,19 @@ end
 -- ARGS: the user. Answers what they hold, and how many pending claims are before each.
 local function find(keys, args)
   check_count(args, 1)
-  need_meta(keys[5])
-  need_armed(keys[5])
-  local found = {}
-  for i, own in ipairs(read_held(redis.call('HGET', keys[3], args[1]))) do
+  need_armed(keys[5], need_meta(keys[5]))
+  local found, held = {}, read_held(redis.call('HGET', keys[3], args[1]))
+  for _, own in ipairs(held) do
+    own.user = args[1]
+  end
+  settle_states(keys[2], held)
+  for i, own in ipairs(held) do
     local ahead = 0
     if own.state == 'P' then
       ahead = redis.call('ZCOUNT', keys[2], '-inf', '(' .. whole(own.seq))
     end
     found[i] = whole(own.seq) .. ':' .. own.nth .. ':' .. own.state .. ':' .. whole(ahead) .. ':' ..
-      own.at
+      whole(own.at)
   end
   return found
 end
@@ -991,7 +1145,7 @@ end
 -- the user holds it for good, V when it came to nothing. Seq 0 stands for all claims: P while any is
 -- pending, else V.
 local function settled(keys, args)
-  local users, letters = {}, {}
+  local users, letters, claims = {}, {}, {}
   for i = 2, #args, 2 do
     users[#users + 1] = args[i]
   end
@@ -1003,24 +1157,61 @@ local function settled(keys, args)
     letters[i] = any and args[2 * i - 1] == '0' and 'P' or 'V'
     for _, own in ipairs(read_held(text)) do
       if own.seq == tonumber(args[2 * i - 1]) then
-        letters[i] = own.state
+        own.i, own.user = i, users[i]
+        claims[#claims + 1] = own
       end
     end
+  end
+  settle_states(keys[2], claims)
+  for _, own in ipairs(claims) do
+    letters[own.i] = own.state
   end
   return table.concat(letters)
 end
 
 -- ARGS: after which seq, and how many. Answers the numbers (nil: not known, or let go), then
--- pending claims as member and seq, in seq order, then bound keys.
+-- pending claims in seq order as PENDING has them, then what their users hold, then bound keys.
 local function pending(keys, args)
   check_count(args, 2)
   check_whole(args, 1, 2)
-  local meta = not is_let_go(keys[5]) and read_meta(keys[5])
-  return {
-    meta and numbers(keys, meta) or false,
-    redis.call('ZRANGE', keys[2], '(' .. args[1], '+inf', 'BYSCORE', 'LIMIT', 0, args[2],
-      'WITHSCORES'),
+  local meta, users, texts = read_meta(keys[5]), {}, {}
+  if meta and is_let_go(keys[5], meta) then
+    meta = nil
+  end
+  local members = redis.call('ZRANGE', keys[2], '(' .. args[1], '+inf', 'BYSCORE', 'LIMIT', 0,
+    args[2])
+  for i, member in ipairs(members) do
+    users[i] = string.match(member, '^[^\n]*')
+  end
+  if #users > BATCH_MAX then
+    fail('DIBSBAD a batch of ' .. #users)
+  elseif #users > 0 then
+    texts = redis.call('HMGET', keys[3], unpack(users))
+  end
+  return {meta and numbers(keys, meta) or false, members, texts,
     redis.call('ZRANGE', keys[7], '-inf', '+inf', 'BYSCORE', 'LIMIT', 0, args[2])}
+end
+
+-- ARGS: a cursor, '0' to begin with, and about how many users. Answers the next cursor, '0' at the
+-- end, then users and what each holds, by turns, with the states that hold now.
+local function visit(keys, args)
+  check_count(args, 2)
+  check_whole(args, 1, 2)
+  redis.call('ZCARD', keys[2])
+  local page = redis.call('HSCAN', keys[3], args[1], 'COUNT', args[2])
+  local people, all, claims = page[2], {}, {}
+  for i = 1, #people, 2 do
+    all[i] = read_held(people[i + 1])
+    for _, own in ipairs(all[i]) do
+      own.user = people[i]
+      claims[#claims + 1] = own
+    end
+  end
+  settle_states(keys[2], claims)
+  for i, held in pairs(all) do
+    people[i + 1] = held_text(held)
+  end
+  return {page[1], people}
 end
 
 -- Answers the row, the highest lease and seq seen, and the leases.
@@ -1057,5 +1248,6 @@ register_reader('dibs_count', count)
 register_reader('dibs_find', find)
 register_reader('dibs_settled', settled)
 register_reader('dibs_pending', pending)
+register_reader('dibs_visit', visit)
 register_reader('dibs_describe', describe)
 register_reader('dibs_version', version)

@@ -14,7 +14,7 @@ struct redis_coupon {
     char seq[24];
     char nth[12];
     char requested_at[24];
-    char request_id[33];
+    struct request_id request_id;
     char state[2];
     struct user_id user;
 };
@@ -30,7 +30,7 @@ struct redis_restore {
     size_t key_count;
     struct redis_coupon coupons[RESTORE_MAX];
     struct redis_restored_key {
-        char request_id[33];
+        struct request_id request_id;
         char claim[112]; /* "seq:nth:user" */
     } keys[RESTORE_MAX];
 };
@@ -52,9 +52,21 @@ static inline struct gate_redis *gate_redis_of(struct gate *gate)
     return (struct gate_redis *)gate;
 }
 
-/* 32 hex digits and a NUL. */
+/* 32 hex digits and a NUL, for names that are ours alone. */
 void redis_write_request_id(const struct request_id *id, char text[33]);
+
+/* A request id is in Redis as it is. False: the text is shorter than one. */
 bool redis_read_request_id(const char *text, size_t length, struct request_id *id);
+
+/* One claim of what ISSUED has for a user, without the policy and the user. */
+struct redis_held {
+    struct claim claim;
+    char state; /* P, I or R */
+};
+
+/* Reads one claim: where the next one is, or NULL when this is the last one or not readable; then
+ * its nth is 0. */
+const char *redis_read_held(const char *text, const char *end, struct redis_held *held);
 
 /* Calls a function that may be called again, and throws its reply away. */
 enum status redis_do(struct gate_redis *redis, int64_t policy_id, const char *function,

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "gate/redis_gate.h"
@@ -21,6 +22,11 @@
 #define RETRY_MAX_MS     1000
 #define WAIT_REPLICAS_MS "500"
 #define CALL_HEAD        (3 + REDIS_KEYS + 3)
+#define REQUEST_ID_BYTES sizeof(struct request_id)
+#define USER_SLOTS       2048 /* a power of two, twice CALL_WISHES_MAX and more */
+
+/* What a wish's digit says, as dibs_claim() takes it. */
+enum { FLAG_KEYED = 1, FLAG_BLOCKED = 2, FLAG_REPEATED = 4 };
 
 struct redis_line;
 
@@ -73,8 +79,10 @@ struct redis_line {
     /* Room for the arguments of a call, used again and again. */
     const char *argv[CALL_HEAD + CALL_WISHES_MAX];
     size_t lengths[CALL_HEAD + CALL_WISHES_MAX];
-    char requests[CALL_WISHES_MAX * 32 + 1];
-    char flags[CALL_WISHES_MAX + 1];
+    char requests[CALL_WISHES_MAX * REQUEST_ID_BYTES];
+    char flags[CALL_WISHES_MAX];
+    uint16_t user_slots[USER_SLOTS]; /* 1 and the number of the first wish of a user; 0: none */
+    struct hash_key user_key;
 };
 
 static void redis_line_send(struct redis_call_out *call, struct redis_channel *channel);
@@ -341,6 +349,32 @@ static void redis_line_on_replicas(redisAsyncContext *link, void *answer, void *
 
 /* --- sending --- */
 
+/* Marks all wishes of each user that has more than one in this call: the library looks only at
+ * those for what the same call has given them. */
+static void redis_line_mark_repeats(struct redis_line *line, const struct redis_call_out *call)
+{
+    size_t mask = 15;
+
+    if (call->count < 2)
+        return;
+    while (mask < 2 * call->count)
+        mask = mask * 2 + 1;
+    memset(line->user_slots, 0, (mask + 1) * sizeof(line->user_slots[0]));
+    for (size_t i = 0; i < call->count; i++) {
+        const struct user_id *user = &call->wishes[i]->user;
+        size_t at = hash_table(line->user_key, user->bytes, user->length) & mask;
+        while (line->user_slots[at] != 0 &&
+               !user_id_equal(&call->wishes[line->user_slots[at] - 1]->user, user))
+            at = (at + 1) & mask;
+        if (line->user_slots[at] == 0) {
+            line->user_slots[at] = (uint16_t)(i + 1);
+        } else {
+            line->flags[i] |= FLAG_REPEATED;
+            line->flags[line->user_slots[at] - 1] |= FLAG_REPEATED;
+        }
+    }
+}
+
 static void redis_line_write_call(struct redis_line *line, struct redis_call_out *call,
                                   const struct redis_keys *keys)
 {
@@ -353,17 +387,20 @@ static void redis_line_write_call(struct redis_line *line, struct redis_call_out
         line->argv[3 + i] = keys->names[i];
     for (size_t i = 0; i < call->count; i++) {
         struct wish *wish = call->wishes[i];
-        redis_write_request_id(&wish->request_id, line->requests + 32 * i);
-        line->flags[i] = blocklist_has(blocklist, &wish->user) ? 'b' : '-';
+        memcpy(line->requests + REQUEST_ID_BYTES * i, &wish->request_id, REQUEST_ID_BYTES);
+        line->flags[i] = (char)('0' | (request_id_is_keyed(&wish->request_id) ? FLAG_KEYED : 0) |
+                                (blocklist_has(blocklist, &wish->user) ? FLAG_BLOCKED : 0));
         line->argv[CALL_HEAD + i] = wish->user.bytes;
         line->lengths[CALL_HEAD + i] = wish->user.length;
     }
-    line->flags[call->count] = '\0';
+    redis_line_mark_repeats(line, call);
     line->argv[CALL_HEAD - 3] = call->name;
     line->argv[CALL_HEAD - 2] = line->requests;
     line->argv[CALL_HEAD - 1] = line->flags;
-    for (size_t i = 0; i < CALL_HEAD; i++)
+    for (size_t i = 0; i < CALL_HEAD - 2; i++)
         line->lengths[i] = strlen(line->argv[i]);
+    line->lengths[CALL_HEAD - 2] = REQUEST_ID_BYTES * call->count;
+    line->lengths[CALL_HEAD - 1] = call->count;
 }
 
 /* Sends a call on that channel. It lands with UNAVAILABLE when the channel is not there. */
@@ -582,6 +619,7 @@ enum status gate_redis_line_open(struct gate *gate, const struct gate_line_optio
     opened->line.gate = gate;
     opened->gate = gate_redis_of(gate);
     opened->options = *options;
+    opened->user_key = hash_key_random();
     uv_timer_init(options->loop, opened->timer);
     opened->timer->data = opened;
     size_t count = redis_map_list(&opened->gate->map, addresses, REDIS_NODES_MAX);

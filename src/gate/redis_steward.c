@@ -22,45 +22,50 @@ static struct redis_argument redis_user(const struct user_id *user)
     return (struct redis_argument){.bytes = user->bytes, .length = user->length};
 }
 
-/* --- what is pending --- */
-
-/* "nth:lease:requested_at:request_id:user" */
-static bool redis_read_pending(const char *member, const char *score, struct claim *claim)
+static struct redis_argument redis_id(const struct request_id *id)
 {
-    char *end;
-
-    claim->seq = strtoll(score, NULL, 10);
-    claim->nth = (int32_t)strtol(member, &end, 10);
-    if (*end != ':')
-        return false;
-    claim->lease_id = strtoll(end + 1, &end, 10);
-    if (*end != ':')
-        return false;
-    claim->requested_at_ms = strtoll(end + 1, &end, 10);
-    if (*end != ':' || strlen(end + 1) < 34 ||
-        !redis_read_request_id(end + 1, 32, &claim->request_id) || end[33] != ':')
-        return false;
-    size_t length = strlen(end + 34);
-    if (length == 0 || length > ID_LENGTH_MAX)
-        return false;
-    claim->user = user_id_of((struct span){.bytes = end + 34, .length = length});
-    return claim->seq > 0;
+    return (struct redis_argument){.bytes = (const char *)id, .length = sizeof(*id)};
 }
 
-static enum status redis_read_claims(const redisReply *reply, int64_t policy_id,
-                                     struct gate_pending *pending, struct error *error)
+/* --- what is pending --- */
+
+/* A member of PENDING, "user" or "user\nnth", and what the user holds, in which that nth is. */
+static bool redis_read_pending(const redisReply *member, const redisReply *text,
+                               struct claim *claim)
 {
-    for (size_t i = 0; i + 1 < reply->elements && pending->claim_count < GATE_PENDING_MAX; i += 2) {
+    const char *feed = memchr(member->str, '\n', member->len);
+    size_t length = feed == NULL ? member->len : (size_t)(feed - member->str);
+    int32_t nth = feed == NULL ? 1 : (int32_t)strtol(feed + 1, NULL, 10);
+    struct redis_held held = {0};
+
+    if (length == 0 || length > ID_LENGTH_MAX || text->type != REDIS_REPLY_STRING)
+        return false;
+    for (const char *at = text->str; at != NULL && held.claim.nth != nth;)
+        at = redis_read_held(at, text->str + text->len, &held);
+    if (held.claim.nth != nth)
+        return false;
+    held.claim.policy_id = claim->policy_id;
+    *claim = held.claim;
+    claim->user = user_id_of((struct span){.bytes = member->str, .length = length});
+    return true;
+}
+
+static enum status redis_read_claims(const redisReply *members, const redisReply *texts,
+                                     int64_t policy_id, struct gate_pending *pending,
+                                     struct error *error)
+{
+    for (size_t i = 0; i < members->elements && pending->claim_count < GATE_PENDING_MAX; i++) {
         struct claim *claim = &pending->claims[pending->claim_count++];
         claim->policy_id = policy_id;
-        if (!redis_read_pending(reply->element[i]->str, reply->element[i + 1]->str, claim))
+        if (i >= texts->elements ||
+            !redis_read_pending(members->element[i], texts->element[i], claim))
             return error_set(error, STATUS_FAILED, "policy %lld: a pending claim is not readable",
                              (long long)policy_id);
     }
     return STATUS_OK;
 }
 
-/* "request_id:seq" */
+/* The request id, a colon and the seq. */
 static enum status redis_read_bindings(const redisReply *reply, int64_t policy_id,
                                        struct gate_pending *pending, struct error *error)
 {
@@ -68,8 +73,9 @@ static enum status redis_read_bindings(const redisReply *reply, int64_t policy_i
         struct key_binding *binding = &pending->bindings[pending->binding_count++];
         const char *text = reply->element[i]->str;
         *binding = (struct key_binding){.policy_id = policy_id};
-        if (strlen(text) < 34 || !redis_read_request_id(text, 32, &binding->request_id) ||
-            text[32] != ':' || (binding->seq = strtoll(text + 33, NULL, 10)) <= 0)
+        if (!redis_read_request_id(text, reply->element[i]->len, &binding->request_id) ||
+            text[sizeof(struct request_id)] != ':' ||
+            (binding->seq = strtoll(text + sizeof(struct request_id) + 1, NULL, 10)) <= 0)
             return error_set(error, STATUS_FAILED, "policy %lld: a bound key is not readable",
                              (long long)policy_id);
     }
@@ -101,9 +107,10 @@ enum status gate_redis_pending(struct gate *gate, int64_t policy_id, int64_t aft
     pending->remaining = pending->unleased = pending->pending_count = pending->version = 0;
     if (status != STATUS_OK)
         return status == STATUS_UNKNOWN ? STATUS_UNAVAILABLE : status;
-    bool is_readable = reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
+    bool is_readable = reply->type == REDIS_REPLY_ARRAY && reply->elements == 4 &&
                        reply->element[1]->type == REDIS_REPLY_ARRAY &&
-                       reply->element[2]->type == REDIS_REPLY_ARRAY;
+                       reply->element[2]->type == REDIS_REPLY_ARRAY &&
+                       reply->element[3]->type == REDIS_REPLY_ARRAY;
     pending->is_known = is_readable && reply->element[0]->type == REDIS_REPLY_ARRAY;
     if (!is_readable || (pending->is_known && reply->element[0]->elements < 8))
         status = error_set(error, STATUS_FAILED, "dibs_pending answers something else");
@@ -116,9 +123,9 @@ enum status gate_redis_pending(struct gate *gate, int64_t policy_id, int64_t aft
         pending->version = redis_number(numbers->element[6]);
     }
     if (status == STATUS_OK)
-        status = redis_read_claims(reply->element[1], policy_id, pending, error);
+        status = redis_read_claims(reply->element[1], reply->element[2], policy_id, pending, error);
     if (status == STATUS_OK)
-        status = redis_read_bindings(reply->element[2], policy_id, pending, error);
+        status = redis_read_bindings(reply->element[3], policy_id, pending, error);
     freeReplyObject(reply);
     return status;
 }
@@ -140,17 +147,26 @@ static void redis_acknowledge_some(struct gate_redis *redis, const struct claim 
                                    const enum coupon_state *states, size_t count)
 {
     char seqs[ACKNOWLEDGE_MAX][24];
+    char lasts[ACKNOWLEDGE_MAX][24];
     struct redis_argument arguments[ACKNOWLEDGE_MAX * 3];
+    size_t at = 0;
     struct error error = {""};
 
     ensure(count > 0 && count <= ACKNOWLEDGE_MAX);
-    for (size_t i = 0; i < count; i++) {
-        snprintf(seqs[i], sizeof(seqs[i]), "%lld", (long long)claims[i].seq);
-        arguments[3 * i] = redis_text(seqs[i]);
-        arguments[3 * i + 1] = redis_text(coupon_state_is_active(states[i]) ? "I" : "V");
-        arguments[3 * i + 2] = redis_user(&claims[i].user);
+    for (size_t i = 0; i < count; at += 3) {
+        size_t first = i++;
+        bool is_issued = coupon_state_is_active(states[first]);
+        /* Those that were issued one after the other go together: most of a batch. */
+        while (is_issued && i < count && claims[i].seq == claims[i - 1].seq + 1 &&
+               coupon_state_is_active(states[i]))
+            i++;
+        snprintf(seqs[first], sizeof(seqs[first]), "%lld", (long long)claims[first].seq);
+        snprintf(lasts[first], sizeof(lasts[first]), "%lld", (long long)claims[i - 1].seq);
+        arguments[at] = redis_text(seqs[first]);
+        arguments[at + 1] = redis_text(is_issued ? "I" : "V");
+        arguments[at + 2] = is_issued ? redis_text(lasts[first]) : redis_user(&claims[first].user);
     }
-    if (redis_do(redis, claims[0].policy_id, "dibs_acknowledge", arguments, 3 * count, &error) !=
+    if (redis_do(redis, claims[0].policy_id, "dibs_acknowledge", arguments, at, &error) !=
         STATUS_OK)
         log_event(LOG_WARN, "acknowledge_failed", LOG_FIELD("policy", LOG_I64(claims[0].policy_id)),
                   LOG_FIELD("claims", LOG_I64(count)), LOG_FIELD("error", LOG_TEXT(error.text)));
@@ -180,10 +196,11 @@ enum status gate_redis_acknowledge_keys(struct gate *gate, const struct key_bind
 
     ensure(count <= GATE_PENDING_MAX);
     for (size_t i = 0; i < count; i++) {
-        char id[33];
-        redis_write_request_id(&bindings[i].request_id, id);
-        snprintf(members[i], sizeof(members[i]), "%.32s:%lld", id, (long long)bindings[i].seq);
-        arguments[i] = redis_text(members[i]);
+        const size_t id_length = sizeof(bindings[i].request_id);
+        memcpy(members[i], &bindings[i].request_id, id_length);
+        int length = snprintf(members[i] + id_length, sizeof(members[i]) - id_length, ":%lld",
+                              (long long)bindings[i].seq);
+        arguments[i] = (struct redis_argument){members[i], id_length + (size_t)length};
     }
     return redis_do(gate_redis_of(gate), bindings[0].policy_id, "dibs_acknowledge_bound", arguments,
                     count, error);
@@ -204,7 +221,7 @@ static void redis_coupon_write(struct redis_coupon *coupon, const struct claim *
              state == COUPON_REDEEMED        ? "R"
              : coupon_state_is_active(state) ? "I"
                                              : "C");
-    redis_write_request_id(&claim->request_id, coupon->request_id);
+    coupon->request_id = claim->request_id;
     coupon->user = claim->user;
 }
 
@@ -216,7 +233,7 @@ static void redis_coupon_arguments(const struct redis_coupon *coupon,
     arguments[2] = redis_text(coupon->nth);
     arguments[3] = redis_text(coupon->state);
     arguments[4] = redis_text(coupon->requested_at);
-    arguments[5] = redis_text(coupon->request_id);
+    arguments[5] = redis_id(&coupon->request_id);
 }
 
 /* --- building anew --- */
@@ -262,7 +279,7 @@ static enum status redis_restore_flush(struct gate_redis *redis, struct redis_re
     if (status == STATUS_OK)
         restore->coupon_count = 0;
     for (size_t i = 0; i < restore->key_count; i++) {
-        arguments[2 * i] = redis_text(restore->keys[i].request_id);
+        arguments[2 * i] = redis_id(&restore->keys[i].request_id);
         arguments[2 * i + 1] = redis_text(restore->keys[i].claim);
     }
     if (restore->key_count > 0 && status == STATUS_OK) {
@@ -332,7 +349,7 @@ enum status gate_redis_restore_key(struct gate *gate, const struct key_binding *
     enum status status = redis_restore_begin(redis, binding->policy_id, &restore, error);
     if (restore != NULL && status == STATUS_OK) {
         struct redis_restored_key *key = &restore->keys[restore->key_count++];
-        redis_write_request_id(&binding->request_id, key->request_id);
+        key->request_id = binding->request_id;
         snprintf(key->claim, sizeof(key->claim), "%lld:%d:%.*s", (long long)binding->seq,
                  (int)binding->nth, (int)binding->user.length, binding->user.bytes);
     }

@@ -39,14 +39,16 @@ static const char *redis_read_state(const char *text, struct wish *wish)
     return text + 2;
 }
 
-/* Reads one verdict; the rest of the text, or NULL when it is not readable. */
-static const char *redis_read_verdict(const char *text, struct wish *wish)
+/* Reads one verdict; the rest of the text, or NULL when it is not readable. `before` is the wish
+ * that was read before it, or NULL. */
+static const char *redis_read_verdict(const char *text, const struct wish *before,
+                                      struct wish *wish)
 {
     static const enum verdict verdicts[128] = {
         ['K'] = VERDICT_KEY_MISMATCH, ['B'] = VERDICT_BLOCKED,      ['C'] = VERDICT_CLOSED,
         ['P'] = VERDICT_PAUSED,       ['N'] = VERDICT_NOT_OPEN,     ['L'] = VERDICT_LIMIT_REACHED,
         ['S'] = VERDICT_SOLD_OUT,     ['G'] = VERDICT_LEASE_WANTED, ['W'] = VERDICT_WON,
-        ['H'] = VERDICT_HELD,
+        ['H'] = VERDICT_HELD,         ['w'] = VERDICT_WON,
     };
     unsigned char letter = (unsigned char)*text++;
 
@@ -57,7 +59,13 @@ static const char *redis_read_verdict(const char *text, struct wish *wish)
     wish->coupon_state = COUPON_ISSUED;
     if (wish->verdict == VERDICT_UNDECIDED)
         return NULL;
-    if (wish->verdict == VERDICT_NOT_OPEN) {
+    if (letter == 'w') {
+        /* The seq behind that of the win before it. */
+        if (before == NULL || before->verdict != VERDICT_WON)
+            return NULL;
+        wish->seq = before->seq + 1;
+        wish->nth = 1;
+    } else if (wish->verdict == VERDICT_NOT_OPEN) {
         char *end;
         wish->opens_at_ms = strtoll(text, &end, 10);
         text = end;
@@ -80,7 +88,7 @@ bool redis_verdicts_read(const redisReply *reply, const char *name, struct wish 
     for (size_t i = 0; i < count; i++) {
         if (i > 0 && *text++ != ' ')
             return false;
-        text = redis_read_verdict(text, wishes[i]);
+        text = redis_read_verdict(text, i > 0 ? wishes[i - 1] : NULL, wishes[i]);
         if (text == NULL)
             return false;
     }

@@ -71,10 +71,29 @@ static void redis_visited_release(struct redis_visited *visited)
 
 /* --- scanning --- */
 
-/* Runs "HSCAN key" or, without a key, "SCAN" over META keys to its end. `take` gets each field with
- * its value, or each name twice; false: it is not readable. */
+enum redis_scanned { SCAN_POLICIES, SCAN_USERS, SCAN_KEYS };
+
+/* One page from that cursor on. */
+static redisReply *redis_scan_page(redisContext *link, const struct redis_keys *keys,
+                                   enum redis_scanned what, const char *cursor)
+{
+    switch (what) {
+    case SCAN_POLICIES:
+        return redisCommand(link, "SCAN %s MATCH " KEY_HEAD "*}:META COUNT %d", cursor, SCAN_COUNT);
+    case SCAN_KEYS:
+        return redisCommand(link, "HSCAN %s %s COUNT %d", keys->names[5], cursor, SCAN_COUNT);
+    default:
+        /* Which of them are pending is another key's matter, and both are read in one step. */
+        return redisCommand(link, "FCALL_RO dibs_visit 7 %s %s %s %s %s %s %s %s %d",
+                            keys->names[0], keys->names[1], keys->names[2], keys->names[3],
+                            keys->names[4], keys->names[5], keys->names[6], cursor, SCAN_COUNT);
+    }
+}
+
+/* Reads all pages. `take` gets each field with its value, or each name twice; false: it is not
+ * readable. `keys` are not needed for policies. */
 static enum status redis_scan(struct gate_redis *redis, const struct redis_address *address,
-                              const char *key,
+                              const struct redis_keys *keys, enum redis_scanned what,
                               bool (*take)(void *context, const redisReply *name,
                                            const redisReply *value),
                               void *context, struct error *error)
@@ -82,16 +101,13 @@ static enum status redis_scan(struct gate_redis *redis, const struct redis_addre
     redisContext *link = NULL;
     char cursor[32] = "0";
     bool is_read = true;
-    size_t step = key == NULL ? 1 : 2;
+    size_t step = what == SCAN_POLICIES ? 1 : 2;
     enum status status = redis_pool_take(&redis->pool, address, &link, error);
 
     if (status != STATUS_OK)
         return status;
     do {
-        redisReply *reply =
-            key == NULL ? redisCommand(link, "SCAN %s MATCH " KEY_HEAD "*}:META COUNT %d", cursor,
-                                       SCAN_COUNT)
-                        : redisCommand(link, "HSCAN %s %s COUNT %d", key, cursor, SCAN_COUNT);
+        redisReply *reply = redis_scan_page(link, keys, what, cursor);
         is_read = reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
                   reply->element[0]->len < sizeof(cursor);
         const redisReply *page = is_read ? reply->element[1] : NULL;
@@ -107,29 +123,10 @@ static enum status redis_scan(struct gate_redis *redis, const struct redis_addre
     }
     redisFree(link);
     return error_set(error, STATUS_UNAVAILABLE, "Redis at %s: %s cannot be read",
-                     redis_address_words(address).text, key == NULL ? "its keys" : key);
-}
-
-/* "seq:nth:state:bound:requested_at:request_id" and, when more follows, a comma. What is behind it,
- * or NULL. */
-static const char *redis_visit_read_held(const char *text, struct held_claim *held)
-{
-    int64_t nth;
-    int64_t bound_count;
-
-    if (!redis_read_whole(&text, ':', &held->claim.seq) || !redis_read_whole(&text, ':', &nth) ||
-        text[0] == '\0' || text[1] != ':')
-        return NULL;
-    held->claim.nth = (int32_t)nth;
-    held->state = redis_state_of(text[0]);
-    held->is_pending = text[0] == 'P';
-    text += 2;
-    if (!redis_read_whole(&text, ':', &bound_count) ||
-        !redis_read_whole(&text, ':', &held->claim.requested_at_ms) || strlen(text) < 32 ||
-        !redis_read_request_id(text, 32, &held->claim.request_id))
-        return NULL;
-    text += 32;
-    return *text == ',' ? text + 1 : *text == '\0' ? text : NULL;
+                     redis_address_words(address).text,
+                     what == SCAN_POLICIES ? "its keys"
+                     : what == SCAN_USERS  ? keys->names[2]
+                                           : keys->names[5]);
 }
 
 static bool redis_visit_take_user(void *context, const redisReply *user, const redisReply *value)
@@ -139,12 +136,15 @@ static bool redis_visit_take_user(void *context, const redisReply *user, const r
 
     if (user->len == 0 || user->len > ID_LENGTH_MAX)
         return false;
-    while (*text != '\0') {
-        struct held_claim held = {
-            .claim = {.policy_id = visited->policy_id,
-                      .user = user_id_of((struct span){.bytes = user->str, .length = user->len})}};
-        text = redis_visit_read_held(text, &held);
-        if (text == NULL || !redis_visited_add_claim(visited, &held))
+    while (text != NULL) {
+        struct redis_held read;
+        text = redis_read_held(text, value->str + value->len, &read);
+        struct held_claim held = {.claim = read.claim,
+                                  .state = redis_state_of(read.state),
+                                  .is_pending = read.state == 'P'};
+        held.claim.policy_id = visited->policy_id;
+        held.claim.user = user_id_of((struct span){.bytes = user->str, .length = user->len});
+        if (held.claim.nth == 0 || !redis_visited_add_claim(visited, &held))
             return false;
     }
     return true;
@@ -158,7 +158,8 @@ static bool redis_visit_take_key(void *context, const redisReply *name, const re
     const char *text = value->str;
     int64_t nth;
 
-    if (!redis_read_request_id(name->str, name->len, &binding.request_id) ||
+    if (name->len != sizeof(binding.request_id) ||
+        !redis_read_request_id(name->str, name->len, &binding.request_id) ||
         !redis_read_whole(&text, ':', &binding.seq) || !redis_read_whole(&text, ':', &nth))
         return false;
     struct span user = {.bytes = text, .length = value->len - (size_t)(text - value->str)};
@@ -335,11 +336,13 @@ static enum status redis_visit_policy(struct gate_redis *redis, int64_t policy_i
     if (status == STATUS_OK && !redis_map_find(&redis->map, policy_id, &address))
         status = error_set(error, STATUS_UNAVAILABLE, "it is not known where Redis is");
     if (status == STATUS_OK)
-        status = redis_scan(redis, &address, keys.names[2], redis_visit_take_user, &visited, error);
+        status =
+            redis_scan(redis, &address, &keys, SCAN_USERS, redis_visit_take_user, &visited, error);
     if (status == STATUS_OK)
         status = redis_visit_tell_claims(&visited, visitor, error);
     if (status == STATUS_OK)
-        status = redis_scan(redis, &address, keys.names[5], redis_visit_take_key, &visited, error);
+        status =
+            redis_scan(redis, &address, &keys, SCAN_KEYS, redis_visit_take_key, &visited, error);
     if (status == STATUS_OK)
         status = redis_visit_tell_keys(&visited, visitor, error);
     redis_visited_release(&visited);
@@ -387,7 +390,8 @@ static enum status redis_visit_list(struct gate_redis *redis, struct redis_ids *
         return error_set(error, STATUS_UNAVAILABLE, "no memory for the walk");
     size_t count = redis_map_list(&redis->map, addresses, REDIS_NODES_MAX);
     for (size_t i = 0; i < count && status == STATUS_OK; i++)
-        status = redis_scan(redis, &addresses[i], NULL, redis_visit_take_id, list, error);
+        status =
+            redis_scan(redis, &addresses[i], NULL, SCAN_POLICIES, redis_visit_take_id, list, error);
     free(addresses);
     if (list->count > 0)
         qsort(list->ids, list->count, sizeof(*list->ids), redis_visit_compare_numbers);

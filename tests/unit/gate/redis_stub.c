@@ -124,7 +124,7 @@ static void stub_run(struct redis_stub *stub, struct stub_peer *peer, char **wor
         stub_say(peer, "*2\r\n$11\r\nappendfsync\r\n$6\r\nalways\r\n");
     else if (count > 1 && strcmp(words[1], "dibs_version") == 0)
         /* An old Redis does not know functions. */
-        stub_say(peer, stub->version[0] >= '7' ? ":1\r\n" : "-ERR unknown command 'FCALL_RO'\r\n");
+        stub_say(peer, stub->version[0] >= '7' ? ":3\r\n" : "-ERR unknown command 'FCALL_RO'\r\n");
     else if (count > 1 && strcmp(words[1], "dibs_count") == 0)
         stub_say(peer, "*14\r\n:1\r\n$1\r\n9\r\n:0\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n9\r\n$1\r\n1\r\n"
                        "$1\r\n1\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n0\r\n"
@@ -139,6 +139,7 @@ static void stub_run(struct redis_stub *stub, struct stub_peer *peer, char **wor
 static bool stub_take(struct redis_stub *stub, struct stub_peer *peer)
 {
     char *words[WORDS_MAX];
+    long lengths[WORDS_MAX];
     char *at = peer->input;
     char *end = peer->input + peer->length;
     long count = *at == '*' ? strtol(at + 1, &at, 10) : 0;
@@ -154,6 +155,7 @@ static bool stub_take(struct redis_stub *stub, struct stub_peer *peer)
         if (at + length + 2 > end)
             return false;
         words[i] = at;
+        lengths[i] = length;
         at += length;
     }
     at += 2;
@@ -164,7 +166,7 @@ static bool stub_take(struct redis_stub *stub, struct stub_peer *peer)
     memcpy(copy, peer->input, used);
     for (long i = 0; i < count; i++) {
         words[i] = copy + (words[i] - next);
-        *strchr(words[i], '\r') = '\0';
+        words[i][lengths[i]] = '\0';
     }
     peer->length -= used;
     memmove(peer->input, at, peer->length);

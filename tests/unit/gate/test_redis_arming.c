@@ -224,12 +224,11 @@ static void test_redis_arming__lagging_replica_promoted(void **state)
     assert_int_equal(claim("b").seq, 2);
     assert_int_equal(ask_number(replica, "HEXISTS %s armed", keys.names[4]), 1);
     assert_int_equal(ask_number(replica, "HEXISTS %s b", keys.names[2]), 0);
-    assert_refused(call(replica, POLICY, "dibs_claim", "n", "000000000000000000000000000000c1", "-",
-                        "c", NULL),
+    assert_refused(call(replica, POLICY, "dibs_claim", "n", "id-0000000000-c1", "0", "c", NULL),
                    "UNARMED");
     assert_refused(call(replica, POLICY, "dibs_find", "a", NULL), "UNARMED");
     /* Reconciled: seq 2 was given by the lost primary, and is not given again. */
-    must(replica, POLICY, "dibs_acknowledge", "1", "I", "a", NULL);
+    must(replica, POLICY, "dibs_acknowledge", "1", "I", "1", NULL);
     must(replica, POLICY, "dibs_reset", "10", "built", NULL);
     assert_refused(call(replica, POLICY, "dibs_lend", "2", "2", "9", "n", NULL), "STALELEASE");
     must(replica, POLICY, "dibs_lend", "2", "11", "9", "n", NULL);
@@ -250,8 +249,7 @@ static void test_redis_arming__replica_refuses(void **state)
     snprintf(port, sizeof(port), "%d", server.port);
     order(replica, "REPLICAOF 127.0.0.1 %s", port);
     await(ask_number(replica, "EXISTS %s", keys.names[4]) == 1);
-    assert_refused(call(replica, POLICY, "dibs_claim", "n", "000000000000000000000000000000c1", "-",
-                        "c", NULL),
+    assert_refused(call(replica, POLICY, "dibs_claim", "n", "id-0000000000-c1", "0", "c", NULL),
                    "READONLY");
     redisFree(replica);
     redis_server_release(&other);
@@ -488,8 +486,8 @@ static void test_redis_arming__late_steward(void **state)
     must(redis, 9, "dibs_arm", "token-9", "0", "", NULL); /* whose answer was lost */
     /* Another knows of more than it does. */
     assert_refused(call(redis, 9, "dibs_reset", "9", "late", NULL), "STALELEASE");
-    must(redis, 9, "dibs_claim", "n", "00000000000000000000000000000091", "-", "a", NULL);
-    must(redis, 9, "dibs_acknowledge", "1", "I", "a", NULL);
+    must(redis, 9, "dibs_claim", "n", "id-0000000000-91", "0", "a", NULL);
+    must(redis, 9, "dibs_acknowledge", "1", "I", "1", NULL);
     /* Two build at once: only what the later one has built is armed. */
     must(redis, 9, "dibs_reset", "10", "late", NULL);
     must(redis, 9, "dibs_reset", "10", "heir", NULL);

@@ -367,10 +367,7 @@ static int assert_told_is_held(redisContext *redis, const struct late_run *run)
     for (int i = 0; i < LATE_USERS; i++) {
         if (run->seqs[i] == 0)
             continue;
-        redisReply *held = ask(redis, "HGET %s user-%d", keys.names[2], i);
-        assert_int_equal(held->type, REDIS_REPLY_STRING);
-        assert_int_equal(atoll(held->str), run->seqs[i]);
-        freeReplyObject(held);
+        assert_int_equal(ask_number(redis, "ZSCORE %s user-%d", keys.names[1], i), run->seqs[i]);
         told_count++;
     }
     return told_count;

@@ -13,11 +13,13 @@
 #include "redis_fixture.h"
 
 #define POLICY 42
-#define ID_A   "000000000000000000000000000000a1"
-#define ID_B   "000000000000000000000000000000b1"
-#define ID_C   "000000000000000000000000000000c1"
-#define KEY_A  "800000000000000000000000000000a1"
-#define KEY_B  "800000000000000000000000000000a2"
+/* Request ids are 16 bytes; those of keys begin with the top bit. */
+#define ID_A  "id-0000000000-a1"
+#define ID_B  "id-0000000000-b1"
+#define ID_C  "id-0000000000-c1"
+#define KEY_A "\x80key-000000000a1"
+#define KEY_B "\x80key-000000000a2"
+#define KEY_C "\x80key-000000000c1"
 
 static struct redis_server server;
 static redisContext *redis;
@@ -127,8 +129,8 @@ static void unarm_policy(void)
 static void settle_policy(void)
 {
     arm_policy();
-    must(redis, POLICY, "dibs_claim", "batch", KEY_A, "-", "a", NULL);
-    must(redis, POLICY, "dibs_acknowledge", "1", "I", "a", NULL);
+    must(redis, POLICY, "dibs_claim", "batch", KEY_A, "1", "a", NULL);
+    must(redis, POLICY, "dibs_acknowledge", "1", "I", "1", NULL);
 }
 
 static void close_policy(void)
@@ -138,8 +140,8 @@ static void close_policy(void)
 }
 
 static const struct function functions[] = {
-    {"dibs_claim", "RPILMKB", settle_policy, {"batch", KEY_B ID_B, "--", "d", "e"}},
-    {"dibs_acknowledge", "PIMKB", NULL, {"2", "I", "b", "3", "V", "c"}},
+    {"dibs_claim", "RPILMKB", settle_policy, {"batch", KEY_B ID_B, "10", "d", "e"}},
+    {"dibs_acknowledge", "PIMKB", NULL, {"2", "I", "2", "3", "V", "c"}},
     {"dibs_acknowledge_bound", "B", NULL, {KEY_B ":1"}},
     {"dibs_settle", "PIM", NULL, {"b", "2", "R"}},
     {"dibs_set_policy", "M", NULL, {ROW("2", "0", "5")}},
@@ -160,7 +162,8 @@ static const struct function functions[] = {
     {"dibs_count", "RPM", NULL, {NULL}},
     {"dibs_find", "PIM", NULL, {"b"}},
     {"dibs_settled", "I", NULL, {"2", "b"}},
-    {"dibs_pending", "RPMB", NULL, {"0", "10"}},
+    {"dibs_pending", "RPIMB", NULL, {"0", "10"}},
+    {"dibs_visit", "PI", NULL, {"0", "10"}},
     {"dibs_describe", "LM", NULL, {NULL}},
 };
 #define FUNCTIONS (sizeof(functions) / sizeof(functions[0]))
@@ -181,9 +184,9 @@ static void prepare(const struct function *function)
     else
         settle_policy();
     if (function->prepare == NULL) {
-        must(redis, POLICY, "dibs_claim", "batch", ID_B ID_C KEY_B, "---", "b", "c", "c", NULL);
+        must(redis, POLICY, "dibs_claim", "batch", ID_B ID_C KEY_B, "045", "b", "c", "c", NULL);
         /* c by a key while it holds one: the second coupon of two. */
-        must(redis, POLICY, "dibs_claim", "batch", KEY_A, "-", "a", NULL);
+        must(redis, POLICY, "dibs_claim", "batch", KEY_A, "1", "a", NULL);
         order(redis, "ZADD %s 1 %s:1", keys.names[BOUND], KEY_B);
     }
 }
@@ -275,13 +278,15 @@ static const struct {
     {META, "HSET", {"changes", "x"}},   {ISSUED, "HSET", {"b", "something"}},
 };
 
-/* Only who asks about b sees what b holds; the description of leases is read by the caller. */
-static bool sees(const struct function *function, int key)
+/* Only who asks about b sees what b holds; the description of leases is read by the caller; a claim
+ * does not count changes. */
+static bool sees(const struct function *function, int key, const char *field)
 {
     static const char letters[] = "RPILMKB";
 
     if (strchr(function->uses, letters[key]) == NULL ||
-        (key == LEASE && strcmp(function->name, "dibs_describe") == 0))
+        (key == LEASE && strcmp(function->name, "dibs_describe") == 0) ||
+        (strcmp(field, "changes") == 0 && strcmp(function->name, "dibs_claim") == 0))
         return false;
     for (size_t i = 0; key == ISSUED && i < word_count(function); i++) {
         if (strcmp(function->words[i], "b") == 0)
@@ -295,7 +300,7 @@ static void test_redis_library__wrong_values_in_the_keys(void **state)
     (void)state;
     for (size_t i = 0; i < FUNCTIONS; i++) {
         for (size_t j = 0; j < sizeof(spoils) / sizeof(spoils[0]); j++) {
-            if (!sees(&functions[i], spoils[j].key))
+            if (!sees(&functions[i], spoils[j].key, spoils[j].rest[0]))
                 continue;
             const char *words[] = {spoils[j].command, keys.names[spoils[j].key], spoils[j].rest[0],
                                    spoils[j].rest[1]};
@@ -359,13 +364,13 @@ static void test_redis_library__wrong_words(void **state)
 
     (void)state;
     prepare(&claim);
-    assert_untouched(&claim, (const char *[]){"n", ID_A ID_B, "-", "d", "e"}, 5, "a flag too few");
-    assert_untouched(&claim, (const char *[]){"n", ID_A, "--", "d", "e"}, 5, "an id too few");
+    assert_untouched(&claim, (const char *[]){"n", ID_A ID_B, "0", "d", "e"}, 5, "a flag too few");
+    assert_untouched(&claim, (const char *[]){"n", ID_A, "00", "d", "e"}, 5, "an id too few");
     assert_untouched(&claim, (const char *[]){"n", ID_A, "x", "d"}, 4, "an unknown flag");
-    assert_untouched(&claim, (const char *[]){"n", "0000000000000000000000000000000g", "-", "d"}, 4,
-                     "an id that is none");
-    assert_untouched(&claim, (const char *[]){"n", "0000000000000000000000000000,01:", "-", "d"}, 4,
-                     "an id that parts");
+    assert_untouched(&claim, (const char *[]){"n", ID_A, "8", "d"}, 4, "a flag too high");
+    assert_untouched(&claim, (const char *[]){"n", "id-0000000000-a", "0", "d"}, 4, "a short id");
+    assert_untouched(&acknowledge, (const char *[]){"2", "I", "b"}, 3, "a user for a seq");
+    assert_untouched(&acknowledge, (const char *[]){"1", "I", "2001"}, 3, "too many");
     assert_untouched(&acknowledge, (const char *[]){"2", "X", "b"}, 3, "an unknown state");
     assert_untouched(&settle, (const char *[]){"b", "2", "V"}, 3, "an unknown state");
     prepare(&restore);
@@ -376,7 +381,6 @@ static void test_redis_library__wrong_words(void **state)
 
 /* --- batches --- */
 
-static char request_texts[2001][33];
 static char user_texts[2001][16];
 static char seq_texts[2001][16];
 
@@ -384,14 +388,13 @@ static char seq_texts[2001][16];
 static size_t write_batch(const char **words, char *requests, char *flags, int from, int count)
 {
     for (int i = 0; i < count; i++) {
-        snprintf(request_texts[i], sizeof(request_texts[i]), "%c%031x", i % 3 == 0 ? '9' : '1',
+        bool is_keyed = i % 3 == 0;
+        snprintf(requests + (size_t)16 * (size_t)i, 17, "%c%015x", is_keyed ? 0x81 : '1',
                  (unsigned)(from + i));
         snprintf(user_texts[i], sizeof(user_texts[i]), "user-%d", from + i);
-        memcpy(requests + (size_t)32 * (size_t)i, request_texts[i], 32);
-        flags[i] = '-';
+        flags[i] = is_keyed ? '1' : '0';
         words[3 + i] = user_texts[i];
     }
-    requests[(size_t)32 * (size_t)count] = '\0';
     flags[count] = '\0';
     words[0] = "name";
     words[1] = requests;
@@ -402,7 +405,7 @@ static size_t write_batch(const char **words, char *requests, char *flags, int f
 static redisReply *claim_batch(int from, int count)
 {
     static const char *words[3 + 2001];
-    static char requests[32 * 2001 + 1];
+    static char requests[16 * 2001 + 1];
     static char flags[2001 + 1];
     size_t word_count = write_batch(words, requests, flags, from, count);
 
@@ -485,7 +488,7 @@ static int64_t commands_for(int phase, int from, int count)
             words[3 * i] = seq_texts[i];
             words[3 * i + 1] = i % 2 == 0 ? "I" : "V";
             snprintf(user_texts[i], sizeof(user_texts[i]), "user-%d", from + i);
-            words[3 * i + 2] = user_texts[i];
+            words[3 * i + 2] = i % 2 == 0 ? seq_texts[i] : user_texts[i];
         }
         reply = call_with(redis, POLICY, "dibs_acknowledge", words, (size_t)(3 * count));
     }
@@ -509,18 +512,78 @@ static void test_redis_library__commands_do_not_grow_with_the_batch(void **state
     }
 }
 
+/* Users of whom nothing is known win in runs; whoever holds something, and the end of a lease, part
+ * them. */
+static void test_redis_library__wins_in_runs(void **state)
+{
+    static const char *words[3 + 2000];
+    static char requests[16 * 2000 + 1];
+    static char flags[2000 + 1];
+
+    (void)state;
+    must(redis, POLICY, "dibs_set_policy", ROW("1", "0", "0"), NULL);
+    must(redis, POLICY, "dibs_lend", "1", "1", "3", "lend-1", NULL);
+    must(redis, POLICY, "dibs_lend", "2", "998", "1500", "lend-2", NULL);
+    must(redis, POLICY, "dibs_arm", "token", "0", "", NULL);
+    must(redis, POLICY, "dibs_claim", "n", ID_B, "0", "b", NULL);
+    redisReply *reply = call(redis, POLICY, "dibs_claim", "n", ID_A ID_B ID_C ID_A ID_C, "00000",
+                             "a", "b", "c", "d", "e", NULL);
+    assert_string_equal(reply->element[2]->str, "W2:1 H1:1:P W3:1 W998:1 w");
+    freeReplyObject(reply);
+    size_t count = write_batch(words, requests, flags, 0, 1500);
+    memset(flags, '0', 1500);
+    reply = call_with(redis, POLICY, "dibs_claim", words, count);
+    const char *text = reply->element[2]->str;
+    assert_memory_equal(text, "W1000:1 w w ", 12);
+    for (text += 8; text - reply->element[2]->str < 8 + 2 * 1497; text += 2)
+        assert_memory_equal(text, "w ", 2);
+    assert_string_equal(text, "S S");
+    freeReplyObject(reply);
+    assert_int_equal(ask_number(redis, "ZCARD %s", keys.names[PENDING]), 1503);
+    assert_int_equal(ask_number(redis, "GET %s", keys.names[REMAINING]), 0);
+    assert_int_equal(ask_number(redis, "ZSCORE %s user-1497", keys.names[PENDING]), 2497);
+    reply = call(redis, POLICY, "dibs_find", "user-1", NULL);
+    assert_memory_equal(reply->element[0]->str, "1001:1:P:6:", 11);
+    freeReplyObject(reply);
+}
+
+/* A user's second coupon is another member of PENDING, and each has a state of its own. */
+static void test_redis_library__states_of_two_coupons(void **state)
+{
+    (void)state;
+    arm_policy();
+    must(redis, POLICY, "dibs_claim", "n", ID_A ID_B, "44", "a", "a", NULL);
+    assert_int_equal(ask_number(redis, "ZCARD %s", keys.names[PENDING]), 2);
+    must(redis, POLICY, "dibs_acknowledge", "1", "I", "1", NULL);
+    redisReply *reply =
+        call(redis, POLICY, "dibs_claim", "n", ID_A ID_B ID_C, "444", "a", "a", "a", NULL);
+    assert_string_equal(reply->element[2]->str, "H1:1:I H2:2:P L");
+    freeReplyObject(reply);
+    reply = call(redis, POLICY, "dibs_settled", "1", "a", "2", "a", NULL);
+    assert_string_equal(reply->str, "IP");
+    freeReplyObject(reply);
+    must(redis, POLICY, "dibs_settle", "a", "2", "C", NULL);
+    assert_int_equal(ask_number(redis, "ZCARD %s", keys.names[PENDING]), 0);
+    assert_int_equal(ask_number(redis, "HGET %s issued", keys.names[META]), 1);
+    reply = call(redis, POLICY, "dibs_claim", "n", ID_C, "0", "a", NULL);
+    assert_string_equal(reply->element[2]->str, "W3:2");
+    freeReplyObject(reply);
+}
+
 /* Trap 3: one user a thousand times in one call. */
 static void test_redis_library__one_user_in_one_batch(void **state)
 {
     static const char *words[3 + 1000];
-    static char requests[32 * 1000 + 1];
+    static char requests[16 * 1000 + 1];
     static char flags[1000 + 1];
     size_t count = write_batch(words, requests, flags, 0, 1000);
 
     (void)state;
     make_big_policy();
-    for (size_t i = 3; i < count; i++)
+    for (size_t i = 3; i < count; i++) {
         words[i] = "the-one";
+        flags[i - 3] |= 4;
+    }
     redisReply *reply = call_with(redis, POLICY, "dibs_claim", words, count);
     assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
     const char *text = reply->element[2]->str;
@@ -544,9 +607,9 @@ static void test_redis_library__loser_leaves_no_trace(void **state)
     must(redis, POLICY, "dibs_set_policy", ROW("1", "0", "0"), NULL);
     must(redis, POLICY, "dibs_lend", "1", "1", "1", "lend", NULL);
     must(redis, POLICY, "dibs_arm", "token", "0", "", NULL);
-    must(redis, POLICY, "dibs_claim", "n", KEY_A, "-", "winner", NULL);
+    must(redis, POLICY, "dibs_claim", "n", KEY_A, "1", "winner", NULL);
     struct snapshot before = take_snapshot();
-    redisReply *reply = call(redis, POLICY, "dibs_claim", "n", KEY_B ID_B ID_C KEY_A, "--b-",
+    redisReply *reply = call(redis, POLICY, "dibs_claim", "n", KEY_B ID_B ID_C KEY_A, "5421",
                              "loser", "loser", "blocked", "thief", NULL);
     assert_string_equal(reply->element[2]->str, "S S B K");
     freeReplyObject(reply);
@@ -593,10 +656,10 @@ static void test_redis_library__lets_go_when_closed_and_drained(void **state)
     (void)state;
     settle_policy();
     assert_int_equal(retire("1000"), 0); /* open */
-    must(redis, POLICY, "dibs_claim", "n", ID_B, "-", "b", NULL);
+    must(redis, POLICY, "dibs_claim", "n", ID_B, "0", "b", NULL);
     must(redis, POLICY, "dibs_set_policy", ROW("2", "5", "0"), NULL);
     assert_int_equal(retire("1000"), 0); /* closed, but b is pending */
-    must(redis, POLICY, "dibs_acknowledge", "2", "I", "b", NULL);
+    must(redis, POLICY, "dibs_acknowledge", "2", "I", "2", NULL);
     must(redis, POLICY, "dibs_settle", "b", "2", "R", NULL);
     assert_int_equal(ttl_count(), 0);
     assert_int_equal(retire("1000"), 1);
@@ -652,18 +715,16 @@ static void test_redis_library__void_frees_its_keys(void **state)
          "0", "0", "10", "one", NULL);
     must(redis, POLICY, "dibs_lend", "1", "1", "10", "lend", NULL);
     must(redis, POLICY, "dibs_arm", "token", "0", "", NULL);
-    must(redis, POLICY, "dibs_claim", "n", KEY_A KEY_B, "--", "a", "a", NULL);
-    must(redis, POLICY, "dibs_claim", "n", "8000000000000000000000000000000c", "-", "b", NULL);
+    must(redis, POLICY, "dibs_claim", "n", KEY_A KEY_B, "55", "a", "a", NULL);
+    must(redis, POLICY, "dibs_claim", "n", KEY_C, "1", "b", NULL);
     assert_int_equal(ask_number(redis, "ZCARD %s", keys.names[BOUND]), 1);
     /* The fallback gave b another coupon by the same key. */
-    must(redis, POLICY, "dibs_enter", "b", "77", "1", "I", "5", "8000000000000000000000000000000c",
-         NULL);
+    must(redis, POLICY, "dibs_enter", "b", "77", "1", "I", "5", KEY_C, NULL);
     must(redis, POLICY, "dibs_acknowledge", "1", "V", "a", "2", "V", "b", NULL);
     assert_int_equal(ask_number(redis, "HLEN %s", keys.names[KEYS]), 1);
     assert_int_equal(ask_number(redis, "ZCARD %s", keys.names[BOUND]), 0);
     redisReply *reply =
-        call(redis, POLICY, "dibs_claim", "n", KEY_B KEY_A "8000000000000000000000000000000c",
-             "---", "x", "y", "b", NULL);
+        call(redis, POLICY, "dibs_claim", "n", KEY_B KEY_A KEY_C, "111", "x", "y", "b", NULL);
     assert_string_equal(reply->element[2]->str, "W3:1 W4:1 H77:1:I");
     freeReplyObject(reply);
 }
@@ -673,11 +734,11 @@ static void test_redis_library__acknowledged_twice(void **state)
 {
     (void)state;
     arm_policy();
-    must(redis, POLICY, "dibs_claim", "n", ID_A ID_B ID_C, "---", "a", "b", "c", NULL);
-    must(redis, POLICY, "dibs_acknowledge", "1", "I", "a", "2", "V", "b", NULL);
+    must(redis, POLICY, "dibs_claim", "n", ID_A ID_B ID_C, "000", "a", "b", "c", NULL);
+    must(redis, POLICY, "dibs_acknowledge", "1", "I", "1", "2", "V", "b", NULL);
     struct snapshot before = take_snapshot();
-    must(redis, POLICY, "dibs_acknowledge", "1", "I", "a", "2", "V", "b", NULL);
-    must(redis, POLICY, "dibs_acknowledge", "2", "I", "b", NULL);
+    must(redis, POLICY, "dibs_acknowledge", "1", "I", "1", "2", "V", "b", NULL);
+    must(redis, POLICY, "dibs_acknowledge", "2", "I", "2", NULL);
     must(redis, POLICY, "dibs_acknowledge", "1", "V", "a", NULL);
     struct snapshot after = take_snapshot();
     assert_true(is_same(&before, &after));
@@ -692,7 +753,7 @@ static void test_redis_library__entered_twice(void **state)
 
     (void)state;
     arm_policy();
-    must(redis, POLICY, "dibs_claim", "n", ID_B, "-", "b", NULL);
+    must(redis, POLICY, "dibs_claim", "n", ID_B, "0", "b", NULL);
     redisReply *reply = call_with(redis, POLICY, "dibs_enter", coupons, 18);
     assert_int_equal(reply->integer, 2);
     freeReplyObject(reply);
@@ -706,7 +767,7 @@ static void test_redis_library__entered_twice(void **state)
     free_snapshot(&after);
     assert_int_equal(ask_number(redis, "GET %s", keys.names[REMAINING]), 9);
     assert_int_equal(ask_number(redis, "HGET %s issued", keys.names[META]), 2);
-    reply = call(redis, POLICY, "dibs_claim", "n", KEY_A KEY_B ID_C, "---", "a", "c", "b", NULL);
+    reply = call(redis, POLICY, "dibs_claim", "n", KEY_A KEY_B ID_C, "110", "a", "c", "b", NULL);
     assert_string_equal(reply->element[2]->str, "H20:1:I H22:1:C L");
     freeReplyObject(reply);
     must(redis, POLICY, "dibs_enter", NULL);
@@ -723,6 +784,8 @@ int main(void)
         LIBRARY_TEST(wrong_words),
         LIBRARY_TEST(batches_of_every_size),
         LIBRARY_TEST(commands_do_not_grow_with_the_batch),
+        LIBRARY_TEST(wins_in_runs),
+        LIBRARY_TEST(states_of_two_coupons),
         LIBRARY_TEST(one_user_in_one_batch),
         LIBRARY_TEST(loser_leaves_no_trace),
         LIBRARY_TEST(nothing_expires_while_the_policy_lives),
