@@ -15,6 +15,7 @@ TITLES = {
     "ledgers": "Writing claims into each ledger, rows per second of time",
     "serving": "Durable claims over HTTP on each ledger",
     "redis": "The gate in Redis, decisions per second of Redis's CPU, against a script per request",
+    "redis_path": "Claims through the gate in Redis, CPU seconds per million",
 }
 
 
@@ -98,6 +99,9 @@ class Report:
             elif section in ("ledgers", "redis"):
                 rows.append([f.name, f"{d['drained']:,.0f}", f"{d['against']:,.0f}", f.ratio(),
                              f.verdict()])
+            elif section == "redis_path":
+                parts = [f"{d[part]:.1f}" if part in d else "" for part in ("server", "redis")]
+                rows.append([f.name, *parts, f.ratio(), f.verdict()])
             elif section == "serving":
                 rows.append([f.name, f"{d['speed']:,.0f}", f"{d['wall']:,.0f}"])
             else:
@@ -107,6 +111,7 @@ class Report:
             "growth": ["", few, many, "growth", "target"],
             "ledgers": ["", "dibs /s", "other /s", "ratio", "target"],
             "redis": ["", "dibs /s", "script /s", "ratio", "target"],
+            "redis_path": ["", "server", "Redis", "sum or ratio", "target"],
             "serving": ["", "per CPU second", "per second of time"],
             "gate": ["", "per second", few, many, "instructions", "target"],
         }.get(section, ["", "measured", "target"])

@@ -1,0 +1,3 @@
+module dibs/bench/peer
+
+go 1.19
