@@ -16,6 +16,7 @@
 #include "claim/traces.h"
 #include "claim/worker.h"
 #include "relay/announcer.h"
+#include "ranking/ranking.h"
 #include "relay/relay.h"
 
 #define DESKS_MAX        256
@@ -40,6 +41,7 @@ struct service {
     struct traces *traces;               /* where claims are decided and told of; else NULL */
     struct fallback *fallback;           /* of a shared gate; else NULL */
     struct clerks clerks;
+    struct ranking *ranking; /* where people are served; else NULL */
     struct zone *zone;
     struct hash_key code_key;
     _Atomic int64_t letter_count;   /* dead letters, as last counted */

@@ -7,10 +7,20 @@ const struct zone *service_zone(const struct service *service)
     return service->zone;
 }
 
+/* The board catches up at once, whatever the outcome was. */
+static void service_sold(struct service *service)
+{
+    if (service->ranking != NULL)
+        ranking_wake(service->ranking);
+}
+
 enum status service_orders_add(struct service *service, struct order *orders, size_t count,
                                struct error *error)
 {
-    return ledger_orders_add(service->ledger, orders, count, clock_wall_ms(), error);
+    enum status status = ledger_orders_add(service->ledger, orders, count, clock_wall_ms(), error);
+
+    service_sold(service);
+    return status;
 }
 
 enum status service_order_get(struct service *service, const struct user_id *order_id,
@@ -23,7 +33,11 @@ enum status service_order_get(struct service *service, const struct user_id *ord
 enum status service_order_refund(struct service *service, const struct user_id *order_id,
                                  struct order *order, bool *is_news, struct error *error)
 {
-    return ledger_order_refund(service->ledger, order_id, clock_wall_ms(), order, is_news, error);
+    enum status status =
+        ledger_order_refund(service->ledger, order_id, clock_wall_ms(), order, is_news, error);
+
+    service_sold(service);
+    return status;
 }
 
 enum status service_products_put(struct service *service, struct product *products, size_t count,

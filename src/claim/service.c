@@ -175,7 +175,7 @@ static enum status service_open_ledger(struct service *service, struct error *er
         .use = options->ledger_use,
         .timeout_ms = options->ledger_timeout_ms,
         .integrity = options->integrity,
-        .readers = options->clerks + 1,
+        .readers = options->clerks + 2,
         .on_issued = service_on_issued,
         .on_durable = service_on_durable,
         .has_events = relay_tells(options->relay_url),
@@ -192,6 +192,16 @@ static enum status service_open_ledger(struct service *service, struct error *er
     if (status == STATUS_OK)
         status = ledger_open(&service->ledger, &ledger_options, error);
     return status == STATUS_OK ? ledger_zone_settle(service->ledger, error) : status;
+}
+
+static enum status service_rank(struct service *service, struct error *error)
+{
+    struct ranking_options options = {.ledger = service->ledger, .zone = service->zone};
+
+    if (service->options.role != SERVICE_SERVES)
+        return STATUS_OK;
+    enum status status = board_local_open(&options.board, error);
+    return status == STATUS_OK ? ranking_open(&service->ranking, &options, error) : status;
 }
 
 static enum status service_open_parts(struct service *service, struct error *error)
@@ -222,6 +232,8 @@ static enum status service_open_parts(struct service *service, struct error *err
                                                : service_restore(service, error);
     if (status == STATUS_OK)
         status = service_announce(service, error);
+    if (status == STATUS_OK)
+        status = service_rank(service, error);
     if (status == STATUS_OK)
         status = steward_start(&service->steward, error);
     if (status == STATUS_OK)
@@ -255,6 +267,7 @@ void service_close(struct service *service)
         return;
     if (service->clerks.thread_count > 0)
         clerks_stop(&service->clerks);
+    ranking_close(service->ranking);
     steward_stop(&service->steward);
     sync_stop(service->sync);
     fallback_stop(service->fallback);
@@ -282,6 +295,11 @@ struct gate *service_gate(struct service *service)
 struct ledger *service_ledger(struct service *service)
 {
     return service->ledger;
+}
+
+struct ranking *service_ranking(struct service *service)
+{
+    return service->ranking;
 }
 
 bool service_reads_at_home(const struct service *service)

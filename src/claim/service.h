@@ -23,6 +23,7 @@
 #include "relay/relay.h"
 
 struct service;
+struct ranking;
 
 /* What this process is there for. */
 enum service_role {
@@ -183,6 +184,9 @@ enum status service_products_put(struct service *service, struct product *produc
                                  struct error *error) MUST_CHECK;
 enum status service_product_get(struct service *service, const struct user_id *id,
                                 struct product *product, struct error *error) MUST_CHECK;
+
+/* Which products sell best; NULL in a process that does not serve. */
+struct ranking *service_ranking(struct service *service);
 
 /* --- audit --- */
 

@@ -37,6 +37,8 @@ static handler *const handlers[ROUTE_COUNT][METHODS] = {
     [ROUTE_ORDER] = {[HTTP_METHOD_GET] = orders_show},
     [ROUTE_ORDER_REFUND] = {[HTTP_METHOD_POST] = orders_refund},
     [ROUTE_PRODUCTS] = {[HTTP_METHOD_POST] = products_import},
+    [ROUTE_PRODUCTS_TOP] = {[HTTP_METHOD_GET] = ranking_show_top},
+    [ROUTE_PRODUCT_RANK] = {[HTTP_METHOD_GET] = ranking_show_product},
     [ROUTE_PRODUCT] = {[HTTP_METHOD_GET] = products_show, [HTTP_METHOD_PUT] = products_put},
     [ROUTE_AUDIT] = {[HTTP_METHOD_GET] = audit_show},
     [ROUTE_AUDIT_REPAIR] = {[HTTP_METHOD_POST] = audit_repair},
@@ -223,6 +225,7 @@ static enum status loop_open(void *server_context, struct http_loop *http, unsig
     buffer_init(&loop->body, ANSWER_LENGTH_MAX);
     make_id_prefix(loop);
     claims_loop_init(loop);
+    ranking_loop_init(loop);
     call_loop_init(loop);
     loop->reader = json_reader_new(HTTP_BODY_MAX);
     enum status status = STATUS_FAILED;
@@ -257,6 +260,7 @@ static void loop_close(void *context)
     struct api_loop *loop = context;
     events_loop_close(loop);
     status_loop_close(loop);
+    ranking_loop_close(loop);
     call_abandon_all(loop);
     pthread_mutex_lock(&loop->api->loops_lock);
     desk_close(loop->desk);

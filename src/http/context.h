@@ -95,8 +95,17 @@ struct api {
 };
 
 struct call;
+struct ranking_answer;
 struct policy_watch;
 struct status_call;
+
+/* The last ranking that was sent, as bytes. */
+struct ranking_page {
+    struct ranking_answer *answer; /* one of its holders is this; NULL: none */
+    size_t limit;
+    bool is_cached;
+    struct buffer body;
+};
 
 struct api_loop {
     struct api *api;
@@ -140,6 +149,7 @@ struct api_loop {
     /* Claims whose fate someone waits for, and the policies someone watches. */
     struct status_call *parked;
     struct policy_watch *watches;
+    struct ranking_page ranking;
     int64_t numbers_due_ms;
     int64_t heartbeat_due_ms;
 };

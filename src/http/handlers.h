@@ -69,6 +69,13 @@ void products_put(struct ask *ask);
 void products_import(struct ask *ask);
 void products_show(struct ask *ask);
 
+/* --- ranking.c --- */
+
+void ranking_show_top(struct ask *ask);
+void ranking_show_product(struct ask *ask);
+void ranking_loop_init(struct api_loop *loop);
+void ranking_loop_close(struct api_loop *loop);
+
 /* --- audit.c --- */
 
 void audit_show(struct ask *ask);

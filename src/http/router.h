@@ -33,7 +33,9 @@ enum route {
     ROUTE_ORDER,
     ROUTE_ORDER_REFUND,
     ROUTE_PRODUCTS,
+    ROUTE_PRODUCTS_TOP, /* before any product, of which none can be called so */
     ROUTE_PRODUCT,
+    ROUTE_PRODUCT_RANK,
     ROUTE_AUDIT,
     ROUTE_AUDIT_REPAIR,
     ROUTE_DEAD,

@@ -27,8 +27,9 @@ class Document:
     def __init__(self, text):
         self.root = json.loads(text)
         self.seen = set()  # (method, path template, status) that were checked
+        # A path that is spelled out goes before one with a parameter in its place.
         self._paths = [(re.compile(re.sub(r"\\\{[a-z_]+\\\}", "[^/]+", re.escape(path))), path)
-                       for path in self.root["paths"]]
+                       for path in sorted(self.root["paths"], key=lambda path: path.count("{"))]
 
     def resolve(self, node):
         while isinstance(node, dict) and set(node) == {"$ref"}:

@@ -46,6 +46,8 @@ REQUESTS = {
     "importProducts": ("POST", "/v1/products", {"products": [{"product_id": 1, "name": "n"}]}),
     "putProduct": ("PUT", "/v1/products/p1", {"name": "n", "price": 5}),
     "getProduct": ("GET", "/v1/products/p1", None),
+    "topProducts": ("GET", "/v1/products/top", None),
+    "getProductRank": ("GET", "/v1/products/p1/rank", None),
     "listDeadLetters": ("GET", "/v1/dead", None),
     "dropDeadLetter": ("DELETE", "/v1/dead/{coupon}", None),
     "retryDeadLetter": ("POST", "/v1/dead/{coupon}/retry", {}),
@@ -356,6 +358,10 @@ def tour_sales(tour):
     tour.operation("putProduct", 200)
     tour.ask(200, "PUT", "/v1/products/p2", {"name": "m", "price": None})
     refuse_bodies(tour, "PUT", "/v1/products/p1", {"name": ""})
+    tour.ask(200, "GET", "/v1/products/top?days=30&limit=100&fresh=true")
+    tour.ask(400, "GET", "/v1/products/top?days=31")
+    tour.ask(200, "GET", "/v1/products/p1/rank?days=1")
+    tour.ask(400, "GET", "/v1/products/p1/rank?days=0")
     tour.operation("importProducts", 200)
     refuse_bodies(tour, "POST", "/v1/products", {"products": [{"product_id": 1}]})
     for product in ("p1", "p2", "1"):

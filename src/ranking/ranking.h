@@ -1,0 +1,97 @@
+/* ranking.h: which products sell best right now.
+ *
+ * One thread follows the ledger's feed into the board and works out the answers that people ask
+ * for; everybody else is handed the last one, so that a crowd costs no more than one. While the
+ * board is being built, or fails, and for windows that it does not keep, the ledger is asked
+ * instead: later, and as right.
+ *
+ * Threads: every function may be called from any thread.
+ */
+#ifndef RANKING_RANKING_H
+#define RANKING_RANKING_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/zone.h"
+#include "ledger/sales.h"
+#include "ranking/board.h"
+
+#define RANKING_DAYS_MAX    30
+#define RANKING_LIMIT_MAX   100
+#define RANKING_DISTANCE    2 /* neighbours on each side of a product's rank */
+#define RANKING_CACHE_MS    600000
+#define RANKING_CHANGE_NONE INT64_MIN /* a newcomer: not in yesterday's window */
+#define RANKING_FRESH_MS    1000
+
+struct ranking;
+
+struct ranking_options {
+    struct ledger *ledger;
+    const struct zone *zone; /* in which days end */
+    struct board *board;     /* taken over */
+    int64_t cache_ms;        /* how old an answer may be; 0: RANKING_CACHE_MS */
+};
+
+struct ranking_line {
+    struct sales_line sales;
+    struct product product;
+    int64_t change; /* yesterday's rank minus today's, or RANKING_CHANGE_NONE */
+};
+
+enum ranking_source { RANKING_FROM_BOARD, RANKING_FROM_LEDGER };
+
+/* The best of one window. Shared and never changed: ranking_answer_release() when done. */
+struct ranking_answer {
+    _Atomic unsigned holder_count;
+    int days;
+    int64_t last_day;
+    int64_t as_of_ms;   /* wall: everything written before then is in it */
+    int64_t made_at_ms; /* monotonic */
+    enum ranking_source source;
+    size_t count;
+    struct ranking_line lines[RANKING_LIMIT_MAX];
+};
+
+/* Takes the board over, also when it fails. */
+enum status ranking_open(struct ranking **ranking, const struct ranking_options *options,
+                         struct error *error) MUST_CHECK;
+void ranking_close(struct ranking *ranking);
+
+/* Something was sold: the board catches up at once. */
+void ranking_wake(struct ranking *ranking);
+
+enum ranking_wish { RANKING_CACHED, RANKING_FRESH };
+
+/* The answer at hand, if it is good enough for that wish; else NULL. Never waits. */
+struct ranking_answer *ranking_peek(struct ranking *ranking, int days, enum ranking_wish wish);
+
+/* Waits for one. FRESH is at most a second behind. UNAVAILABLE: neither board nor ledger answers.
+ */
+enum status ranking_top(struct ranking *ranking, int days, enum ranking_wish wish,
+                        struct ranking_answer **answer, struct error *error) MUST_CHECK;
+void ranking_answer_release(struct ranking_answer *answer);
+
+/* The product's line with up to RANKING_DISTANCE neighbours on each side. *count is 0 when it sold
+ * nothing. Asks the board, or the ledger. */
+enum status ranking_around(struct ranking *ranking, int days, const struct user_id *product_id,
+                           struct ranking_line lines[2 * RANKING_DISTANCE + 1], size_t *count,
+                           enum ranking_source *source, int64_t *as_of_ms,
+                           struct error *error) MUST_CHECK;
+
+/* How the board stands. */
+struct ranking_numbers {
+    const char *board; /* its name */
+    bool is_current;   /* it is built and follows the feed */
+    int64_t behind_ms; /* since it was last found to have everything */
+    uint64_t applied;  /* feed entries */
+    uint64_t built;    /* how often it was built */
+    uint64_t computed; /* answers */
+    char trouble[256]; /* "": none */
+};
+void ranking_count(struct ranking *ranking, struct ranking_numbers *numbers);
+
+#endif

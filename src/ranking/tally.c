@@ -1,0 +1,354 @@
+/* tally.c: counts by product and day; questions are one pass over the products. */
+#include "ranking/tally.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SLOTS_FIRST 1024
+#define NO_PRODUCT  SIZE_MAX
+
+void tally_init(struct tally *tally)
+{
+    *tally = (struct tally){0};
+}
+
+void tally_release(struct tally *tally)
+{
+    for (size_t i = 0; i < tally->day_count; i++)
+        free(tally->days[i].sold);
+    free(tally->products);
+    free(tally->slots);
+    tally_init(tally);
+}
+
+/* --- products --- */
+
+/* FNV-1a: ids are the shop's own, not a stranger's. */
+static uint64_t tally_hash(const struct user_id *product)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+    for (size_t i = 0; i < product->length; i++)
+        hash = (hash ^ (unsigned char)product->bytes[i]) * UINT64_C(0x100000001b3);
+    return hash ^ hash >> 32;
+}
+
+/* The slot that has the product, or the free one where it belongs. */
+static size_t tally_slot(const struct tally *tally, const struct user_id *product)
+{
+    size_t at = tally_hash(product) & (tally->slot_count - 1);
+
+    while (tally->slots[at] != 0 && !user_id_equal(&tally->products[tally->slots[at] - 1], product))
+        at = (at + 1) & (tally->slot_count - 1);
+    return at;
+}
+
+static size_t tally_find(const struct tally *tally, const struct user_id *product)
+{
+    if (tally->slot_count == 0)
+        return NO_PRODUCT;
+    uint32_t number = tally->slots[tally_slot(tally, product)];
+    return number == 0 ? NO_PRODUCT : number - 1;
+}
+
+/* Room for one more product; at most half of the slots are taken. */
+static bool tally_grow(struct tally *tally)
+{
+    if (tally->product_count == tally->product_capacity) {
+        size_t capacity =
+            tally->product_capacity == 0 ? SLOTS_FIRST / 2 : tally->product_capacity * 2;
+        struct user_id *grown = realloc(tally->products, capacity * sizeof(*grown));
+        if (grown == NULL)
+            return false;
+        tally->products = grown;
+        tally->product_capacity = capacity;
+    }
+    if (tally->slot_count > 2 * tally->product_count)
+        return true;
+    size_t slot_count = tally->slot_count == 0 ? SLOTS_FIRST : tally->slot_count * 2;
+    uint32_t *slots = calloc(slot_count, sizeof(*slots));
+    if (slots == NULL)
+        return false;
+    free(tally->slots);
+    tally->slots = slots;
+    tally->slot_count = slot_count;
+    for (size_t i = 0; i < tally->product_count; i++)
+        slots[tally_slot(tally, &tally->products[i])] = (uint32_t)i + 1;
+    return true;
+}
+
+static size_t tally_take(struct tally *tally, const struct user_id *product)
+{
+    size_t number = tally_find(tally, product);
+
+    if (number != NO_PRODUCT || tally->product_count == UINT32_MAX || !tally_grow(tally))
+        return number;
+    number = tally->product_count++;
+    tally->products[number] = *product;
+    tally->slots[tally_slot(tally, product)] = (uint32_t)number + 1;
+    return number;
+}
+
+/* --- days --- */
+
+static struct tally_day *tally_day(struct tally *tally, int64_t day)
+{
+    size_t at = 0;
+
+    while (at < tally->day_count && tally->days[at].day < day)
+        at++;
+    if (at < tally->day_count && tally->days[at].day == day)
+        return &tally->days[at];
+    if (tally->day_count == TALLY_DAYS_MAX) {
+        if (at == 0)
+            return NULL; /* older than all of them */
+        free(tally->days[0].sold);
+        memmove(tally->days, tally->days + 1, (TALLY_DAYS_MAX - 1) * sizeof(*tally->days));
+        tally->day_count--;
+        at--;
+    }
+    memmove(tally->days + at + 1, tally->days + at, (tally->day_count - at) * sizeof(*tally->days));
+    tally->day_count++;
+    tally->days[at] = (struct tally_day){.day = day};
+    return &tally->days[at];
+}
+
+static bool tally_day_reach(struct tally_day *day, size_t number)
+{
+    if (number < day->length)
+        return true;
+    if (number >= day->capacity) {
+        size_t capacity = day->capacity == 0 ? SLOTS_FIRST : day->capacity;
+        while (capacity <= number)
+            capacity *= 2;
+        int64_t *grown = realloc(day->sold, capacity * sizeof(*grown));
+        if (grown == NULL)
+            return false;
+        day->sold = grown;
+        day->capacity = capacity;
+    }
+    memset(day->sold + day->length, 0, (number + 1 - day->length) * sizeof(*day->sold));
+    day->length = number + 1;
+    return true;
+}
+
+enum status tally_add(struct tally *tally, int64_t day, const struct user_id *product,
+                      int64_t quantity, struct error *error)
+{
+    size_t number = tally_take(tally, product);
+
+    if (number == NO_PRODUCT)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for another product");
+    struct tally_day *kept = tally_day(tally, day);
+    if (kept == NULL)
+        return STATUS_OK; /* nobody asks for a day that old */
+    if (!tally_day_reach(kept, number))
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for a day's sales");
+    kept->sold[number] += quantity;
+    return STATUS_OK;
+}
+
+void tally_forget(struct tally *tally, int64_t first_day)
+{
+    size_t gone = 0;
+
+    while (gone < tally->day_count && tally->days[gone].day < first_day)
+        free(tally->days[gone++].sold);
+    memmove(tally->days, tally->days + gone, (tally->day_count - gone) * sizeof(*tally->days));
+    tally->day_count -= gone;
+}
+
+/* --- questions --- */
+
+/* The days of a window. */
+struct tally_window {
+    const struct tally *tally;
+    const struct tally_day *days;
+    size_t day_count;
+    const struct tally_day *last; /* NULL: nothing was sold on it */
+};
+
+static struct tally_window tally_window(const struct tally *tally, int64_t first_day,
+                                        int64_t last_day)
+{
+    struct tally_window window = {.tally = tally, .days = tally->days};
+
+    for (size_t i = 0; i < tally->day_count; i++) {
+        const struct tally_day *day = &tally->days[i];
+        if (day->day < first_day)
+            window.days = day + 1;
+        else if (day->day <= last_day)
+            window.day_count++;
+        if (day->day == last_day)
+            window.last = day;
+    }
+    return window;
+}
+
+static int64_t tally_sold(const struct tally_window *window, size_t number)
+{
+    int64_t sold = 0;
+
+    for (size_t i = 0; i < window->day_count; i++) {
+        if (number < window->days[i].length)
+            sold += window->days[i].sold[number];
+    }
+    return sold;
+}
+
+static int64_t tally_sold_last(const struct tally_window *window, size_t number)
+{
+    const struct tally_day *last = window->last;
+    return last != NULL && number < last->length ? last->sold[number] : 0;
+}
+
+static struct sales_line tally_line(const struct tally_window *window, size_t number, int64_t sold)
+{
+    return (struct sales_line){.product_id = window->tally->products[number],
+                               .sold = sold,
+                               .sold_last_day = tally_sold_last(window, number)};
+}
+
+static int tally_compare_ids(const struct user_id *a, const struct user_id *b)
+{
+    size_t shorter = a->length < b->length ? a->length : b->length;
+    int order = memcmp(a->bytes, b->bytes, shorter);
+
+    if (order != 0)
+        return order;
+    return a->length < b->length ? -1 : a->length > b->length;
+}
+
+/* Negative: the left one ranks before the right one. */
+static int tally_compare(const void *left, const void *right)
+{
+    const struct sales_line *a = left;
+    const struct sales_line *b = right;
+
+    if (a->sold != b->sold)
+        return a->sold > b->sold ? -1 : 1;
+    if (a->sold_last_day != b->sold_last_day)
+        return a->sold_last_day > b->sold_last_day ? -1 : 1;
+    return tally_compare_ids(&a->product_id, &b->product_id);
+}
+
+/* Keeps the best `limit` lines in a heap whose root is the worst of them. */
+static void tally_sift(struct sales_line *heap, size_t count, size_t at)
+{
+    for (;;) {
+        size_t worst = at;
+        for (size_t child = 2 * at + 1; child <= 2 * at + 2 && child < count; child++) {
+            if (tally_compare(&heap[child], &heap[worst]) > 0)
+                worst = child;
+        }
+        if (worst == at)
+            return;
+        struct sales_line swapped = heap[at];
+        heap[at] = heap[worst];
+        heap[worst] = swapped;
+        at = worst;
+    }
+}
+
+size_t tally_top(const struct tally *tally, int64_t first_day, int64_t last_day, size_t limit,
+                 struct sales_line *lines)
+{
+    struct tally_window window = tally_window(tally, first_day, last_day);
+    size_t count = 0;
+
+    for (size_t i = 0; i < tally->product_count && limit > 0; i++) {
+        int64_t sold = tally_sold(&window, i);
+        /* Most lines end here: fewer sold than the worst of the best. */
+        if (sold <= 0 || (count == limit && sold < lines[0].sold))
+            continue;
+        struct sales_line line = tally_line(&window, i, sold);
+        if (count < limit) {
+            lines[count++] = line;
+            if (count == limit) {
+                for (size_t at = limit / 2; at-- > 0;)
+                    tally_sift(lines, limit, at);
+            }
+        } else if (tally_compare(&line, &lines[0]) < 0) {
+            lines[0] = line;
+            tally_sift(lines, limit, 0);
+        }
+    }
+    if (count > 1)
+        qsort(lines, count, sizeof(*lines), tally_compare);
+    for (size_t i = 0; i < count; i++)
+        lines[i].rank = (int64_t)i + 1;
+    return count;
+}
+
+enum status tally_of(const struct tally *tally, int64_t first_day, int64_t last_day,
+                     const struct user_id *ids, size_t id_count, struct sales_line *lines,
+                     size_t *count, struct error *error)
+{
+    struct tally_window window = tally_window(tally, first_day, last_day);
+    int64_t *before = calloc(id_count + 1, sizeof(*before)); /* how many rank between two of them */
+
+    *count = 0;
+    if (before == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for a ranking");
+    for (size_t i = 0; i < id_count; i++) {
+        size_t number = tally_find(tally, &ids[i]);
+        int64_t sold = number == NO_PRODUCT ? 0 : tally_sold(&window, number);
+        if (sold > 0)
+            lines[(*count)++] = tally_line(&window, number, sold);
+    }
+    if (*count > 1)
+        qsort(lines, *count, sizeof(*lines), tally_compare);
+    for (size_t i = 0; i<tally->product_count && * count> 0; i++) {
+        int64_t sold = tally_sold(&window, i);
+        if (sold <= 0 || sold < lines[*count - 1].sold)
+            continue;
+        struct sales_line line = tally_line(&window, i, sold);
+        size_t low = 0;
+        size_t high = *count;
+        while (low < high) { /* the first of them that does not rank before this product */
+            size_t middle = low + (high - low) / 2;
+            if (tally_compare(&lines[middle], &line) < 0)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        before[low]++;
+    }
+    int64_t rank = 0;
+    for (size_t i = 0; i < *count; i++) {
+        rank += before[i]; /* the product itself is the last of these */
+        lines[i].rank = rank;
+    }
+    free(before);
+    return STATUS_OK;
+}
+
+enum status tally_around(const struct tally *tally, int64_t first_day, int64_t last_day,
+                         const struct user_id *product, int64_t distance, struct sales_line *lines,
+                         size_t *count, struct error *error)
+{
+    struct tally_window window = tally_window(tally, first_day, last_day);
+    struct sales_line own;
+    size_t all = 0;
+    enum status status = tally_of(tally, first_day, last_day, product, 1, &own, count, error);
+
+    if (status != STATUS_OK || *count == 0)
+        return status;
+    struct sales_line *ranked = malloc(tally->product_count * sizeof(*ranked));
+    *count = 0;
+    if (ranked == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for a ranking");
+    for (size_t i = 0; i < tally->product_count; i++) {
+        int64_t sold = tally_sold(&window, i);
+        if (sold > 0)
+            ranked[all++] = tally_line(&window, i, sold);
+    }
+    qsort(ranked, all, sizeof(*ranked), tally_compare);
+    int64_t from = own.rank - 1 - distance > 0 ? own.rank - 1 - distance : 0;
+    for (int64_t i = from; i < (int64_t)all && i <= own.rank - 1 + distance; i++) {
+        lines[*count] = ranked[i];
+        lines[(*count)++].rank = i + 1;
+    }
+    free(ranked);
+    return STATUS_OK;
+}

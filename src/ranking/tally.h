@@ -1,0 +1,58 @@
+/* tally.h: how much of each product was sold on each day, in memory.
+ *
+ * Products get numbers in the order they are first seen; a day is an array of counts by those
+ * numbers. About 80 bytes for a product, and 8 for each day up to the highest number
+ * that was sold on it.
+ *
+ * Threads: one owner, or under a lock.
+ */
+#ifndef RANKING_TALLY_H
+#define RANKING_TALLY_H
+
+#include "ledger/sales.h"
+
+#define TALLY_DAYS_MAX 64
+
+struct tally_day {
+    int64_t day;
+    int64_t *sold; /* by the product's number */
+    size_t length; /* products from here on have sold nothing that day */
+    size_t capacity;
+};
+
+struct tally {
+    struct user_id *products;
+    size_t product_count;
+    size_t product_capacity;
+    uint32_t *slots; /* a hash table of numbers + 1; 0: free */
+    size_t slot_count;
+    struct tally_day days[TALLY_DAYS_MAX]; /* in rising order */
+    size_t day_count;
+};
+
+void tally_init(struct tally *tally);
+void tally_release(struct tally *tally);
+
+/* UNAVAILABLE: no memory; nothing was changed. A day beyond the first TALLY_DAYS_MAX drops the
+ * oldest one. */
+enum status tally_add(struct tally *tally, int64_t day, const struct user_id *product,
+                      int64_t quantity, struct error *error) MUST_CHECK;
+
+/* Drops the days before this one. */
+void tally_forget(struct tally *tally, int64_t first_day);
+
+/* The best of a window, as ledger_sales_top(). */
+size_t tally_top(const struct tally *tally, int64_t first_day, int64_t last_day, size_t limit,
+                 struct sales_line *lines);
+
+/* The lines of these products, by rank, as ledger_sales_of(). UNAVAILABLE: no memory. */
+enum status tally_of(const struct tally *tally, int64_t first_day, int64_t last_day,
+                     const struct user_id *ids, size_t id_count, struct sales_line *lines,
+                     size_t *count, struct error *error) MUST_CHECK;
+
+/* The product's line and its neighbours, as ledger_sales_around(). UNAVAILABLE: no memory. */
+enum status tally_around(const struct tally *tally, int64_t first_day, int64_t last_day,
+                         const struct user_id *product, int64_t distance, struct sales_line *lines,
+                         size_t *count, struct error *error) MUST_CHECK;
+
+#endif
