@@ -4,6 +4,7 @@
 #include "database.h"
 #include "ledger/balance.h"
 #include "ledger/issue.h"
+#include "ledger/outbox.h"
 #include "ledger/rows.h"
 
 #define NOW        INT64_C(1763200000000)
@@ -369,6 +370,37 @@ static void test_repair__older_ledger_catches_up(void **state)
     assert_int_equal(number(fixture, "SELECT COUNT(*) FROM blocked_user"), 1);
     repair(fixture);
     assert_int_equal(fixture->repair.done.blocked_count + fixture->repair.done.unblocked_count, 0);
+}
+
+/* What the database had lost is told again: nobody knows whether it was told before. */
+static void test_repair__tells_what_it_writes(void **state)
+{
+    struct fixture *fixture = *state;
+    struct gate *gate = &fixture->gate;
+    struct outbox outbox;
+
+    remember_six(gate);
+    write_first(fixture, 4);
+    gate->claims[0].state = COUPON_CANCELLED;
+    gate->claims[5].state = COUPON_REDEEMED;
+    outbox_init(&outbox, NULL, NULL);
+    fixture->database.sql.outbox = &outbox;
+    for (int i = 0; i < 2; i++) {
+        outbox_begin(&outbox);
+        repair(fixture);
+        assert_int_equal(number(fixture, "SELECT COUNT(*) FROM outbox"), 4);
+    }
+    fixture->database.sql.outbox = NULL;
+    outbox_release(&outbox);
+    assert_int_equal(number(fixture, "SELECT seq FROM outbox WHERE state = 'CANCELLED'"), 1);
+    assert_int_equal(number(fixture, "SELECT seq FROM outbox WHERE state = 'REDEEMED'"), 6);
+    assert_int_equal(number(fixture, "SELECT SUM(seq) FROM outbox WHERE state = 'ISSUED'"), 5 + 6);
+    assert_int_equal(number(fixture, "SELECT changed_at FROM outbox WHERE state = 'REDEEMED'"),
+                     LATER);
+    assert_int_equal(number(fixture, "SELECT a.number < b.number FROM outbox a JOIN outbox b"
+                                     " ON a.seq = 6 AND b.seq = 6 AND a.state = 'ISSUED'"
+                                     " AND b.state = 'REDEEMED'"),
+                     1);
 }
 
 static void test_repair__second_time_writes_nothing_new(void **state)
@@ -777,6 +809,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         REPAIR_TEST(empty_ledger_gets_everything),
         REPAIR_TEST(older_ledger_catches_up),
+        REPAIR_TEST(tells_what_it_writes),
         REPAIR_TEST(second_time_writes_nothing_new),
         REPAIR_TEST(many_claims),
         REPAIR_TEST(pending_claims_are_found_again),
