@@ -141,6 +141,8 @@ static enum status service_announce(struct service *service, struct error *error
         .ledger = service->ledger,
         .send = service_send,
         .context = relay_kafka_producer(service->relay),
+        .is_alone =
+            service->options.ledger_use == LEDGER_OWN || !ledger_is_shareable(service->ledger),
     };
     struct announcer *announcer = NULL;
 

@@ -15,12 +15,13 @@
 #include "relay/event.h"
 
 #define DUTY             "announcer"
-#define TERM_DEFAULT_MS  10000
+#define TERM_DEFAULT_MS  5000
 #define POLL_DEFAULT_MS  500
 #define BATCH_EVENTS_MAX 1000
 #define PAUSE_MIN_MS     20
 #define PAUSE_MAX_MS     1000
-#define COUNT_EACH_MS    10000
+#define COUNT_EACH_MS    5000
+#define PATIENCE_MS      1000 /* a start, or brokers that change places, is no news */
 
 /* What is on its way. */
 struct announcer_batch {
@@ -51,6 +52,7 @@ struct announcer {
     int64_t hold_at_ms;  /* monotonic: when the duty is to be asked for again */
     int64_t count_at_ms; /* monotonic: when what waits may be counted again */
     int64_t pause_ms;    /* of the next failure */
+    int64_t trouble_ms;  /* monotonic: since when nothing is delivered; 0: all is well */
 };
 
 /* --- waiting --- */
@@ -129,10 +131,29 @@ static void announcer_count_backlog(struct announcer *announcer)
         announcer_note_backlog(announcer, backlog.count, backlog.oldest_at_ms);
 }
 
+/* Nothing is delivered just now. */
+static void announcer_worry(struct announcer *announcer, const char *words)
+{
+    int64_t now_ms = clock_monotonic_ms();
+
+    if (announcer->trouble_ms == 0)
+        announcer->trouble_ms = now_ms;
+    if (now_ms - announcer->trouble_ms < PATIENCE_MS)
+        return;
+    announcer_enter(announcer, ANNOUNCER_HELD_UP, words);
+    announcer_count_backlog(announcer);
+}
+
+static void announcer_relax(struct announcer *announcer)
+{
+    announcer->trouble_ms = 0;
+    announcer->pause_ms = PAUSE_MIN_MS;
+    announcer_enter(announcer, ANNOUNCER_FLOWS, "ok");
+}
+
 static void announcer_fail(struct announcer *announcer, const struct error *error)
 {
-    announcer_enter(announcer, ANNOUNCER_HELD_UP, error->text);
-    announcer_count_backlog(announcer);
+    announcer_worry(announcer, error->text);
     announcer_rest(announcer, clock_monotonic_ms() + announcer->pause_ms, false);
     announcer->pause_ms *= 2;
     if (announcer->pause_ms > PAUSE_MAX_MS)
@@ -229,10 +250,10 @@ static bool announcer_await_report(struct announcer *announcer)
         is_done = batch->is_done;
         gives_up = announcer->is_stopping && clock_monotonic_ms() >= announcer->stop_at_ms;
         pthread_mutex_unlock(&announcer->lock);
-        if (!is_done && clock_monotonic_ms() - now_ms >= PAUSE_MAX_MS)
-            announcer_count_backlog(announcer);
-        if (!is_done)
+        if (!is_done) {
+            announcer_worry(announcer, "the brokers have not confirmed what was sent");
             announcer_hold(announcer);
+        }
     }
     return is_done;
 }
@@ -303,15 +324,14 @@ static void announcer_turn(struct announcer *announcer)
 
     if (status == STATUS_OK && batch->count == 0) {
         announcer_note_backlog(announcer, 0, 0);
-        announcer_enter(announcer, ANNOUNCER_FLOWS, "ok");
+        announcer_relax(announcer);
         announcer_rest(announcer, clock_monotonic_ms() + announcer->options.poll_ms, true);
         return;
     }
     if (status == STATUS_OK)
         status = announcer_tell(announcer, &error);
     if (status == STATUS_OK) {
-        announcer->pause_ms = PAUSE_MIN_MS;
-        announcer_enter(announcer, ANNOUNCER_FLOWS, "ok");
+        announcer_relax(announcer);
         if (batch->count == BATCH_EVENTS_MAX)
             announcer_count_backlog(announcer);
         return;
@@ -370,8 +390,11 @@ enum status announcer_open(struct announcer **announcer, const struct announcer_
     opened->batch->announcer = opened;
     snprintf(opened->numbers.words, sizeof(opened->numbers.words), "ok");
     random_bytes(&token, sizeof(token));
-    snprintf(opened->holder, sizeof(opened->holder), "announcer-%d-%016llx", (int)getpid(),
-             (unsigned long long)token);
+    if (options->is_alone)
+        snprintf(opened->holder, sizeof(opened->holder), "owner");
+    else
+        snprintf(opened->holder, sizeof(opened->holder), "announcer-%d-%016llx", (int)getpid(),
+                 (unsigned long long)token);
     pthread_mutex_init(&opened->lock, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);

@@ -26,7 +26,8 @@ struct announcer_options {
     enum status (*send)(void *context, struct kafka_batch *batch, size_t count,
                         struct error *error);
     void *context;
-    int64_t term_ms; /* of the duty; 0: 10 s */
+    bool is_alone;   /* no other process can have the duty: one that died does not leave it taken */
+    int64_t term_ms; /* of the duty; 0: 5 s */
     int64_t poll_ms; /* between looks for what others committed; 0: 500 ms */
 };
 
