@@ -79,7 +79,7 @@ struct ledger_store;   /* one database */
 struct ledger_session; /* one connection */
 
 enum session_kind {
-    SESSION_WRITER, /* writes; with LEDGER_OWN it holds the ownership while it is connected */
+    SESSION_WRITER, /* writes; it holds the ownership, or a share of it, while connected */
     SESSION_READER, /* only looks; a transaction of its is one snapshot */
     SESSION_SCHEMA, /* changes the schema */
 };

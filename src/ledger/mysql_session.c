@@ -15,6 +15,7 @@
 #define MYSQL_VERSION_MIN   80000
 
 #define OWNER_WAIT_S        2 /* a predecessor that was killed may still be finishing */
+#define SHARE_PLACES        64
 #define OWNER_WAIT_MAX_S    10
 #define SNAPSHOT_ANSWER_S   600
 #define SCHEMA_ANSWER_S     86400
@@ -335,14 +336,84 @@ static enum status session_take_ownership(struct ledger_session *session, struct
         (long long)holder.connection);
 }
 
+/* --- sharing ---
+ *
+ * A named lock has one holder only. So whoever shares the ledger takes one of some places, and then
+ * looks whether there is an owner; an owner looks at all places after it has taken the ledger. One
+ * of two who come at the same time sees the other. */
+
+static void session_name_place(const struct ledger_session *session, int number,
+                               char name[LEDGER_MYSQL_LOCK_SIZE])
+{
+    char what[16];
+
+    snprintf(what, sizeof(what), "share%d", number);
+    session_name_lock(session, what, name);
+}
+
+static enum status session_in_use(const struct ledger_session *session,
+                                  const struct lock_holder *holder, struct error *error)
+{
+    return error_set(
+        error, STATUS_CONFLICT,
+        "the ledger at %s is in use: connection %lld of user %s from %s; a dibs with a "
+        "gate of its own and those that share a gate in Redis cannot run on one "
+        "ledger: stop the others, or give this one another --ledger",
+        session->store->target.words, (long long)holder->connection, holder->user, holder->host);
+}
+
+static enum status session_take_share(struct ledger_session *session, struct error *error)
+{
+    char name[LEDGER_MYSQL_LOCK_SIZE];
+    struct lock_holder owner = {0};
+    bool taken = false;
+    enum status status = STATUS_OK;
+
+    /* With all places taken, one more makes no difference to an owner. */
+    for (int i = 0; i < SHARE_PLACES && status == STATUS_OK && !taken; i++) {
+        session_name_place(session, i, name);
+        status = session_take_lock(session, name, 0, &taken, error);
+    }
+    session_name_lock(session, "owner", name);
+    if (status == STATUS_OK)
+        status = session_find_holder(session, name, &owner, error);
+    if (status == STATUS_OK && owner.connection != 0)
+        status = session_in_use(session, &owner, error);
+    return status;
+}
+
+static enum status session_keep_sharers_out(struct ledger_session *session, struct error *error)
+{
+    enum status status = STATUS_OK;
+
+    for (int i = 0; i < SHARE_PLACES && status == STATUS_OK; i++) {
+        char name[LEDGER_MYSQL_LOCK_SIZE];
+        struct lock_holder holder = {0};
+        bool taken = false;
+        session_name_place(session, i, name);
+        status = session_find_holder(session, name, &holder, error);
+        if (status == STATUS_OK && holder.connection == 0)
+            continue;
+        if (status == STATUS_OK) /* The server may not have noticed yet that it is gone. */
+            status = session_take_lock(session, name, session_owner_s(session), &taken, error);
+        if (status == STATUS_OK && !taken)
+            status = session_in_use(session, &holder, error);
+    }
+    return status;
+}
+
 static enum status session_take_locks(struct ledger_session *session,
                                       enum ledger_mysql_occasion occasion, struct error *error)
 {
     if (session->kind != SESSION_WRITER)
         return STATUS_OK;
     enum status status = session_take_own_lock(session, occasion, error);
-    if (status == STATUS_OK && session->store->use == LEDGER_OWN)
+    if (status == STATUS_OK && session->store->use == LEDGER_SHARE)
+        return session_take_share(session, error);
+    if (status == STATUS_OK)
         status = session_take_ownership(session, error);
+    if (status == STATUS_OK)
+        status = session_keep_sharers_out(session, error);
     return status;
 }
 

@@ -251,6 +251,10 @@ FROM pg_stat_activity a WHERE a.pid = pg_backend_pid();
 -- The owner of the ledger in this database and schema. Its lock ends with its connection.
 SELECT pg_try_advisory_lock($1, hashtext(current_schema()));
 
+-- name: owner_share
+-- Those who share the ledger keep an owner out, and an owner keeps them out.
+SELECT pg_try_advisory_lock_shared($1, hashtext(current_schema()));
+
 -- name: owner_who
 SELECT format('%s, process %s of the database server, from %s, since %s',
     COALESCE(NULLIF(a.application_name, ''), 'someone'), l.pid,

@@ -207,19 +207,21 @@ static enum status postgres_session_not_owner(struct ledger_session *session, st
                          "this ledger was in use until just now; try again");
     return error_set(error, STATUS_CONFLICT,
                      "this ledger is in use (%s); only one dibs with a gate of its own may run on "
-                     "it: stop that one, or give this one another --ledger",
+                     "it, and none beside those that share a gate in Redis: stop that one, or give "
+                     "this one another --ledger",
                      who.text);
 }
 
-/* Waits a while: the connection of a process that was killed ends when the server notices, after
- * its last commit, or when it has given up on a lock. If it is held by a connection that we lost,
- * that one is ended. */
+/* Takes the ledger for itself, or its share of it. Waits a while: the connection of a process that
+ * was killed ends when the server notices, after its last commit, or when it has given up on a
+ * lock. If it is held by a connection that we lost, that one is ended. */
 static enum status postgres_session_own(struct ledger_session *session,
                                         const struct postgres_backend *fresh, struct error *error)
 {
     int64_t patience_ms = postgres_session_lock_ms(session) + OWNER_WAIT_MS;
     int64_t deadline_ms =
         clock_monotonic_ms() + (patience_ms < OWNER_WAIT_MAX_MS ? patience_ms : OWNER_WAIT_MAX_MS);
+    const char *statement = session->store->use == LEDGER_OWN ? "owner_take" : "owner_share";
     struct sql_value lock = sql_i64(OWNER_LOCK);
     const struct sql_value lost[] = {sql_i64(session->backend.pid),
                                      sql_text(span_of(session->backend.start))};
@@ -234,7 +236,7 @@ static enum status postgres_session_own(struct ledger_session *session,
         session->may_own = true;
     }
     while (status == STATUS_OK) {
-        status = postgres_session_try(session, "owner_take", &lock, 1, postgres_session_read_flag,
+        status = postgres_session_try(session, statement, &lock, 1, postgres_session_read_flag,
                                       &is_owner, error);
         if (status != STATUS_OK || is_owner)
             break;
@@ -264,8 +266,7 @@ enum status postgres_session_connect(struct ledger_session *session, struct erro
         status = postgres_session_set_up(session, &setup, error);
     if (status == STATUS_OK)
         status = postgres_session_refuse(session, &setup, error);
-    if (status == STATUS_OK && session->kind == SESSION_WRITER && store->use == LEDGER_OWN &&
-        !store->looks_only)
+    if (status == STATUS_OK && session->kind == SESSION_WRITER && !store->looks_only)
         status = postgres_session_own(session, &setup.backend, error);
     if (status != STATUS_OK) {
         postgres_link_close(&session->link);

@@ -75,6 +75,37 @@ static void test_driver_mysql__the_former_connection_is_ended_first(void **state
     close(kept);
 }
 
+/* The fixture's own sessions, which share the ledger, end. */
+static void close_sharers(struct fixture *fixture)
+{
+    driver->session_close(fixture->a.session);
+    driver->session_close(fixture->b.session);
+    fixture->a.session = fixture->b.session = NULL;
+}
+
+/* Their gates would sell the same stock. */
+static void test_driver_mysql__sharers_and_an_owner_exclude_each_other(void **state)
+{
+    struct fixture *fixture = *state;
+    struct ledger_store *store = open_store(fixture, LEDGER_OWN, TIMEOUT_MS);
+    struct ledger_session *owner = NULL;
+    struct ledger_session *sharer = NULL;
+
+    /* One of two is enough. */
+    driver->session_close(fixture->a.session);
+    fixture->a.session = NULL;
+    assert_int_equal(driver->session_open(store, SESSION_WRITER, &owner, &fixture->error),
+                     STATUS_CONFLICT);
+    assert_non_null(strstr(fixture->error.text, "a gate in Redis"));
+    close_sharers(fixture);
+    check(fixture, driver->session_open(store, SESSION_WRITER, &owner, &fixture->error));
+    assert_int_equal(driver->session_open(fixture->store, SESSION_WRITER, &sharer, &fixture->error),
+                     STATUS_CONFLICT);
+    assert_non_null(strstr(fixture->error.text, "a gate in Redis"));
+    driver->session_close(owner);
+    driver->store_close(store);
+}
+
 static void test_driver_mysql__an_owner_takes_the_ledger_back_from_itself_only(void **state)
 {
     struct fixture *fixture = *state;
@@ -84,6 +115,7 @@ static void test_driver_mysql__an_owner_takes_the_ledger_back_from_itself_only(v
     struct ledger_session *other = NULL;
     char words[64];
 
+    close_sharers(fixture);
     check(fixture, driver->session_open(store, SESSION_WRITER, &owner.session, &fixture->error));
     int kept = cut_off(&owner);
     check(fixture, begin(fixture, &owner));
@@ -226,6 +258,7 @@ int main(void)
         MYSQL_TEST(test_driver_mysql__an_idle_connection_that_broke_is_replaced),
         MYSQL_TEST(test_driver_mysql__a_transaction_does_not_survive_its_connection),
         MYSQL_TEST(test_driver_mysql__the_former_connection_is_ended_first),
+        MYSQL_TEST(test_driver_mysql__sharers_and_an_owner_exclude_each_other),
         MYSQL_TEST(test_driver_mysql__an_owner_takes_the_ledger_back_from_itself_only),
         MYSQL_TEST(test_driver_mysql__an_interrupted_statement_is_unavailable),
         MYSQL_TEST(test_driver_mysql__a_read_only_server_is_not_written_to),

@@ -189,14 +189,38 @@ static void test_postgres__owner_is_alone_and_named(void **state)
     assert_non_null(strstr(fixture->error.text, pid));
     assert_non_null(strstr(fixture->error.text, "dibs"));
     close_both(&second, second_store);
-    /* Those who share have nothing to do with it. */
-    assert_ok(fixture,
-              open_as(fixture, SESSION_WRITER, LEDGER_SHARE, TIMEOUT_MS, &second, &second_store));
-    close_both(&second, second_store);
     close_both(&sql, store);
     assert_ok(fixture,
               open_as(fixture, SESSION_WRITER, LEDGER_OWN, TIMEOUT_MS, &second, &second_store));
     close_both(&second, second_store);
+}
+
+/* Their gates would sell the same stock. */
+static void test_postgres__sharers_and_an_owner_exclude_each_other(void **state)
+{
+    struct fixture *fixture = *state;
+    struct ledger_store *stores[2];
+    struct ledger_store *store;
+    struct sql sharers[2];
+    struct sql sql;
+
+    for (size_t i = 0; i < 2; i++)
+        assert_ok(fixture, open_as(fixture, SESSION_WRITER, LEDGER_SHARE, TIMEOUT_MS, &sharers[i],
+                                   &stores[i]));
+    close_both(&sharers[0], stores[0]);
+    assert_status(fixture,
+                  open_as(fixture, SESSION_WRITER, LEDGER_OWN, TIMEOUT_SHORT_MS, &sql, &store),
+                  STATUS_CONFLICT);
+    assert_non_null(strstr(fixture->error.text, "a gate in Redis"));
+    close_both(&sql, store);
+    close_both(&sharers[1], stores[1]);
+    assert_ok(fixture, open_as(fixture, SESSION_WRITER, LEDGER_OWN, TIMEOUT_MS, &sql, &store));
+    assert_status(
+        fixture,
+        open_as(fixture, SESSION_WRITER, LEDGER_SHARE, TIMEOUT_SHORT_MS, &sharers[0], &stores[0]),
+        STATUS_CONFLICT);
+    close_both(&sharers[0], stores[0]);
+    close_both(&sql, store);
 }
 
 static void test_postgres__owner_who_lost_it_comes_back(void **state)
@@ -295,6 +319,7 @@ int main(void)
         POSTGRES_TEST(test_postgres__stopped_server_hangs_nobody),
         POSTGRES_TEST(test_postgres__commit_to_a_stopped_server_is_unknown),
         POSTGRES_TEST(test_postgres__owner_is_alone_and_named),
+        POSTGRES_TEST(test_postgres__sharers_and_an_owner_exclude_each_other),
         POSTGRES_TEST(test_postgres__owner_who_lost_it_comes_back),
         POSTGRES_TEST(test_postgres__unfit_servers_are_refused),
         POSTGRES_TEST(test_postgres__bad_urls_are_refused_without_their_passwords),
