@@ -1,5 +1,6 @@
 """While Redis is away: turned away at once, or served from the reserve; and the way back."""
 
+import itertools
 import pathlib
 import sys
 import time
@@ -186,11 +187,19 @@ def test_redis_fallback__one_of_two_servers_is_cut_off(tmp_path, redis):
         user = merged[0]["user_id"]
         assert (expect(near.claim(policy, user), 200)["seq"]
                 == expect(far.claim(policy, user), 200)["seq"] == merged[0]["merged_into"])
-        # The units of the merged are won by others, and no more than there are.
-        for number in range(200):
-            near.claim(policy, f"v{number}")
+        # The units of the merged are won by others as soon as both have heard of them, and no more
+        # than there are.
+        others = itertools.count()
+
+        def are_issued():
+            near.claim(policy, f"v{next(others)}")
+            return len(shop.holders(policy)) == 100
+
+        wait_until(are_issued, "every unit is issued", 30)
+        for _ in range(100):
+            near.claim(policy, f"v{next(others)}")
         shop.await_drained(policy)
-        wait_until(lambda: len(shop.holders(policy)) == 100, "every unit is issued", 30)
+        assert len(shop.holders(policy)) == 100
 
 
 def test_redis_fallback__nobody_is_turned_away_at_first(tmp_path, redis):
