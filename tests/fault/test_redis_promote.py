@@ -2,18 +2,19 @@
 twice; with replicas=1 nothing that was answered is lost."""
 
 import contextlib
+import itertools
 import signal
 import time
 
 import pytest
 
 from harness import wait_until
-from history import ROUNDS
+from history import ROUNDS, Claim
 from proxy import Proxy
 from redis_shop import Told
 from servers import Redis, RedisSentinel
 
-TOTAL = 600
+TOTAL = 800
 BEHIND_S = 3
 REPEATS = max(1, ROUNDS // 8)
 
@@ -78,11 +79,14 @@ def signal_all(workers, number):
         worker.signal(number)
 
 
-def win_for(crowd, seconds):
-    """Goes on winning for some time, slowly."""
+def win_for(shop, told, policy, seconds):
+    """Some go on winning for that time."""
     until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        crowd.await_wins(1)
+    for number in itertools.count():
+        claim = Claim(policy, f"slow-{number}", f"key-slow-{number}")
+        told.saw(claim, shop.servers[number % 2].claim(*claim))
+        if time.monotonic() > until:
+            return
         time.sleep(0.05)
 
 
@@ -94,11 +98,12 @@ def test_redis_promote__a_replica_that_is_behind(shop_on, how):
         for number in range(REPEATS):
             told = Told(may_lose=True)
             policy = shop.create(TOTAL)
-            with shop.crowd(told, [policy], prefix=f"a{number}", workers=2) as crowd:
-                crowd.await_wins(30)
-                cut_off(pair.replica)
-                win_for(crowd, BEHIND_S)
-                signal_all(shop.workers, signal.SIGSTOP)
+            with shop.crowd(told, [policy], prefix=f"a{number}", people=30, workers=4) as crowd:
+                crowd.join()
+            cut_off(pair.replica)
+            win_for(shop, told, policy, BEHIND_S)
+            signal_all(shop.workers, signal.SIGSTOP)
+            with shop.crowd(told, [policy], prefix=f"b{number}", workers=2) as crowd:
                 crowd.await_wins(20)  # These are pending, and only the primary has them.
                 shop.redis = pair.fail_over()
                 crowd.await_refusals(10)
@@ -107,7 +112,7 @@ def test_redis_promote__a_replica_that_is_behind(shop_on, how):
                 assert crowd.counts[202] == answered, "an unarmed gate has answered"
                 signal_all(shop.workers, signal.SIGCONT)
                 crowd.await_wins(50)
-            with shop.crowd(told, [policy], prefix=f"b{number}", workers=12) as crowd:
+            with shop.crowd(told, [policy], prefix=f"c{number}", workers=12) as crowd:
                 crowd.await_sold_out([policy])
             shop.settle([policy])
             lost = told.check(shop.database, policy)
