@@ -6,6 +6,7 @@
 #include "base/metrics.h"
 #include "http/handlers.h"
 #include "http/reply.h"
+#include "ranking/ranking.h"
 #include "version.h"
 
 /* More policies than this are not shown one by one. */
@@ -165,6 +166,29 @@ static void write_worker(struct buffer *out, struct api *api)
         "Times that the ledger did not take a claim, which is tried again.", numbers.refused);
     one(out, "dibs_reconciled_total", METRICS_COUNTER,
         "Policies built anew in the gate from the ledger.", numbers.reconciled);
+}
+
+/* Of a process that answers which products sell best. */
+static void write_ranking(struct buffer *out, struct api *api)
+{
+    struct ranking *ranking = service_ranking(api->service);
+    struct ranking_numbers numbers;
+    if (ranking == NULL) {
+        return;
+    }
+    ranking_count(ranking, &numbers);
+    one(out, "dibs_board_current", METRICS_GAUGE,
+        "1 while the board of the ranking follows the ledger; else the ledger is asked.",
+        numbers.is_current);
+    metrics_family(out, "dibs_board_behind_seconds", METRICS_GAUGE,
+                   "Since the board was last found to have every sale.");
+    metrics_sample(out, "dibs_board_behind_seconds", NULL, (double)numbers.behind_ms / 1000);
+    one(out, "dibs_board_applied_total", METRICS_COUNTER, "Sales taken over from the feed.",
+        numbers.applied);
+    one(out, "dibs_board_built_total", METRICS_COUNTER, "Times the board was built anew.",
+        numbers.built);
+    one(out, "dibs_rankings_total", METRICS_COUNTER, "Rankings that were worked out.",
+        numbers.computed);
 }
 
 /* Of a process that tells other services what becomes of coupons. */
@@ -337,6 +361,7 @@ void health_metrics(struct ask *ask)
     write_claims(out, &totals);
     write_ledger(out, api);
     write_worker(out, api);
+    write_ranking(out, api);
     write_events(out, api);
     write_relay(out, api);
     write_fallback(out, api);
