@@ -73,6 +73,9 @@ enum status service_letter_retry(struct service *service, int64_t policy_id, int
     struct dead_letter letter;
     enum status status = ledger_letter_get(service->ledger, policy_id, seq, &letter, error);
 
+    if (status == STATUS_OK && policy_id == 0)
+        status = error_set(error, STATUS_CONFLICT,
+                           "The message is no claim; whoever sent it has to send it right.");
     if (status != STATUS_OK)
         return status;
     *wish = (struct wish){.policy_id = policy_id, .user = letter.claim.user};

@@ -1,4 +1,5 @@
 /* dead.c: dead letters: listed, tried once more, dropped; for admins. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -26,11 +27,8 @@ static void append_time(struct buffer *out, const char *name, int64_t wall_ms)
     json_append_time(out, wall_ms);
 }
 
-static void append_letter(struct buffer *out, const struct dead_letter *letter)
+static void append_claim(struct buffer *out, const struct claim *claim)
 {
-    const struct claim *claim = &letter->claim;
-    buffer_append_literal(out, "{\"id\":\"");
-    code_append_id(out, claim->policy_id, claim->seq);
     buffer_append_literal(out, "\",\"policy_id\":");
     buffer_append_i64(out, claim->policy_id);
     buffer_append_literal(out, ",\"seq\":");
@@ -39,6 +37,19 @@ static void append_letter(struct buffer *out, const struct dead_letter *letter)
     json_append_text(out, user_id_span(&claim->user));
     buffer_append_literal(out, ",\"nth\":");
     buffer_append_i64(out, claim->nth);
+}
+
+/* A message that is no claim is kept under policy 0. */
+static void append_letter(struct buffer *out, const struct dead_letter *letter)
+{
+    const struct claim *claim = &letter->claim;
+    buffer_append_literal(out, "{\"id\":\"");
+    code_append_id(out, claim->policy_id, claim->seq);
+    if (claim->policy_id != 0) {
+        append_claim(out, claim);
+    } else {
+        buffer_append_literal(out, "\",\"policy_id\":null,\"seq\":null,\"user\":null,\"nth\":null");
+    }
     buffer_append_literal(out, ",\"reason\":");
     json_append_text(out, span_of(letter->reason));
     buffer_append_literal(out, ",\"attempts\":");
@@ -111,11 +122,26 @@ void dead_list(struct ask *ask)
 
 /* --- one of them --- */
 
+/* "42-17", or "0-1026" of a message that is no claim. */
+static bool parse_letter(struct ask *ask, int64_t *policy_id, int64_t *seq)
+{
+    struct service *service = ask->loop->api->service;
+    struct span id = ask->match.params[0];
+    if (id.length < 3 || id.length > 24 || id.bytes[0] != '0' || id.bytes[1] != '-') {
+        return code_parse(service, id, policy_id, seq) == CODE_ID;
+    }
+    char some_id[32];
+    snprintf(some_id, sizeof some_id, "1%.*s", (int)id.length - 1, id.bytes + 1);
+    bool is_id = code_parse(service, span_of(some_id), policy_id, seq) == CODE_ID;
+    *policy_id = 0;
+    return is_id;
+}
+
 static void submit_about(struct ask *ask, void (*work)(struct call *, struct service *))
 {
     int64_t policy_id;
     int64_t seq;
-    if (code_parse(ask->loop->api->service, ask->match.params[0], &policy_id, &seq) != CODE_ID) {
+    if (!parse_letter(ask, &policy_id, &seq)) {
         reply_problem(ask->loop, ask->exchange, PROBLEM_NOT_FOUND);
         return;
     }

@@ -157,8 +157,15 @@ static bool kafka_producer_read_topics(struct kafka_producer *producer, rd_kafka
     size_t count = 0;
 
     if (event == NULL || rd_kafka_event_error(event) != RD_KAFKA_RESP_ERR_NO_ERROR) {
-        error_set(error, STATUS_UNAVAILABLE, "the brokers do not answer");
-        return false;
+        error_set(error, STATUS_UNAVAILABLE, "the brokers do not answer: %s",
+                  event == NULL ? "it takes too long" : rd_kafka_event_error_string(event));
+        /* They may not know how to create topics, and have them all the same. */
+        for (size_t i = 0; i < OWN_TOPICS && event != NULL; i++) {
+            if (!kafka_target_has_topic(producer->handle,
+                                        producer->target->topics[kafka_own_topics[i]], TOPICS_MS))
+                return false;
+        }
+        return event != NULL;
     }
     const rd_kafka_topic_result_t **results =
         rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(event), &count);
