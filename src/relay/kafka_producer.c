@@ -14,7 +14,8 @@
 #include "base/log.h"
 
 #define POLL_MS         100
-#define TOPICS_MS       5000 /* for an answer about the topics */
+#define TOPICS_MS       5000 /* to make topics */
+#define METADATA_MS     1000 /* for an answer whether one is there */
 #define TOPICS_AGAIN_MS 500
 #define PURGE_MS        5000
 #define HEADERS_MAX     (EVENT_HEADERS_SEEN + 8)
@@ -143,7 +144,7 @@ static bool kafka_producer_has_topic(struct kafka_producer *producer,
     if (code == RD_KAFKA_RESP_ERR_NO_ERROR || code == RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS)
         return true;
     /* Whoever may not create it may still be allowed to use it. */
-    if (kafka_target_has_topic(producer->handle, name, TOPICS_MS))
+    if (kafka_target_has_topic(producer->handle, name, METADATA_MS))
         return true;
     const char *words = rd_kafka_topic_result_error_string(result);
     error_set(error, STATUS_UNAVAILABLE, "topic %s is missing and cannot be created: %s", name,
@@ -159,13 +160,7 @@ static bool kafka_producer_read_topics(struct kafka_producer *producer, rd_kafka
     if (event == NULL || rd_kafka_event_error(event) != RD_KAFKA_RESP_ERR_NO_ERROR) {
         error_set(error, STATUS_UNAVAILABLE, "the brokers do not answer: %s",
                   event == NULL ? "it takes too long" : rd_kafka_event_error_string(event));
-        /* They may not know how to create topics, and have them all the same. */
-        for (size_t i = 0; i < OWN_TOPICS && event != NULL; i++) {
-            if (!kafka_target_has_topic(producer->handle,
-                                        producer->target->topics[kafka_own_topics[i]], TOPICS_MS))
-                return false;
-        }
-        return event != NULL;
+        return false;
     }
     const rd_kafka_topic_result_t **results =
         rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(event), &count);
@@ -173,6 +168,17 @@ static bool kafka_producer_read_topics(struct kafka_producer *producer, rd_kafka
     for (size_t i = 0; i < count; i++)
         has_all = kafka_producer_has_topic(producer, results[i], error) && has_all;
     return has_all;
+}
+
+/* Whoever made them may have wanted more partitions, or gave us no right to. */
+static bool kafka_producer_finds_topics(struct kafka_producer *producer)
+{
+    for (size_t i = 0; i < OWN_TOPICS; i++) {
+        if (!kafka_target_has_topic(producer->handle, producer->target->topics[kafka_own_topics[i]],
+                                    METADATA_MS))
+            return false;
+    }
+    return true;
 }
 
 /* Creates what is missing. False: not yet. */
@@ -267,7 +273,7 @@ static void kafka_producer_unmake(struct kafka_producer *producer)
 static void kafka_producer_get_ready(struct kafka_producer *producer)
 {
     while (!kafka_producer_is_over(producer) && !producer->must_recreate) {
-        if (kafka_producer_make_topics(producer)) {
+        if (kafka_producer_finds_topics(producer) || kafka_producer_make_topics(producer)) {
             pthread_mutex_lock(&producer->lock);
             for (size_t i = 0; i < KAFKA_TOPICS; i++)
                 producer->topics[i] =

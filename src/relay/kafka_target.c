@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/log.h"
+
 #define PORT_DEFAULT     9092
 #define PREFIX_MAX       100
 #define CLIENT_NAME      "dibs"
@@ -252,6 +254,15 @@ static enum status kafka_target_secure(rd_kafka_conf_t *conf, const struct kafka
     return status;
 }
 
+/* What wants a human is told once by those who use the client. */
+static void kafka_target_log(const rd_kafka_t *handle, int level, const char *facility,
+                             const char *words)
+{
+    (void)handle;
+    log_event(LOG_DEBUG, "kafka_client", LOG_FIELD("level", LOG_I64(level)),
+              LOG_FIELD("facility", LOG_TEXT(facility)), LOG_FIELD("words", LOG_TEXT(words)));
+}
+
 enum status kafka_target_configure(const struct kafka_target *target, rd_kafka_conf_t **conf,
                                    struct error *error)
 {
@@ -265,8 +276,8 @@ enum status kafka_target_configure(const struct kafka_target *target, rd_kafka_c
         return status;
     }
     kafka_target_set(made, "client.id", CLIENT_NAME);
-    /* What is wrong is told by the callbacks, once. */
-    kafka_target_set(made, "log_level", "0");
+    rd_kafka_conf_set_log_cb(made, kafka_target_log);
+    kafka_target_set(made, "log_level", "4");
     kafka_target_set(made, "socket.keepalive.enable", "true");
     kafka_target_set(made, "socket.nagle.disable", "true");
     kafka_target_set(made, "reconnect.backoff.ms", "100");

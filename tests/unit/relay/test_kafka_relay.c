@@ -1,0 +1,457 @@
+/* test_kafka_relay.c: what a worker gives to the relay comes out again, is settled, and only then
+ * forgotten; gate and ledger are played by the test. */
+#include "mock_kafka.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "relay/relay.h"
+
+#define ISSUED_MAX 4000
+#define POLICY     42
+
+struct stage {
+    struct mock_kafka mock;
+    struct relay *relay;
+    pthread_mutex_t lock;
+    /* the ledger */
+    struct claim issued[ISSUED_MAX]; /* in the order of issuing */
+    size_t issued_count;
+    size_t settled_count; /* of those, told of */
+    struct dead_letter buried;
+    size_t buried_count;
+    /* the gate */
+    char token[64];
+    int64_t mark;
+    size_t mark_moves;
+};
+
+static struct error error;
+static struct stage stage;
+
+/* --- gate and ledger --- */
+
+static void play_issue(void *context, const struct claim *claims, size_t count)
+{
+    (void)context;
+    pthread_mutex_lock(&stage.lock);
+    assert_true(stage.issued_count + count <= ISSUED_MAX);
+    memcpy(stage.issued + stage.issued_count, claims, count * sizeof(*claims));
+    stage.issued_count += count;
+    pthread_mutex_unlock(&stage.lock);
+}
+
+static size_t play_sift(void *context, struct claim *claims, size_t count)
+{
+    (void)context;
+    (void)claims;
+    return count;
+}
+
+static size_t play_outstanding(void *context)
+{
+    (void)context;
+    return 0;
+}
+
+static size_t play_waiting(void *context, int64_t policy_id)
+{
+    (void)context;
+    (void)policy_id;
+    return 0;
+}
+
+static enum status play_publish(void *context, int64_t policy_id, const char *token, int64_t *mark,
+                                struct error *words)
+{
+    (void)context;
+    (void)policy_id;
+    (void)words;
+    snprintf(stage.token, sizeof(stage.token), "%s", token);
+    *mark = stage.mark;
+    return STATUS_OK;
+}
+
+static enum status play_published(void *context, int64_t policy_id, const char *token, int64_t seq,
+                                  struct error *words)
+{
+    (void)context;
+    (void)policy_id;
+    if (strcmp(token, stage.token) != 0)
+        return error_set(words, STATUS_CONFLICT, "another worker publishes");
+    assert_true(seq > stage.mark);
+    stage.mark = seq;
+    stage.mark_moves++;
+    return STATUS_OK;
+}
+
+static enum status play_letter(void *context, int64_t policy_id, int64_t seq,
+                               struct dead_letter *letter, struct error *words)
+{
+    (void)context;
+    (void)words;
+    *letter = (struct dead_letter){.claim = {.policy_id = policy_id, .seq = seq}};
+    snprintf(letter->reason, sizeof(letter->reason), "the user was blocked");
+    return STATUS_OK;
+}
+
+static enum status play_bury(void *context, const struct dead_letter *letter, struct error *words)
+{
+    (void)context;
+    (void)words;
+    pthread_mutex_lock(&stage.lock);
+    stage.buried = *letter;
+    stage.buried_count++;
+    pthread_mutex_unlock(&stage.lock);
+    return STATUS_OK;
+}
+
+static const struct relay_outlet outlet = {
+    .issue = play_issue,
+    .sift = play_sift,
+    .outstanding = play_outstanding,
+    .waiting = play_waiting,
+    .publish = play_publish,
+    .published = play_published,
+    .letter = play_letter,
+    .bury = play_bury,
+};
+
+static size_t issued_count(void)
+{
+    pthread_mutex_lock(&stage.lock);
+    size_t count = stage.issued_count;
+    pthread_mutex_unlock(&stage.lock);
+    return count;
+}
+
+/* The ledger settles all that it has been given, each in the state that `judge` says. */
+static void settle(enum coupon_state (*judge)(const struct claim *claim))
+{
+    pthread_mutex_lock(&stage.lock);
+    size_t from = stage.settled_count;
+    size_t count = stage.issued_count - from;
+    enum coupon_state *states = malloc((count + 1) * sizeof(*states));
+    assert_non_null(states);
+    for (size_t i = 0; i < count; i++)
+        states[i] = judge(&stage.issued[from + i]);
+    stage.settled_count = stage.issued_count;
+    pthread_mutex_unlock(&stage.lock);
+    if (count > 0)
+        relay_settled(stage.relay, stage.issued + from, states, count);
+    free(states);
+}
+
+static enum coupon_state all_issued(const struct claim *claim)
+{
+    (void)claim;
+    return COUPON_ISSUED;
+}
+
+/* --- set-up --- */
+
+static void open_relay(void)
+{
+    struct relay_options options = {.url = stage.mock.url, .use = RELAY_CARRIES, .is_vital = true};
+
+    assert_int_equal(relay_open(&stage.relay, &options, &error), STATUS_OK);
+    assert_int_equal(relay_run(stage.relay, &outlet, &error), STATUS_OK);
+}
+
+static void close_relay(void)
+{
+    relay_stop(stage.relay, 500);
+    relay_close(stage.relay);
+    stage.relay = NULL;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    stage = (struct stage){.mark = 0};
+    pthread_mutex_init(&stage.lock, NULL);
+    mock_kafka_init(&stage.mock);
+    open_relay();
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    if (stage.relay != NULL)
+        close_relay();
+    mock_kafka_release(&stage.mock);
+    pthread_mutex_destroy(&stage.lock);
+    return 0;
+}
+
+static struct relay_numbers numbers(void)
+{
+    struct relay_numbers read;
+    assert_true(relay_count(stage.relay, &read));
+    return read;
+}
+
+static struct relay_way begin(int64_t policy_id)
+{
+    struct relay_way way = {.policy_id = policy_id};
+    assert_int_equal(relay_begin(stage.relay, &way, &error), STATUS_OK);
+    return way;
+}
+
+static enum status try_carry(struct relay_way *way, int64_t first_seq, size_t count)
+{
+    struct claim *claims = calloc(count, sizeof(*claims));
+
+    assert_non_null(claims);
+    for (size_t i = 0; i < count; i++) {
+        claims[i] = (struct claim){.policy_id = way->policy_id,
+                                   .seq = first_seq + (int64_t)i,
+                                   .lease_id = 7,
+                                   .requested_at_ms = 1800000000000,
+                                   .nth = 1,
+                                   .user = user_id_of(SPAN("u1"))};
+        claims[i].request_id.bytes[15] = (uint8_t)i;
+    }
+    enum status status = relay_carry(stage.relay, way, claims, count, &error);
+    free(claims);
+    return status;
+}
+
+static void carry(struct relay_way *way, int64_t first_seq, size_t count)
+{
+    mock_await(try_carry(way, first_seq, count) == STATUS_OK);
+}
+
+/* Rests until the mark is there, as a worker does that finds nothing new. */
+static bool marks(struct relay_way *way, int64_t seq)
+{
+    (void)relay_rest(stage.relay, way, 0);
+    return stage.mark == seq;
+}
+
+/* --- tests --- */
+
+static void test_kafka_relay__carries_in_order_and_marks_what_is_confirmed(void **state)
+{
+    struct relay_way way = begin(POLICY);
+
+    (void)state;
+    carry(&way, 1, 200);
+    carry(&way, 201, 300);
+    assert_int_equal(way.cursor, 500);
+    mock_await(issued_count() == 500);
+    for (size_t i = 0; i < 500; i++) {
+        assert_int_equal(stage.issued[i].policy_id, POLICY);
+        assert_int_equal(stage.issued[i].seq, i + 1);
+        assert_int_equal(stage.issued[i].lease_id, 7);
+        assert_int_equal(stage.issued[i].requested_at_ms, 1800000000000);
+    }
+    mock_await(marks(&way, 500));
+    assert_int_equal(numbers().consumed, 0); /* The ledger has not said a word. */
+    settle(all_issued);
+    mock_await(numbers().consumed == 500);
+    assert_int_equal(numbers().confirmed, 500);
+    relay_leave(stage.relay, &way);
+}
+
+static void test_kafka_relay__reads_again_what_was_not_settled(void **state)
+{
+    struct relay_way way = begin(POLICY);
+
+    (void)state;
+    carry(&way, 1, 10);
+    mock_await(issued_count() == 10);
+    settle(all_issued);
+    mock_await(numbers().consumed == 10);
+    carry(&way, 11, 10);
+    mock_await(issued_count() == 20);
+    relay_leave(stage.relay, &way);
+    close_relay(); /* 11 to 20 are at work, and nobody knows what became of them. */
+    open_relay();
+    mock_await(issued_count() == 30);
+    for (size_t i = 0; i < 10; i++)
+        assert_int_equal(stage.issued[20 + i].seq, 11 + i);
+    stage.settled_count = 20;
+    settle(all_issued);
+    mock_await(numbers().consumed == 10);
+}
+
+static void test_kafka_relay__sends_again_what_failed(void **state)
+{
+    struct relay_way way = begin(POLICY);
+
+    (void)state;
+    carry(&way, 1, 10);
+    mock_await(marks(&way, 10));
+    rd_kafka_mock_push_request_errors(stage.mock.cluster, MOCK_PRODUCE, 1,
+                                      RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
+    carry(&way, 11, 10);
+    assert_int_equal(way.cursor, 20);
+    mock_await(relay_rest(stage.relay, &way, 20)); /* the cursor goes back to what is confirmed */
+    assert_int_equal(way.cursor, 10);
+    assert_int_equal(stage.mark, 10);
+    carry(&way, 11, 10);
+    mock_await(marks(&way, 20));
+    mock_await(issued_count() >= 10);
+    settle(all_issued);
+    mock_await(issued_count() == 20);
+    for (size_t i = 0; i < 20; i++)
+        assert_int_equal(stage.issued[i].seq, i + 1);
+    relay_leave(stage.relay, &way);
+}
+
+static void test_kafka_relay__only_the_last_steward_moves_the_mark(void **state)
+{
+    struct relay_way stalled = begin(POLICY);
+
+    (void)state;
+    carry(&stalled, 1, 10);
+    mock_await(numbers().confirmed == 10);
+    struct relay_way way = begin(POLICY);
+    assert_int_equal(way.cursor, 0); /* The mark had not moved: it is published again. */
+    mock_await(try_carry(&stalled, 11, 10) == STATUS_CONFLICT);
+    assert_int_equal(stage.mark, 0);
+    carry(&way, 1, 10);
+    mock_await(marks(&way, 10));
+    /* What came twice is issued once at a time, and harmless. */
+    mock_await(issued_count() >= 10);
+    settle(all_issued);
+    mock_await(numbers().consumed == 20 || (settle(all_issued), numbers().consumed == 20));
+    relay_leave(stage.relay, &stalled);
+    relay_leave(stage.relay, &way);
+}
+
+static enum coupon_state first_refused(const struct claim *claim)
+{
+    return claim->policy_id == 1 ? COUPON_PENDING : COUPON_ISSUED;
+}
+
+static bool has_issued(int64_t policy_id, int32_t attempt)
+{
+    bool has = false;
+
+    pthread_mutex_lock(&stage.lock);
+    for (size_t i = 0; i < stage.issued_count; i++)
+        has = has || (stage.issued[i].policy_id == policy_id && stage.issued[i].attempt == attempt);
+    pthread_mutex_unlock(&stage.lock);
+    return has;
+}
+
+static void test_kafka_relay__a_refused_claim_holds_up_its_partition_only(void **state)
+{
+    struct relay_way ways[8];
+    size_t issued_before = 0;
+
+    (void)state;
+    ways[0] = begin(1);
+    carry(&ways[0], 1, 1);
+    mock_await(issued_count() == 1);
+    settle(first_refused);
+    for (int64_t i = 1; i < 8; i++) {
+        ways[i] = begin(i + 1);
+        carry(&ways[i], 1, 1);
+    }
+    /* It is tried again and again, with its attempts counted, and the others do not wait for it. */
+    mock_await(has_issued(1, 3) || (settle(first_refused), has_issued(1, 3)));
+    for (int64_t i = 1; i < 8; i++)
+        issued_before += has_issued(i + 1, 0);
+    assert_in_range(issued_before, 1, 6);
+    assert_int_equal(numbers().consumed, issued_before);
+    /* Those behind it were not skipped. */
+    mock_await(numbers().consumed == 8 || (settle(all_issued), numbers().consumed == 8));
+    for (int64_t i = 1; i < 8; i++)
+        assert_true(has_issued(i + 1, 0));
+    for (size_t i = 0; i < 8; i++)
+        relay_leave(stage.relay, &ways[i]);
+}
+
+static enum coupon_state fifth_void(const struct claim *claim)
+{
+    return claim->seq == 5 ? COUPON_VOID : COUPON_ISSUED;
+}
+
+static void produce_rubbish(void)
+{
+    char rubbish[] = "rubbish";
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+
+    kafka_target_set(conf, "bootstrap.servers",
+                     rd_kafka_mock_cluster_bootstraps(stage.mock.cluster));
+    rd_kafka_t *stranger = rd_kafka_new(RD_KAFKA_PRODUCER, conf, NULL, 0);
+    assert_non_null(stranger);
+    assert_int_equal(rd_kafka_producev(stranger, RD_KAFKA_V_TOPIC("coupon-pended"),
+                                       RD_KAFKA_V_VALUE(rubbish, sizeof(rubbish)),
+                                       RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_END),
+                     RD_KAFKA_RESP_ERR_NO_ERROR);
+    assert_int_equal(rd_kafka_flush(stranger, 10000), RD_KAFKA_RESP_ERR_NO_ERROR);
+    rd_kafka_destroy(stranger);
+}
+
+static void test_kafka_relay__what_comes_to_nothing_is_put_aside(void **state)
+{
+    struct relay_way way = begin(POLICY);
+
+    (void)state;
+    carry(&way, 1, 10);
+    mock_await(issued_count() == 10);
+    settle(fifth_void);
+    mock_await(numbers().consumed == 10);
+    assert_int_equal(numbers().dead, 1);
+    assert_int_equal(stage.buried_count, 0); /* The ledger has its letter already. */
+    relay_leave(stage.relay, &way);
+}
+
+static void test_kafka_relay__what_is_no_claim_is_kept_and_passed_over(void **state)
+{
+    (void)state;
+    mock_await(numbers().is_up);
+    produce_rubbish();
+    mock_await(numbers().dead == 1);
+    mock_await(numbers().consumed == 1);
+    assert_int_equal(stage.buried_count, 1);
+    assert_int_equal(stage.buried.claim.policy_id, 0);
+    assert_true(stage.buried.claim.seq > 0);
+    assert_non_null(strstr(stage.buried.reason, "coupon-pended partition"));
+    assert_int_equal(issued_count(), 0);
+}
+
+static void test_kafka_relay__passes_when_the_ledger_has_all(void **state)
+{
+    struct relay_way way = begin(POLICY);
+
+    (void)state;
+    carry(&way, 1, 10);
+    mock_await(issued_count() == 10);
+    for (int i = 0; i < 300; i++) {
+        assert_int_equal(relay_pass(stage.relay, &way, NULL, 0, &error), STATUS_BUSY);
+        mock_pause();
+    }
+    settle(all_issued);
+    mock_await(relay_pass(stage.relay, &way, NULL, 0, &error) == STATUS_OK);
+    relay_leave(stage.relay, &way);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(
+            test_kafka_relay__carries_in_order_and_marks_what_is_confirmed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_kafka_relay__reads_again_what_was_not_settled, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_kafka_relay__sends_again_what_failed, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_kafka_relay__only_the_last_steward_moves_the_mark,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            test_kafka_relay__a_refused_claim_holds_up_its_partition_only, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_kafka_relay__what_comes_to_nothing_is_put_aside,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_kafka_relay__what_is_no_claim_is_kept_and_passed_over,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_kafka_relay__passes_when_the_ledger_has_all, set_up,
+                                        tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
