@@ -42,10 +42,11 @@ small. A port is kept for life, and is none that the kernel gives to others.
 
 From a shell, for programs that are not Python:
 
-    tests/servers.py run postgres|mysql|redis|redis-cluster -- COMMAND...
+    tests/servers.py run postgres|mysql|redis|redis-cluster|kafka -- COMMAND...
 
 runs the command with DIBS_TEST_POSTGRES_URL or DIBS_TEST_MYSQL_URL set to a database in which
-`dibs` may create others, or with DIBS_TEST_REDIS_URL, and ends with the command's exit code.
+`dibs` may create others, or with DIBS_TEST_REDIS_URL or DIBS_TEST_KAFKA_URL, and ends with the
+command's exit code.
 
 The first server of a kind makes the files of an empty one, which later ones copy. All is stopped
 and removed when the process ends, however it ends: a guard in a session of its own sees to it.
@@ -58,7 +59,7 @@ import signal
 import subprocess
 import sys
 
-from kafka_server import KafkaBroker  # noqa: F401
+from kafka_server import KafkaBroker
 from redis_servers import Redis, RedisCluster, RedisSentinel  # noqa: F401
 from server_house import PATH, Server, copy_folder, run_quietly
 
@@ -253,18 +254,19 @@ def run(kind, command):
         with KINDS[kind]() as database:
             url = database.create_database(USER)
             return run_beside(database, f"DIBS_TEST_{kind.upper()}_URL", url, command)
-    with RUN_REDIS[kind]() as redis:
-        return run_beside(redis, "DIBS_TEST_REDIS_URL", redis.url(), command)
+    with RUN_OTHERS[kind]() as server:
+        name = f"DIBS_TEST_{kind.partition('-')[0].upper()}_URL"
+        return run_beside(server, name, server.url(), command)
 
 
-RUN_REDIS = {"redis": Redis, "redis-cluster": RedisCluster}
+RUN_OTHERS = {"redis": Redis, "redis-cluster": RedisCluster, "kafka": KafkaBroker}
 
 
 def main(arguments):
     if len(arguments) > 3 and arguments[0] == "run" and arguments[2] == "--" \
-            and arguments[1] in (*KINDS, *RUN_REDIS):
+            and arguments[1] in (*KINDS, *RUN_OTHERS):
         return run(arguments[1], arguments[3:])
-    print(f"usage: tests/servers.py run {'|'.join((*KINDS, *RUN_REDIS))} -- COMMAND...",
+    print(f"usage: tests/servers.py run {'|'.join((*KINDS, *RUN_OTHERS))} -- COMMAND...",
           file=sys.stderr)
     return 2
 

@@ -13,13 +13,15 @@ from disk import Disk  # noqa: E402
 from fixtures import (_shared_server, pytest_collection_modifyitems,  # noqa: E402,F401
                       pytest_configure, pytest_sessionstart, serve, server, shared)
 from harness import wait_until  # noqa: E402
+from kafka_stream import Stream  # noqa: E402
 from ledger import KIND, ServedDatabase, SqliteDatabase  # noqa: E402
 from proxy import Proxy  # noqa: E402
 from redis_shop import Shop  # noqa: E402
 from servers import KINDS, Redis, rows_of  # noqa: E402
 
 # What breaks a database server needs one, and what breaks a disk breaks the file of SQLite.
-collect_ignore_glob = ["test_database_*.py"] if KIND == "sqlite" else ["test_disk.py"]
+collect_ignore_glob = (["test_database_*.py", "test_kafka_*.py"] if KIND == "sqlite"
+                       else ["test_disk.py"])
 
 
 @pytest.fixture
@@ -111,6 +113,14 @@ def redis():
     """A Redis that loses nothing it has answered."""
     with Redis() as redis_server:
         yield redis_server
+
+
+@pytest.fixture
+def stream():
+    """Topics of one's own, on a broker that the test may break."""
+    one = Stream()
+    yield one
+    one.revive()
 
 
 @pytest.fixture

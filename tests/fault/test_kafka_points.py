@@ -1,0 +1,94 @@
+"""kill -9 of a worker at every point between two steps of the way through Kafka: publishing, the
+mark, the database's commit, the gate's acknowledgement, the offset."""
+
+import concurrent.futures
+import re
+import signal
+
+from harness import ROOT, wait_until
+from history import ROUNDS, seeded
+from kafka_stream import Stream, check_pended
+from ledger import ServedDatabase
+from redis_shop import Shop, Told
+from servers import Redis
+
+TOTAL = 200
+REPEATS = ROUNDS if ROUNDS > 4 else 1
+# The group waits for a member that was killed until its session is over, so several go at once.
+AT_ONCE = 5
+POINTS = sorted({
+    "ledger.before_commit", "ledger.after_commit", "worker.before_acknowledge",
+    "worker.after_acknowledge",
+    *(name for path in (ROOT / "src/relay").glob("kafka*.c")
+      for name in re.findall(r'FAULT_POINT\("([a-z_.]+)"\)', path.read_text()))})
+
+
+def die_at(shop, point, count):
+    """Starts the worker so that it dies there."""
+    (worker,) = shop.workers
+    worker.env = {"DIBS_FAULT": f"{point}:{count}:kill"}
+    worker.spawn()
+    return worker
+
+
+def kill_at(folder, redis, database, point, count):
+    """A drop whose worker dies at the point and is started again."""
+    told, stream = Told(), Stream()
+    with Shop(folder, redis, database, servers=1, workers=1, relay=stream.url) as shop:
+        policy = shop.create(TOTAL)
+        rest = shop.create(10 ** 6)  # so that there is always something on its way
+        shop.workers[0].stop()
+        worker = die_at(shop, point, count)
+        with shop.crowd(told, [policy, rest], prefix="p", workers=3) as crowd:
+            if point == "kafka.revoked":
+                worker.await_log("partitions_assigned", 30)
+                shop.work()  # Its coming takes partitions away.
+            wait_until(lambda: worker.process.poll() is not None, f"it passes {point}", 40)
+            assert worker.wait() == -signal.SIGKILL, worker.log_text()
+            shop.end_terms()
+            worker.env = {}
+            worker.start()
+            crowd.await_sold_out([policy])
+        shop.settle([policy, rest])
+        for one in (policy, rest):
+            told.check(shop.database, one)
+        shop.await_sold(policy, TOTAL)
+        wins = {one: len({seq for owner, seq in told.wins if owner == one})
+                for one in (policy, rest)}
+        check_pended(stream.pended(), wins)
+        stream.await_no_lag()
+
+
+def test_kafka_points__a_worker_dies_between_any_two_steps(tmp_path, victim):
+    """Traps 5, 9, 10 and 34: nothing is lost, nothing issued twice, nothing stays pending."""
+    chance = seeded()
+    assert len(POINTS) > 10
+    with Redis() as redis, concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        jobs = {}
+        for number in range(REPEATS):
+            for point in POINTS:
+                name = f"{number}-{point}"
+                # Each has keys, topics and a database of its own.
+                own = RedisDatabase(redis, len(jobs))
+                count = 1 if number == 0 or point == "kafka.revoked" else chance.choice([1, 2, 3])
+                jobs[name] = pool.submit(kill_at, tmp_path / name, own, ServedDatabase(victim),
+                                         point, count)
+        failures = {name: job.exception() for name, job in jobs.items() if job.exception()}
+    assert not failures, "\n\n".join(f"{name}: {error}" for name, error in failures.items())
+
+
+class RedisDatabase:
+    """One of the databases of a Redis, as if it were a server of its own."""
+
+    def __init__(self, redis, number):
+        self.redis = redis
+        self.number = number % 16
+
+    def url(self):
+        return self.redis.url(self.number)
+
+    def client(self):
+        return self.redis.client(self.number)
+
+    def connection_errors(self):
+        return self.redis.connection_errors()

@@ -1,0 +1,122 @@
+"""Claims through Kafka, and what other services hear: one message per claim, one row per message."""
+
+import json
+
+import pytest
+
+from harness import claim_bytes, expect, run_dibs, wait_until
+from kafka_stream import DEAD, ISSUED, ORDERS, PENDED, Stream, check_issued, check_pended
+from ledger import coupons
+from servers import Redis
+from sharing import Sharing
+
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+@pytest.fixture
+def redis():
+    with Redis() as server:
+        yield server
+
+
+@pytest.fixture
+def stream():
+    one = Stream()
+    yield one
+    one.revive()
+
+
+def test_kafka__a_rush_is_one_message_and_one_row_per_win(tmp_path, redis, stream):
+    """4 policies of 200, each claimed by 1,000 users at two servers; two workers publish and
+    consume."""
+    totals = {}
+    with Sharing(tmp_path, redis) as shop:
+        servers = [shop.serve(relay=stream.url) for _ in range(2)]
+        for _ in range(2):
+            shop.work(relay=stream.url)
+        for _ in range(4):
+            totals[servers[0].create(total=200)["id"]] = 200
+        won = {policy: set() for policy in totals}
+        for half, server in enumerate(servers):
+            requests = [(policy, f"u{i}") for i in range(half, 1000, 2) for policy in totals]
+            outcomes = server.storm([claim_bytes(*request) for request in requests],
+                                    connections=200)
+            for (policy, user), outcome in zip(requests, outcomes):
+                assert outcome.answer.status in (202, 409), outcome.answer
+                if outcome.answer.status == 202:
+                    won[policy].add(user)
+        assert {len(users) for users in won.values()} == {200}
+        for policy in totals:
+            shop.await_drained(policy)
+        for policy, seqs in check_pended(stream.pended(), totals).items():
+            assert set(seqs.values()) == won[policy]
+            assert shop.holders(policy) == {user: seq for seq, user in seqs.items()}
+        stream.await_no_lag()
+        events = stream.await_issued(800)
+        told = check_issued(events)
+        assert len(told) == 800 and set(map(tuple, told.values())) == {("issued",)}
+        for event in events:
+            row = won[event.body["policy_id"]]
+            assert event.body["user"] in row and event.body["state"] == "ISSUED", event
+        assert not stream.dead()
+        assert stream.broker.topics.partition_count(stream.name(PENDED)) == 3
+        assert stream.broker.topics.partition_count(stream.name(ISSUED)) == 3
+        assert stream.broker.topics.partition_count(stream.name(DEAD)) >= 1
+
+
+def test_kafka__the_life_of_a_coupon_is_told_in_order(tmp_path, redis, stream):
+    with Sharing(tmp_path, redis) as shop:
+        server = shop.serve(relay=stream.url)
+        shop.work(relay=stream.url)
+        policy = server.create(total=10)["id"]
+        for user in ("redeems", "cancels", "keeps"):
+            assert server.claim(policy, user).status == 202
+        wait_until(lambda: len(shop.holders(policy)) == 3, "they are issued", 30)
+        seqs = shop.holders(policy)
+        redeemed, cancelled = (f"{policy}-{seqs[user]}" for user in ("redeems", "cancels"))
+        expect(server.post(f"/v1/coupons/{redeemed}/redeem", {"order_id": "o-1"}), 200)
+        expect(server.cancel(cancelled), 200)
+        stream.await_issued(1, "dibs.coupon.redeemed")
+        events = stream.await_issued(1, "dibs.coupon.cancelled")
+        told = check_issued(events)
+        assert told[redeemed] == ["issued", "redeemed"]
+        assert told[cancelled] == ["issued", "cancelled"]
+        assert told[f"{policy}-{seqs['keeps']}"] == ["issued"]
+        (body,) = {json.dumps(event.body) for event in events
+                   if event.headers["ce_type"] == "dibs.coupon.redeemed"}
+        assert json.loads(body)["order_id"] == "o-1"
+
+
+def test_kafka__a_local_gate_tells_of_its_coupons(serve, stream):
+    """Nothing is pending there, so nothing goes through the first topic."""
+    server = serve(config={"relay": stream.url})
+    policy = server.create(total=50)["id"]
+    outcomes = server.claims(policy, [f"u{i}" for i in range(60)])
+    assert sum(outcome.answer.status == 201 for outcome in outcomes) == 50
+    told = check_issued(stream.await_issued(50))
+    assert set(told) == {f"{policy}-{row['seq']}" for row in coupons(server.database, policy)}
+    assert not stream.pended()
+
+
+def test_kafka__readiness_and_status_show_the_broker(tmp_path, redis, stream):
+    with Sharing(tmp_path, redis) as shop:
+        server = shop.serve(relay=stream.url)
+        worker = shop.work(relay=stream.url, worker_listen="127.0.0.1:0")
+        policy = server.create(total=10)["id"]
+        assert server.claim(policy, "u1").status == 202
+        wait_until(lambda: "u1" in shop.holders(policy), "it is issued", 30)
+
+        def part_of(process):
+            answer = process.get("/readyz")
+            return next(part for part in answer.json["parts"] if part["name"] == "relay")
+
+        for process in (server, worker):
+            part = wait_until(lambda process=process: part_of(process)["ready"] and
+                              part_of(process), "the relay is ready", 30)
+            assert part["kind"] == "kafka", part
+        metrics = worker.metrics()
+        assert metrics["dibs_relay_up"] == 1
+        assert metrics["dibs_relay_published_total"] >= 1
+        assert metrics["dibs_relay_consumed_total"] >= 1
+        shown = run_dibs("status", "--url", "http://%s:%d" % server.address)
+        assert shown.returncode == 0 and "kafka" in shown.stdout, shown
