@@ -147,14 +147,15 @@ class Bench:
     def dibs(self, ledger):
         return self.dibs_on(f"sqlite:{ledger}")
 
-    def dibs_on(self, url, gate="local"):
+    def dibs_on(self, url, gate="local", relay="direct"):
         return Server([self.build / "dibs", "serve", "--listen", "127.0.0.1:0", "--threads", "1",
-                       "--ledger", url, "--gate", gate], self.folder)
+                       "--ledger", url, "--gate", gate, "--relay", relay], self.folder)
 
     @contextlib.contextmanager
-    def worker(self, url, gate):
+    def worker(self, url, gate, relay="direct"):
         process = subprocess.Popen(
-            [str(self.build / "dibs"), "worker", "--ledger", url, "--gate", gate],
+            [str(self.build / "dibs"), "worker", "--ledger", url, "--gate", gate,
+             "--relay", relay],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             yield process

@@ -14,6 +14,7 @@ TITLES = {
     "restore": "Restoring at the start",
     "ledgers": "Writing claims into each ledger, rows per second of time",
     "serving": "Durable claims over HTTP on each ledger",
+    "kafka": "Claims through Kafka against the direct relay, microseconds per claim",
     "redis": "The gate in Redis, decisions per second of Redis's CPU, against a script per request",
     "redis_path": "Claims through the gate in Redis, CPU seconds per million",
 }
@@ -102,6 +103,9 @@ class Report:
             elif section == "redis_path":
                 parts = [f"{d[part]:.1f}" if part in d else "" for part in ("server", "redis")]
                 rows.append([f.name, *parts, f.ratio(), f.verdict()])
+            elif section == "kafka":
+                rows.append([f.name, f"{d['kafka']:.1f}", f"{d['direct']:.1f}", f.ratio(),
+                             f.verdict()])
             elif section == "serving":
                 rows.append([f.name, f"{d['speed']:,.0f}", f"{d['wall']:,.0f}"])
             else:
@@ -110,6 +114,7 @@ class Report:
             "claims": ["", "floor /s", "dibs /s", "dibs : floor", "target"],
             "growth": ["", few, many, "growth", "target"],
             "ledgers": ["", "dibs /s", "other /s", "ratio", "target"],
+            "kafka": ["", "Kafka µs", "direct µs", "ratio", "target"],
             "redis": ["", "dibs /s", "script /s", "ratio", "target"],
             "redis_path": ["", "server", "Redis", "sum or ratio", "target"],
             "serving": ["", "per CPU second", "per second of time"],
