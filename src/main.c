@@ -98,6 +98,27 @@ static const struct command policy_commands[] = {
     {.name = NULL},
 };
 
+static const struct command product_commands[] = {
+    {
+        .name = "import",
+        .summary = "Tells names and prices of products from a file",
+        .words = "FILE",
+        .words_min = 1,
+        .words_max = 1,
+        .examples = EXAMPLES("dibs product import products.jsonl",
+                             "jq -c '.[] | {product_id: .sku, name, price}' shop.json \\\n"
+                             "      | dibs product import -"),
+        .description = "Each line is a JSON object: "
+                       "{\"product_id\":\"sku-7\",\"name\":\"Mug\",\"price\":1990}. "
+                       "They are sent a few hundred at a time, and each lot is taken as a whole or "
+                       "not at all. "
+                       "A product that is there already gets the new name and price.",
+        .shared_options = exchange_options,
+        .run = command_product_import,
+    },
+    {.name = NULL},
+};
+
 static const struct command dead_commands[] = {
     {
         .name = "list",
@@ -185,6 +206,11 @@ static const struct command commands[] = {
         .options = OPTIONS({"wait", "SECONDS", "Wait so long for the claim to become final."}),
         .shared_options = exchange_options,
         .run = command_status,
+    },
+    {
+        .name = "product",
+        .summary = "Tells the ranking what products are called and cost",
+        .subcommands = product_commands,
     },
     {
         .name = "dead",

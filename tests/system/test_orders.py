@@ -2,11 +2,12 @@
 
 import concurrent.futures
 import datetime
+import json
 import random
 
 import pytest
 
-from harness import expect, expect_problem, now_rfc3339, run_serve
+from harness import expect, expect_problem, now_rfc3339, run_dibs, run_serve
 from ledger import KIND, rows
 from shop import Reference, day_of, feed, order, refund, rfc3339, totals
 
@@ -295,3 +296,49 @@ def test_product__bad_ones_change_nothing(shared, body, field):
         {"product_id": "bad", "name": "good"}, one]}), 400, "INVALID_REQUEST",
         field=f"products.2.{field}")
     assert shared.get("/v1/products/bad").status == 404
+
+
+# --- the command ---
+
+
+def run_import(server, text, *arguments):
+    return run_dibs("product", "import", "-", "--url", "http://%s:%d" % server.address, *arguments,
+                    stdin=text)
+
+
+def lines_of(products):
+    return "".join(json.dumps(product, ensure_ascii=False) + "\n" for product in products)
+
+
+def test_import__many_lines(server, tmp_path):
+    products = [{"product_id": f"sku-{n}", "name": "\u00e4" * (n % 200 + 1), "price": n}
+                for n in range(1200)]
+    file = tmp_path / "products.jsonl"
+    file.write_text(lines_of(products) + "\n  \n", "utf-8")
+    ended = run_dibs("product", "import", file, "--url", "http://%s:%d" % server.address)
+    assert (ended.returncode, ended.stdout) == (0, "1200 products imported\n"), ended
+    found = rows(server.database, "SELECT product_id, name, price FROM product")
+    assert {row["product_id"]: (row["name"], row["price"]) for row in found} == {
+        product["product_id"]: (product["name"], product["price"]) for product in products}
+    ended = run_import(server, lines_of(products[:1]), "--json")
+    assert (ended.returncode, json.loads(ended.stdout)) == (0, {"count": 1}), ended
+    assert run_import(server, "").stdout == "0 products imported\n"
+
+
+@pytest.mark.parametrize("line, words", [
+    ("no json", "line 3 of the input is not a JSON object"),
+    ('{"product_id":1,"name":"a"},{"product_id":2,"name":"b"}', "line 3 of the input"),
+    ("[]", "line 3 of the input"),
+    ('{"product_id":1}', "products.3.name: is missing"),
+    (json.dumps({"product_id": 1, "name": "n" * 17000}), "line 3 has more than"),
+])
+def test_import__a_bad_line_is_named(server, line, words):
+    good = lines_of({"product_id": n, "name": "n"} for n in range(2))
+    ended = run_import(server, good + line + "\n")
+    assert ended.returncode == 1 and words in ended.stderr, ended
+
+
+def test_import__no_such_file(server, tmp_path):
+    ended = run_dibs("product", "import", tmp_path / "none", "--url",
+                     "http://%s:%d" % server.address)
+    assert ended.returncode == 1 and "cannot open" in ended.stderr
