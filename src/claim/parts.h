@@ -15,8 +15,9 @@
 #include "claim/sync.h"
 #include "claim/traces.h"
 #include "claim/worker.h"
-#include "relay/announcer.h"
 #include "ranking/ranking.h"
+#include "relay/announcer.h"
+#include "relay/kafka_orders.h"
 #include "relay/relay.h"
 
 #define DESKS_MAX        256
@@ -38,6 +39,7 @@ struct service {
     struct sync *sync;                   /* of a shared gate; else NULL */
     struct worker *worker;               /* of a shared gate, when this process works; else NULL */
     struct announcer *_Atomic announcer; /* where other services are told; else NULL */
+    struct kafka_orders *orders;         /* where orders come in from other systems; else NULL */
     struct traces *traces;               /* where claims are decided and told of; else NULL */
     struct fallback *fallback;           /* of a shared gate; else NULL */
     struct clerks clerks;

@@ -13,8 +13,8 @@
 #include "claim/parts.h"
 #include "relay/kafka.h"
 
-/* For events that are on their way; those that stay are told by whoever comes next. */
-#define ANNOUNCER_STOP_MS 2000
+/* For events and orders that are on their way; whoever comes next tells those that stay. */
+#define KAFKA_STOP_MS 2000
 
 /* --- what the ledger tells --- */
 
@@ -153,6 +153,19 @@ static enum status service_announce(struct service *service, struct error *error
     return status;
 }
 
+/* And hears what they tell of orders. */
+static enum status service_take_orders(struct service *service, struct error *error)
+{
+    const struct kafka_orders_options options = {
+        .target = relay_kafka_target(service->relay),
+        .producer = relay_kafka_producer(service->relay),
+        .ledger = service->ledger,
+    };
+
+    return options.producer != NULL ? kafka_orders_open(&service->orders, &options, error)
+                                    : STATUS_OK;
+}
+
 /* A gate that is there already is not restored: what it lacks, its steward brings. */
 static enum status service_share(struct service *service, struct error *error)
 {
@@ -235,6 +248,8 @@ static enum status service_open_parts(struct service *service, struct error *err
     if (status == STATUS_OK)
         status = service_announce(service, error);
     if (status == STATUS_OK)
+        status = service_take_orders(service, error);
+    if (status == STATUS_OK)
         status = service_rank(service, error);
     if (status == STATUS_OK)
         status = steward_start(&service->steward, error);
@@ -275,13 +290,15 @@ void service_close(struct service *service)
     fallback_stop(service->fallback);
     if (service->worker != NULL)
         worker_stop(service->worker, service->options.stop_timeout_ms);
-    announcer_stop(service->announcer, ANNOUNCER_STOP_MS);
+    kafka_orders_stop(service->orders, KAFKA_STOP_MS);
+    announcer_stop(service->announcer, KAFKA_STOP_MS);
     ledger_close(service->ledger);
     if (service->worker != NULL)
         worker_end(service->worker);
     steward_release(&service->steward);
     relay_close(service->relay);
     announcer_close(service->announcer);
+    kafka_orders_close(service->orders);
     traces_free(service->traces);
     gate_close(service->gate);
     zone_free(service->zone);
@@ -362,6 +379,14 @@ int64_t service_letter_count(struct service *service)
 bool service_count_relay(struct service *service, struct relay_numbers *numbers)
 {
     return relay_count(service->relay, numbers);
+}
+
+bool service_count_orders(struct service *service, struct kafka_orders_numbers *numbers)
+{
+    if (service->orders == NULL)
+        return false;
+    kafka_orders_count(service->orders, numbers);
+    return true;
 }
 
 bool service_count_events(struct service *service, struct announcer_numbers *numbers)

@@ -20,6 +20,7 @@
 #include "ledger/ledger.h"
 #include "ledger/sales.h"
 #include "relay/announcer.h"
+#include "relay/kafka_orders.h"
 #include "relay/relay.h"
 
 struct service;
@@ -250,6 +251,9 @@ bool service_count_relay(struct service *service, struct relay_numbers *numbers)
 
 /* What other services are told of coupons. False: not by this process. */
 bool service_count_events(struct service *service, struct announcer_numbers *numbers);
+
+/* What comes in of orders. False: not in this process. */
+bool service_count_orders(struct service *service, struct kafka_orders_numbers *numbers);
 
 /* The trace that the request with that id came with, for the event of its claim. Only a claim that
  * is decided and issued in this process takes it along. */

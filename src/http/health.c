@@ -213,6 +213,20 @@ static void write_events(struct buffer *out, struct api *api)
     metrics_sample(out, "dibs_events_oldest_seconds", NULL, age_ms < 0 ? 0 : (double)age_ms / 1000);
 }
 
+/* Of a process that hears of orders through a topic. */
+static void write_orders(struct buffer *out, struct api *api)
+{
+    struct kafka_orders_numbers numbers;
+    if (!service_count_orders(api->service, &numbers)) {
+        return;
+    }
+    metrics_family(out, "dibs_orders_consumed_total", METRICS_COUNTER,
+                   "Orders that came in through a topic, by what became of them.");
+    metrics_sample_u64(out, "dibs_orders_consumed_total", "result=\"added\"", numbers.added);
+    metrics_sample_u64(out, "dibs_orders_consumed_total", "result=\"known\"", numbers.known);
+    metrics_sample_u64(out, "dibs_orders_consumed_total", "result=\"dead\"", numbers.dead);
+}
+
 /* Of Kafka between gate and ledger. */
 static void write_relay(struct buffer *out, struct api *api)
 {
@@ -363,6 +377,7 @@ void health_metrics(struct ask *ask)
     write_worker(out, api);
     write_ranking(out, api);
     write_events(out, api);
+    write_orders(out, api);
     write_relay(out, api);
     write_fallback(out, api);
     write_http(out, api, &totals);

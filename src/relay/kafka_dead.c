@@ -1,4 +1,6 @@
 /* kafka_dead.c: messages that came to nothing, copied to the dead-letter topic with the reason. */
+#include "relay/kafka_dead.h"
+
 #include <librdkafka/rdkafka.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,20 +8,19 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "relay/kafka_parts.h"
 
 #define REASON_HEADERS 5
 
 struct kafka_burial {
     struct kafka_batch batch;
-    struct relay_kafka *kafka;
+    struct kafka_grave grave;
     const struct kafka_dead *dead; /* while they are being sent */
     struct event_message message;
     struct event_header headers[EVENT_HEADERS_SEEN + REASON_HEADERS];
     char partition[16];
     char offset[24];
     char time[CLOCK_TEXT_SIZE];
-    /* Under the relay's lock. */
+    /* Under the grave's lock. */
     bool is_done;
     bool is_fine;
     bool is_forgotten;
@@ -76,21 +77,21 @@ static void kafka_burial_done(struct kafka_batch *batch, enum status status,
                               const struct error *error)
 {
     struct kafka_burial *burial = (struct kafka_burial *)batch;
-    struct relay_kafka *kafka = burial->kafka;
+    struct kafka_grave grave = burial->grave;
 
     (void)error;
-    pthread_mutex_lock(&kafka->lock);
+    pthread_mutex_lock(grave.lock);
     burial->is_done = true;
     burial->is_fine = status == STATUS_OK;
     bool is_forgotten = burial->is_forgotten;
-    pthread_mutex_unlock(&kafka->lock);
+    if (!is_forgotten)
+        kafka_consumer_wake(*grave.consumer);
+    pthread_mutex_unlock(grave.lock);
     if (is_forgotten)
         free(burial);
-    else
-        kafka_consumer_wake(kafka->consumer);
 }
 
-struct kafka_burial *kafka_bury(struct relay_kafka *kafka, const struct kafka_dead *dead,
+struct kafka_burial *kafka_bury(const struct kafka_grave *grave, const struct kafka_dead *dead,
                                 size_t count)
 {
     struct kafka_burial *burial = calloc(1, sizeof(*burial));
@@ -99,11 +100,11 @@ struct kafka_burial *kafka_bury(struct relay_kafka *kafka, const struct kafka_de
         return NULL;
     burial->batch.done = kafka_burial_done;
     burial->batch.next = kafka_burial_next;
-    burial->kafka = kafka;
+    burial->grave = *grave;
     burial->dead = dead;
     clock_format_rfc3339(clock_wall_ms(), burial->time);
-    if (kafka_producer_send(kafka->producer, KAFKA_COUPON_PENDED_DLQ, &burial->batch, count,
-                            NULL) == STATUS_OK)
+    if (kafka_producer_send(grave->producer, grave->topic, &burial->batch, count, NULL) ==
+        STATUS_OK)
         return burial;
     free(burial);
     return NULL;
@@ -111,12 +112,12 @@ struct kafka_burial *kafka_bury(struct relay_kafka *kafka, const struct kafka_de
 
 bool kafka_burial_is_over(struct kafka_burial *burial, bool *is_fine)
 {
-    struct relay_kafka *kafka = burial->kafka;
+    pthread_mutex_t *lock = burial->grave.lock;
 
-    pthread_mutex_lock(&kafka->lock);
+    pthread_mutex_lock(lock);
     bool is_done = burial->is_done;
     *is_fine = burial->is_fine;
-    pthread_mutex_unlock(&kafka->lock);
+    pthread_mutex_unlock(lock);
     if (is_done)
         free(burial);
     return is_done;
@@ -124,12 +125,12 @@ bool kafka_burial_is_over(struct kafka_burial *burial, bool *is_fine)
 
 void kafka_burial_forget(struct kafka_burial *burial)
 {
-    struct relay_kafka *kafka = burial->kafka;
+    pthread_mutex_t *lock = burial->grave.lock;
 
-    pthread_mutex_lock(&kafka->lock);
+    pthread_mutex_lock(lock);
     bool is_done = burial->is_done;
     burial->is_forgotten = true;
-    pthread_mutex_unlock(&kafka->lock);
+    pthread_mutex_unlock(lock);
     if (is_done)
         free(burial);
 }

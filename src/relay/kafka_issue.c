@@ -282,7 +282,11 @@ static enum kafka_step kafka_issue_bury(struct relay_kafka *kafka, struct kafka_
         issue->phase = PHASE_FRESH;
         return KAFKA_DONE;
     }
-    issue->burial = kafka_bury(kafka, issue->dead, issue->dead_count);
+    const struct kafka_grave grave = {.producer = kafka->producer,
+                                      .topic = KAFKA_COUPON_PENDED_DLQ,
+                                      .consumer = &kafka->consumer,
+                                      .lock = &kafka->lock};
+    issue->burial = kafka_bury(&grave, issue->dead, issue->dead_count);
     if (issue->burial != NULL) {
         issue->phase = PHASE_BURYING;
         lane->again_at_ms = INT64_MAX;

@@ -11,6 +11,7 @@
 
 #include "relay/kafka.h"
 #include "relay/kafka_consumer.h"
+#include "relay/kafka_dead.h"
 #include "relay/kafka_producer.h"
 #include "relay/kafka_watch.h"
 
@@ -48,33 +49,5 @@ enum kafka_step relay_kafka_work(void *context, struct kafka_lane *lane, int64_t
 void relay_kafka_forget(void *context, struct kafka_lane *lane);
 void relay_kafka_settled(struct relay *relay, const struct claim *claims,
                          const enum coupon_state *states, size_t count);
-
-/* What is put aside: kafka_dead.c. A message of a lane that becomes one of the dead-letter topic.
- */
-struct kafka_dead {
-    struct rd_kafka_message_s *message; /* the lane's */
-    int64_t policy_id;                  /* of the claim that came to nothing; 0: it is none */
-    int64_t seq;
-    bool is_kept; /* there is a letter in the ledger */
-    char reason[LETTER_REASON_SIZE];
-};
-
-struct kafka_burial;
-
-/* Sends them to the topic; the consumer is woken when that is over. NULL: not now. The letters are
- * only read meanwhile. */
-struct kafka_burial *kafka_bury(struct relay_kafka *kafka, const struct kafka_dead *dead,
-                                size_t count);
-
-/* False: not yet. Else the burial is freed, and *is_fine says whether they are there. */
-bool kafka_burial_is_over(struct kafka_burial *burial, bool *is_fine);
-
-/* Nobody waits for it any more. */
-void kafka_burial_forget(struct kafka_burial *burial);
-
-/* The key, value and headers of a message that was read; `headers` has room for
- * EVENT_HEADERS_SEEN + 1, so that too many are noticed. */
-struct event_message kafka_event_of(const struct rd_kafka_message_s *message,
-                                    struct event_header *headers);
 
 #endif

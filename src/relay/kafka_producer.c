@@ -22,7 +22,8 @@
 
 /* Those that are created when they are missing. */
 static const enum kafka_topic kafka_own_topics[] = {KAFKA_COUPON_PENDED, KAFKA_COUPON_ISSUED,
-                                                    KAFKA_COUPON_PENDED_DLQ};
+                                                    KAFKA_COUPON_PENDED_DLQ, KAFKA_ORDER_COMPLETED,
+                                                    KAFKA_ORDER_COMPLETED_DLQ};
 #define OWN_TOPICS (sizeof(kafka_own_topics) / sizeof(kafka_own_topics[0]))
 
 struct kafka_producer {

@@ -27,6 +27,7 @@ static const char *const kafka_topic_names[KAFKA_TOPICS] = {
     [KAFKA_COUPON_ISSUED] = "coupon-issued",
     [KAFKA_COUPON_PENDED_DLQ] = "coupon-pended-dlq",
     [KAFKA_ORDER_COMPLETED] = "order-completed",
+    [KAFKA_ORDER_COMPLETED_DLQ] = "order-completed-dlq",
 };
 
 #define LENGTH_OF(array) (sizeof(array) / sizeof((array)[0]))

@@ -29,8 +29,9 @@ enum kafka_topic {
     KAFKA_COUPON_ISSUED,
     KAFKA_COUPON_PENDED_DLQ,
     KAFKA_ORDER_COMPLETED,
+    KAFKA_ORDER_COMPLETED_DLQ,
 };
-#define KAFKA_TOPICS     (KAFKA_ORDER_COMPLETED + 1)
+#define KAFKA_TOPICS     (KAFKA_ORDER_COMPLETED_DLQ + 1)
 #define KAFKA_PARTITIONS 3 /* of a topic that is created here */
 #define KAFKA_NAME_SIZE  160
 
