@@ -2,6 +2,7 @@
 #include "claim/duty.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -20,6 +21,7 @@
 #define ANNOUNCED_MS   600 /* stock for an empty gate is lent when every server has heard of it */
 #define RETIRE_SECONDS 86400
 #define SETTLE_MS      20000
+#define SAY_MS         5000
 #define LEASES_MAX     256
 
 /* --- stewardship --- */
@@ -43,8 +45,14 @@ bool duty_is_held(struct worker *worker, struct duty *duty, int64_t now_ms)
     return held;
 }
 
-void duty_say(const struct duty *duty, const char *event, const struct error *error)
+void duty_say(struct duty *duty, const char *event, const struct error *error)
 {
+    int64_t now_ms = clock_monotonic_ms();
+
+    if (duty->said != NULL && strcmp(duty->said, event) == 0 && now_ms - duty->said_at_ms < SAY_MS)
+        return;
+    duty->said = event;
+    duty->said_at_ms = now_ms;
     log_event(LOG_WARN, event, LOG_FIELD("policy", LOG_I64(duty->policy_id)),
               LOG_FIELD("error", LOG_TEXT(error->text)));
 }

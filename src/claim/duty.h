@@ -37,7 +37,9 @@ struct duty {
     int64_t surplus;           /* active coupons that the gate has and the ledger has not */
     int64_t surplus_since_ms;  /* since when it is so many */
     int64_t unleased_since_ms; /* since when there is stock to lend to an empty gate; 0: none */
-    int64_t pending_count;     /* as last seen */
+    const char *said;          /* the event that was logged last, and when */
+    int64_t said_at_ms;
+    int64_t pending_count; /* as last seen */
     int64_t oldest_requested_ms;
 };
 
@@ -55,6 +57,7 @@ void duty_sync_users(struct worker *worker, struct duty *duty, int64_t now_ms);
 /* Whether this worker is the policy's steward, and goes on being it. */
 bool duty_is_held(struct worker *worker, struct duty *duty, int64_t now_ms);
 
-void duty_say(const struct duty *duty, const char *event, const struct error *error);
+/* Logs trouble with the policy; the same again only after a while. */
+void duty_say(struct duty *duty, const char *event, const struct error *error);
 
 #endif
