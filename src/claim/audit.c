@@ -23,7 +23,8 @@ static enum status audit_tell(void *context, int64_t policy_id,
 
 static struct ledger_memory audit_memory(struct service *service)
 {
-    struct ledger_memory memory = {.tell = audit_tell, .context = service};
+    struct ledger_memory memory = {
+        .tell = audit_tell, .context = service, .forgets_freed = service->gate->ops->is_shared};
 
     if (!service->options.has_code_key) {
         memory.secret_name = SERVICE_CODE_KEY;
@@ -100,6 +101,12 @@ enum status service_repair(struct service *service, struct ledger_repair *done, 
     struct ledger_memory memory = audit_memory(service);
     int64_t started_ms = clock_monotonic_ms();
 
+    *done = (struct ledger_repair){0};
+    if (service->gate->ops->is_shared)
+        return error_set(error, STATUS_CONFLICT,
+                         "a repair writes what one server remembers; a gate in Redis is fed by "
+                         "many, and its ledger cannot be repaired from it: bring the newer "
+                         "database back. Workers that wrote to that one wait for it");
     steward_lock(&service->steward);
     enum status status = ledger_repair(service->ledger, &memory, done, error);
     if (status == STATUS_UNKNOWN || (status == STATUS_OK && done->is_done)) {

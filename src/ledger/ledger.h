@@ -335,6 +335,7 @@ struct ledger_memory {
     const char *secret_name; /* of ledger_secret(); NULL: it is kept elsewhere */
     const uint8_t *secret;
     size_t secret_length;
+    bool forgets_freed; /* claims whose slot was freed are not told: they may be in the ledger */
 };
 
 /* What the ledger lacks of one policy, or lacked before a repair. */

@@ -8,9 +8,10 @@
 #include "base/log.h"
 #include "base/random.h"
 
-#define OWNER_NAME  "owner"
+#define OWNER_NAME   "owner"
+#define SHARE_PREFIX "share-"
 
-#define HOLDER_SIZE sizeof(((struct mark *)0)->holder)
+#define HOLDER_SIZE  sizeof(((struct mark *)0)->holder)
 
 struct mark_row {
     bool found;
@@ -95,6 +96,12 @@ static enum status mark_explain(struct mark *mark, const struct mark_row *row, s
                          "%lld)",
                          (long long)row->value, (long long)mark->value);
     mark->is_behind = true;
+    if (strncmp(mark->name, SHARE_PREFIX, strlen(SHARE_PREFIX)) == 0)
+        return error_set(
+            error, STATUS_FAILED,
+            "the ledger is older than this process: restored from a backup, or failed over to a "
+            "replica that lagged (mark %lld, we left it at %lld); bring the newer database back",
+            row->found ? (long long)row->value : 0LL, (long long)mark->value);
     return error_set(error, STATUS_FAILED,
                      "the ledger is older than this server: restored from a backup, or failed over "
                      "to a replica that lagged (mark %lld, we left it at %lld); bring the newer "
@@ -114,7 +121,8 @@ static void mark_name(struct mark *mark, enum ledger_use use)
     if (use == LEDGER_OWN)
         snprintf(mark->name, sizeof(mark->name), OWNER_NAME);
     else
-        snprintf(mark->name, sizeof(mark->name), "share-%016llx", (unsigned long long)number);
+        snprintf(mark->name, sizeof(mark->name), SHARE_PREFIX "%016llx",
+                 (unsigned long long)number);
 }
 
 enum status mark_enter(struct mark *mark, struct sql *sql, enum ledger_use use, struct error *error)

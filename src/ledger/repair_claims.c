@@ -26,6 +26,7 @@ struct repair_chunk {
     size_t at; /* the first claim that no coupon read so far has passed */
     int64_t policy_id;
     enum repair_mode mode;
+    bool forgets_freed; /* see struct ledger_memory */
     int64_t unknown_count;
     int64_t foreign_count; /* active coupons with the seq of a claim that came to nothing */
 };
@@ -105,13 +106,16 @@ static enum status repair_read_coupon(void *context, const struct sql_value *col
         .request_id = rows_read_request_id(&columns[4]),
     };
 
+    enum coupon_state state = rows_read_state(&columns[3]);
+
     while (chunk->at < chunk->count && chunk->claims[chunk->at].claim.seq < present.seq)
         chunk->at++;
     if (chunk->at == chunk->count || chunk->claims[chunk->at].claim.seq != present.seq)
-        return repair_found_unknown(chunk, present.seq, &present.user, error);
+        return chunk->forgets_freed && !coupon_state_is_active(state)
+                   ? STATUS_OK
+                   : repair_found_unknown(chunk, present.seq, &present.user, error);
     const struct held_claim *held = &chunk->claims[chunk->at];
     enum repair_step *step = &chunk->steps[chunk->at];
-    enum coupon_state state = rows_read_state(&columns[3]);
     bool is_same = repair_is_same(&held->claim, &present);
     if (!is_same && repair_is_void(held)) {
         *step = STEP_NOTHING;
@@ -132,12 +136,14 @@ static enum status repair_compare(struct repair *repair, struct error *error)
     chunk->at = 0;
     chunk->policy_id = repair->policy.id;
     chunk->mode = repair->mode;
+    chunk->forgets_freed = repair->memory->forgets_freed;
     chunk->unknown_count = 0;
     chunk->foreign_count = 0;
+    /* One coupon more than there are claims is one too many, unless some may be untold. */
+    int64_t limit = chunk->forgets_freed ? INT32_MAX : (int64_t)chunk->count + 1;
     return SQL_RUN(repair->sql, STATEMENT_coupon_range, repair_read_coupon, chunk, error,
                    sql_i64(repair->policy.id), sql_i64(repair->seq),
-                   sql_i64(chunk->claims[chunk->count - 1].claim.seq),
-                   sql_i64((int64_t)chunk->count + 1));
+                   sql_i64(chunk->claims[chunk->count - 1].claim.seq), sql_i64(limit));
 }
 
 enum status repair_check_rest(struct repair *repair, struct error *error)
@@ -148,6 +154,7 @@ enum status repair_check_rest(struct repair *repair, struct error *error)
     chunk->at = 0;
     chunk->policy_id = repair->policy.id;
     chunk->mode = repair->mode;
+    chunk->forgets_freed = repair->memory->forgets_freed;
     return SQL_RUN(repair->sql, STATEMENT_coupon_range, repair_read_coupon, chunk, error,
                    sql_i64(repair->policy.id), sql_i64(repair->seq), sql_i64(INT64_MAX),
                    sql_i64(1));

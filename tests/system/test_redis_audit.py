@@ -1,0 +1,86 @@
+"""`dibs audit` with a gate that servers share: it looks as ever, and does not repair."""
+
+import json
+
+import pytest
+
+from harness import expect, expect_problem, run_dibs, wait_until
+from servers import Redis
+from sharing import Sharing
+
+
+@pytest.fixture
+def redis():
+    with Redis() as server:
+        yield server
+
+
+def dibs_audit(server, *arguments):
+    return run_dibs("audit", "--url", f"http://127.0.0.1:{server.address[1]}", *arguments)
+
+
+def audit_json(server, code=0):
+    ended = dibs_audit(server, "--json")
+    assert ended.returncode == code, ended
+    return json.loads(ended.stdout)["items"]
+
+
+def fill(one, two):
+    """Coupons of all kinds, by both servers; many are cancelled, and some of these had keys."""
+    policy = one.create(total=60, limit=2, reserve=5)["id"]
+    won = [expect((one, two)[number % 2].claim(policy, f"u{number}",
+                                               key=f"k{number}" if number % 3 else None), 201)
+           for number in range(30)]
+    for number in range(0, 24, 2):
+        expect((two, one)[number % 4 // 2].cancel(won[number]["coupon_id"]), 200)
+    for number in (25, 27):
+        expect(one.post(f"/v1/coupons/{won[number]['coupon_id']}/redeem", {"order_id": "o"}), 200)
+    return policy
+
+
+def test_redis_audit__finds_nothing_where_nothing_is_wrong(tmp_path, redis):
+    with Sharing(tmp_path, redis) as shop:
+        one, two = (shop.serve(ack="ledger", ack_timeout="30s") for _ in range(2))
+        shop.work()
+        policy = fill(one, two)
+        for server in (one, two):
+            (item,) = audit_json(server)
+            assert item["ok"] and item["policy_id"] == policy, item
+            assert (item["total"], item["active"], item["imbalance"]) == (60, 18, 0), item
+            assert item["missing"] == item["outdated"] == item["unknown"] == 0, item
+        # A coupon that Redis never gave is found all the same, active as it is.
+        shop.database.execute("UPDATE coupon SET user_id = 'thief' WHERE policy_id = ? AND seq ="
+                              " (SELECT max(seq) FROM coupon WHERE policy_id = ?)", policy, policy)
+        assert audit_json(one, code=3)[0]["unknown"] == 1
+
+
+def test_redis_audit__repairs_nothing_and_says_why(tmp_path, redis):
+    """An older database under many: whoever wrote to the newer one waits for it."""
+    with Sharing(tmp_path, redis) as shop:
+        one, two = (shop.serve(ack="ledger", ack_timeout="30s") for _ in range(2))
+        worker = shop.work(ledger_timeout="2s")
+        policy = fill(one, two)
+        older = shop.database.server.backup()
+        for number in range(5):
+            expect(one.claim(policy, f"later-{number}"), 201)
+        newer = shop.database.server.backup()
+        shop.database.server.restore(older)
+        refused = worker.await_log("ledger_refuses", 30)
+        while "older" not in refused["error"]:
+            refused = worker.await_log("ledger_refuses", 30, since=len(worker.log) - 1)
+        assert "bring the newer database back" in refused["error"]
+        assert "--repair" not in refused["error"]
+        wait_until(lambda: one.get("/readyz").status == 200, "the server has connected", 30)
+        before = shop.holders(policy)
+        (item,) = audit_json(one, code=3)
+        assert item["missing"] == 5, item
+        ended = dibs_audit(one, "--repair", "--yes")
+        assert ended.returncode == 1, ended
+        assert "a gate in Redis" in ended.stderr and "newer database back" in ended.stderr, ended
+        expect_problem(one.post("/v1/audit/repair"), 409, "CONFLICT")
+        assert shop.holders(policy) == before
+        # Nobody's claim is lost meanwhile, and all is well when the newer one is back.
+        shop.database.server.restore(newer)
+        wait_until(lambda: one.claim(policy, "after").status in (200, 201), "it goes on", 60)
+        (item,) = audit_json(two)
+        assert item["ok"] and item["active"] == 24, item
