@@ -323,7 +323,7 @@ struct ranking *service_ranking(struct service *service)
 
 bool service_reads_at_home(const struct service *service)
 {
-    return !service->gate->ops->is_shared && !ledger_is_remote(service->ledger);
+    return !service->gate->ops->is_shared && !ledger_is_shareable(service->ledger);
 }
 
 bool service_submit(struct service *service, struct clerk_task *task)

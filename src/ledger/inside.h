@@ -14,6 +14,11 @@
 enum status ledger_write(struct ledger *ledger, write_fn body, void *argument,
                          struct error *error) MUST_CHECK;
 
+/* A session for a read that is told whatever the database says, and its way back. Waits until one
+ * is idle. */
+struct sql ledger_reader_take(struct ledger *ledger);
+void ledger_reader_return(struct ledger *ledger, struct sql sql);
+
 /* Begins a read: gives a session, to be returned with ledger_read_end(). UNAVAILABLE, and nothing
  * to return: the database is away, and another one who asks has just found that out. */
 enum status ledger_read_begin(struct ledger *ledger, struct sql *sql,

@@ -12,10 +12,8 @@
 #include "ledger/driver.h"
 #include "ledger/fallback.h"
 #include "ledger/inside.h"
-#include "ledger/letters.h"
 #include "ledger/migrate.h"
 #include "ledger/repair.h"
-#include "ledger/rows.h"
 #include "ledger/transactions.h"
 #include "ledger/writer.h"
 
@@ -345,7 +343,7 @@ enum status ledger_secret(struct ledger *ledger, const char *name, const uint8_t
 
 /* --- reads --- */
 
-static struct sql ledger_reader_take(struct ledger *ledger)
+struct sql ledger_reader_take(struct ledger *ledger)
 {
     pthread_mutex_lock(&ledger->readers_lock);
     while (ledger->readers_idle == 0)
@@ -355,7 +353,7 @@ static struct sql ledger_reader_take(struct ledger *ledger)
     return (struct sql){.driver = ledger->driver, .session = session};
 }
 
-static void ledger_reader_return(struct ledger *ledger, struct sql sql)
+void ledger_reader_return(struct ledger *ledger, struct sql sql)
 {
     pthread_mutex_lock(&ledger->readers_lock);
     ledger->readers[ledger->readers_idle++] = sql.session;
@@ -400,332 +398,6 @@ enum status ledger_read_end(struct ledger *ledger, struct sql sql, enum status s
     if (error != NULL)
         ledger_state(ledger, error);
     return STATUS_UNAVAILABLE;
-}
-
-enum status ledger_policy_get(struct ledger *ledger, int64_t id, struct policy *policy,
-                              struct error *error)
-{
-    struct sql sql;
-    enum status status = ledger_read_begin(ledger, &sql, error);
-
-    if (status != STATUS_OK)
-        return status;
-    status = rows_policy_by_id(&sql, id, ROWS_LOOK, policy, error);
-    return ledger_read_end(ledger, sql, status, error);
-}
-
-/* Rows into the caller's array. */
-struct ledger_page {
-    struct policy *policies;
-    struct coupon *coupons;
-    size_t count;
-};
-
-static enum status ledger_page_policy(void *context, const struct sql_value *columns,
-                                      struct error *error)
-{
-    struct ledger_page *page = context;
-    (void)error;
-    rows_read_policy(columns, &page->policies[page->count++]);
-    return STATUS_OK;
-}
-
-static enum status ledger_page_coupon(void *context, const struct sql_value *columns,
-                                      struct error *error)
-{
-    struct ledger_page *page = context;
-    (void)error;
-    rows_read_coupon(columns, &page->coupons[page->count++]);
-    return STATUS_OK;
-}
-
-enum status ledger_policy_list(struct ledger *ledger, int64_t after_id, struct policy *policies,
-                               size_t max, size_t *count, struct error *error)
-{
-    struct ledger_page page = {.policies = policies};
-    struct sql sql;
-    enum status status = ledger_read_begin(ledger, &sql, error);
-
-    *count = 0;
-    if (status != STATUS_OK)
-        return status;
-    status = SQL_RUN(&sql, STATEMENT_policy_list, ledger_page_policy, &page, error,
-                     sql_i64(after_id), sql_i64((int64_t)max));
-    *count = page.count;
-    return ledger_read_end(ledger, sql, status, error);
-}
-
-enum status ledger_coupon_get(struct ledger *ledger, int64_t policy_id, int64_t seq,
-                              struct coupon *coupon, struct error *error)
-{
-    struct sql sql;
-    enum status status = ledger_read_begin(ledger, &sql, error);
-
-    if (status != STATUS_OK)
-        return status;
-    status = rows_coupon_by_seq(&sql, policy_id, seq, ROWS_LOOK, coupon, error);
-    return ledger_read_end(ledger, sql, status, error);
-}
-
-enum status ledger_coupons_of_user(struct ledger *ledger, const struct user_id *user,
-                                   int64_t after_policy_id, int64_t after_seq,
-                                   struct coupon *coupons, size_t max, size_t *count,
-                                   struct error *error)
-{
-    struct ledger_page page = {.coupons = coupons};
-    struct sql sql;
-    enum status status = ledger_read_begin(ledger, &sql, error);
-
-    *count = 0;
-    if (status != STATUS_OK)
-        return status;
-    status = SQL_RUN(&sql, STATEMENT_coupon_list_of_user, ledger_page_coupon, &page, error,
-                     sql_text(user_id_span(user)), sql_i64(after_policy_id), sql_i64(after_seq),
-                     sql_i64((int64_t)max));
-    *count = page.count;
-    return ledger_read_end(ledger, sql, status, error);
-}
-
-enum status ledger_coupons_of_claimant(struct ledger *ledger, int64_t policy_id,
-                                       const struct user_id *user, struct coupon *coupons,
-                                       size_t max, size_t *count, struct error *error)
-{
-    struct ledger_page page = {.coupons = coupons};
-    struct sql sql;
-    enum status status = ledger_read_begin(ledger, &sql, error);
-
-    *count = 0;
-    if (status != STATUS_OK)
-        return status;
-    status = SQL_RUN(&sql, STATEMENT_coupon_list_of_claimant, ledger_page_coupon, &page, error,
-                     sql_i64(policy_id), sql_text(user_id_span(user)), sql_i64((int64_t)max));
-    *count = page.count;
-    return ledger_read_end(ledger, sql, status, error);
-}
-
-enum status ledger_letters(struct ledger *ledger, int64_t after_policy_id, int64_t after_seq,
-                           struct dead_letter *letters, size_t max, size_t *count,
-                           struct error *error)
-{
-    struct sql sql = ledger_reader_take(ledger);
-    enum status status = letters_list(&sql, after_policy_id, after_seq, letters, max, count, error);
-    return ledger_read_end(ledger, sql, status, error);
-}
-
-enum status ledger_letter_get(struct ledger *ledger, int64_t policy_id, int64_t seq,
-                              struct dead_letter *letter, struct error *error)
-{
-    struct sql sql = ledger_reader_take(ledger);
-    enum status status = letters_read(&sql, policy_id, seq, letter, error);
-    return ledger_read_end(ledger, sql, status, error);
-}
-
-enum status ledger_letter_count(struct ledger *ledger, int64_t *count, struct error *error)
-{
-    struct sql sql = ledger_reader_take(ledger);
-    enum status status = letters_count(&sql, count, error);
-    return ledger_read_end(ledger, sql, status, error);
-}
-
-enum status ledger_letter_write(struct ledger *ledger, const struct dead_letter *letter,
-                                struct error *error)
-{
-    struct dead_letter copy = *letter;
-    return writer_run(&ledger->writer, letters_write_one, &copy, error);
-}
-
-enum status ledger_letter_drop(struct ledger *ledger, int64_t policy_id, int64_t seq,
-                               struct dead_letter *letter, struct error *error)
-{
-    struct drop_letter drop = {.policy_id = policy_id, .seq = seq, .letter = letter};
-    return writer_run(&ledger->writer, letters_drop, &drop, error);
-}
-
-static enum status ledger_note_row(void *context, const struct sql_value *columns,
-                                   struct error *error)
-{
-    (void)columns;
-    (void)error;
-    *(bool *)context = true;
-    return STATUS_OK;
-}
-
-enum status ledger_user_blocked(struct ledger *ledger, const struct user_id *user, bool *blocked,
-                                struct error *error)
-{
-    struct sql sql;
-    enum status status = ledger_read_begin(ledger, &sql, error);
-
-    *blocked = false;
-    if (status != STATUS_OK)
-        return status;
-    status = SQL_RUN(&sql, STATEMENT_blocked_has, ledger_note_row, blocked, error,
-                     sql_text(user_id_span(user)));
-    return ledger_read_end(ledger, sql, status, error);
-}
-
-/* --- restoring --- */
-
-static enum status ledger_visit_row(void *context, const struct sql_value *columns,
-                                    struct error *error)
-{
-    const struct ledger_visitor *visitor = context;
-    struct policy policy;
-    rows_read_policy(columns, &policy);
-    return visitor->policy(visitor->context, &policy, error);
-}
-
-static enum status ledger_visit_claim(void *context, const struct sql_value *columns,
-                                      struct error *error)
-{
-    const struct ledger_visitor *visitor = context;
-    struct claim claim = {
-        .policy_id = columns[0].number,
-        .seq = columns[1].number,
-        .user = rows_read_user(&columns[2]),
-        .nth = (int32_t)columns[3].number,
-        .request_id = rows_read_request_id(&columns[5]),
-        .requested_at_ms = columns[6].number,
-    };
-    return visitor->claim(visitor->context, &claim, rows_read_state(&columns[4]), error);
-}
-
-static enum status ledger_visit_key(void *context, const struct sql_value *columns,
-                                    struct error *error)
-{
-    const struct ledger_visitor *visitor = context;
-    struct key_binding binding = {
-        .policy_id = columns[0].number,
-        .request_id = rows_read_request_id(&columns[1]),
-        .seq = columns[2].number,
-    };
-    return visitor->key(visitor->context, &binding, error);
-}
-
-static enum status ledger_visit_lease(void *context, const struct sql_value *columns,
-                                      struct error *error)
-{
-    const struct ledger_visitor *visitor = context;
-    struct lease lease = {
-        .id = columns[0].number,
-        .policy_id = columns[1].number,
-        .first_seq = columns[2].number,
-        .count = columns[3].number,
-        .open = true,
-    };
-    return visitor->lease(visitor->context, &lease, columns[4].number, columns[5].number, error);
-}
-
-static enum status ledger_visit_user(void *context, const struct sql_value *columns,
-                                     struct error *error)
-{
-    const struct ledger_visitor *visitor = context;
-    struct user_id user = rows_read_user(&columns[0]);
-    return visitor->blocked(visitor->context, &user, error);
-}
-
-enum status ledger_visit(struct ledger *ledger, const struct ledger_visitor *visitor,
-                         struct error *error)
-{
-    struct ledger_visitor copy = *visitor;
-    struct sql sql = ledger_reader_take(ledger);
-    enum status status = sql.driver->begin(sql.session, error);
-
-    if (status == STATUS_OK)
-        status = SQL_RUN(&sql, STATEMENT_policy_list, ledger_visit_row, &copy, error, sql_i64(0),
-                         sql_i64(INT64_MAX));
-    if (status == STATUS_OK)
-        status =
-            sql_run(&sql, STATEMENT_coupon_scan, NULL, 0, ledger_visit_claim, &copy, NULL, error);
-    if (status == STATUS_OK)
-        status = sql_run(&sql, STATEMENT_key_scan, NULL, 0, ledger_visit_key, &copy, NULL, error);
-    if (status == STATUS_OK)
-        status = sql_run(&sql, STATEMENT_lease_list_open, NULL, 0, ledger_visit_lease, &copy, NULL,
-                         error);
-    if (status == STATUS_OK)
-        status =
-            sql_run(&sql, STATEMENT_blocked_scan, NULL, 0, ledger_visit_user, &copy, NULL, error);
-    sql.driver->rollback(sql.session);
-    ledger_reader_return(ledger, sql);
-    return status;
-}
-
-static enum status ledger_visit_own_key(void *context, const struct sql_value *columns,
-                                        struct error *error)
-{
-    const struct ledger_visitor *visitor = context;
-    struct key_binding binding = {
-        .policy_id = columns[0].number,
-        .request_id = rows_read_request_id(&columns[1]),
-        .seq = columns[2].number,
-        .user = rows_read_user(&columns[3]),
-        .nth = (int32_t)columns[4].number,
-    };
-    return visitor->key(visitor->context, &binding, error);
-}
-
-enum status ledger_visit_policy(struct ledger *ledger, int64_t policy_id,
-                                const struct ledger_visitor *visitor, struct error *error)
-{
-    struct ledger_visitor copy = *visitor;
-    struct sql sql = ledger_reader_take(ledger);
-    enum status status = sql.driver->begin(sql.session, error);
-
-    if (status == STATUS_OK)
-        status = SQL_RUN(&sql, STATEMENT_coupon_scan_of_policy, ledger_visit_claim, &copy, error,
-                         sql_i64(policy_id));
-    if (status == STATUS_OK)
-        status = SQL_RUN(&sql, STATEMENT_key_scan_of_policy, ledger_visit_own_key, &copy, error,
-                         sql_i64(policy_id));
-    sql.driver->rollback(sql.session);
-    ledger_reader_return(ledger, sql);
-    return status;
-}
-
-enum status ledger_visit_blocked(struct ledger *ledger, const struct ledger_visitor *visitor,
-                                 struct error *error)
-{
-    struct ledger_visitor copy = *visitor;
-    struct sql sql = ledger_reader_take(ledger);
-    enum status status =
-        sql_run(&sql, STATEMENT_blocked_scan, NULL, 0, ledger_visit_user, &copy, NULL, error);
-
-    ledger_reader_return(ledger, sql);
-    return status;
-}
-
-struct ledger_leases {
-    struct lease *leases;
-    size_t max;
-    size_t count;
-};
-
-static enum status ledger_note_lease(void *context, const struct sql_value *columns,
-                                     struct error *error)
-{
-    struct ledger_leases *list = context;
-
-    (void)error;
-    if (list->count < list->max)
-        list->leases[list->count++] = (struct lease){.id = columns[0].number,
-                                                     .policy_id = columns[1].number,
-                                                     .first_seq = columns[2].number,
-                                                     .count = columns[3].number,
-                                                     .open = true};
-    return STATUS_OK;
-}
-
-enum status ledger_lease_list(struct ledger *ledger, int64_t policy_id, struct lease *leases,
-                              size_t max, size_t *count, struct error *error)
-{
-    struct ledger_leases list = {.leases = leases, .max = max};
-    struct sql sql = ledger_reader_take(ledger);
-    enum status status = SQL_RUN(&sql, STATEMENT_lease_open_of_policy, ledger_note_lease, &list,
-                                 error, sql_i64(policy_id));
-
-    ledger_reader_return(ledger, sql);
-    *count = list.count;
-    return status;
 }
 
 bool ledger_is_shareable(const struct ledger *ledger)
@@ -795,11 +467,6 @@ const struct zone *ledger_zone(const struct ledger *ledger)
 const char *ledger_kind(const struct ledger *ledger)
 {
     return ledger->driver->name;
-}
-
-bool ledger_is_remote(const struct ledger *ledger)
-{
-    return ledger->driver->is_remote;
 }
 
 void ledger_state(struct ledger *ledger, struct error *words)

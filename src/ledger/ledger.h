@@ -404,7 +404,4 @@ const struct ledger_stats *ledger_stats(const struct ledger *ledger);
 const char *ledger_kind(const struct ledger *ledger);
 void ledger_state(struct ledger *ledger, struct error *words);
 
-/* Whether another process answers for the database. */
-bool ledger_is_remote(const struct ledger *ledger);
-
 #endif

@@ -9,13 +9,12 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "ledger/writer_inside.h"
 
 #define RETRY_PAUSE_MIN_MS 20
 #define RETRY_PAUSE_MAX_MS 1000
 #define BATCH_CAPACITY_MIN 1024
-#define BUSY_TRIES         10
 #define BUSY_PATIENCE_MS   1000
-#define BUSY_PAUSE_MS      5
 #define IDLE_CHECK_MS      1000
 #define AWAY_CHECK_MS      200
 #define LINGER_CLAIMS_MIN  32
@@ -110,25 +109,6 @@ enum status writer_run(struct writer *writer, write_fn apply, void *argument, st
     return write.status;
 }
 
-enum status writer_repair(struct writer *writer, write_fn apply, void *argument,
-                          struct error *error)
-{
-    struct waiting_write repair = {
-        .apply = apply, .argument = argument, .status = STATUS_UNAVAILABLE, .error = error};
-
-    pthread_mutex_lock(&writer->lock);
-    if (writer->repair != NULL) {
-        pthread_mutex_unlock(&writer->lock);
-        return error_set(error, STATUS_CONFLICT, "a repair is under way");
-    }
-    writer->repair = &repair;
-    pthread_cond_signal(&writer->work);
-    while (!repair.done)
-        pthread_cond_wait(&writer->finished, &writer->lock);
-    pthread_mutex_unlock(&writer->lock);
-    return repair.status;
-}
-
 /* --- one transaction --- */
 
 /* A write that its rules refuse is undone alone; one that the database refuses fails them all. */
@@ -154,7 +134,7 @@ static enum status writer_apply(struct writer *writer, struct waiting_write *wri
 
 /* A gate whose ledger another process has taken over knows less than the ledger does: whatever it
  * answered from now on could be wrong. */
-static void writer_die(const struct error *error)
+void writer_die(const struct error *error)
 {
     log_event(
         LOG_ERROR, "ledger_taken_over", LOG_FIELD("error", LOG_TEXT(error->text)),
@@ -227,7 +207,7 @@ static enum status writer_look(struct writer *writer, struct error *error)
     return status;
 }
 
-static void writer_sleep_ms(int64_t milliseconds)
+void writer_sleep_ms(int64_t milliseconds)
 {
     struct timespec time = {.tv_nsec = milliseconds * 1000000};
     nanosleep(&time, NULL);
@@ -241,15 +221,15 @@ static enum status writer_try(struct writer *writer, struct write_batch *batch, 
     enum issue_care care = ISSUE_WHOLE;
     int64_t deadline_ms = clock_monotonic_ms() + BUSY_PATIENCE_MS;
 
-    for (int i = 0; i < BUSY_TRIES; i++) {
+    for (int i = 0; i < WRITER_BUSY_TRIES; i++) {
         enum status status = STATUS_UNAVAILABLE;
         if (i > 0)
-            writer_sleep_ms((int64_t)random_below(BUSY_PAUSE_MS * (uint64_t)i + 1));
+            writer_sleep_ms((int64_t)random_below(WRITER_BUSY_PAUSE_MS * (uint64_t)i + 1));
         if (writer->is_in_doubt)
             status = writer_look(writer, error);
         if (status != STATUS_UNAVAILABLE)
             return status;
-        status = writer_write(writer, batch, i == BUSY_TRIES - 1 ? ISSUE_LAST : care, error);
+        status = writer_write(writer, batch, i == WRITER_BUSY_TRIES - 1 ? ISSUE_LAST : care, error);
         if (status == STATUS_UNKNOWN)
             writer->is_in_doubt = true;
         else if (care == ISSUE_WHOLE && (status == STATUS_CONFLICT || status == STATUS_INVALID))
@@ -321,7 +301,7 @@ static void writer_publish(struct writer *writer, struct write_batch *batch)
 }
 
 /* Those who wait behind the trouble were not tried: nothing of theirs was done. */
-static void writer_set_health(struct writer *writer, enum status status, const struct error *error)
+void writer_set_health(struct writer *writer, enum status status, const struct error *error)
 {
     bool healthy = status == STATUS_OK;
     bool was_healthy = atomic_load(&writer->healthy);
@@ -341,82 +321,6 @@ static void writer_set_health(struct writer *writer, enum status status, const s
     else if (is_news)
         log_event(LOG_ERROR, "ledger_refuses", LOG_FIELD("error", LOG_TEXT(error->text)),
                   LOG_FIELD("next", LOG_TEXT("claims get 503; trying again")));
-}
-
-/* --- a repair --- */
-
-/* The body runs only on a database that is older than what we have committed. */
-static enum status writer_repair_once(struct writer *writer, const struct waiting_write *repair,
-                                      bool *is_done, struct error *error)
-{
-    struct sql *sql = &writer->sql;
-    enum status status = mark_begin(&writer->mark, sql, error);
-
-    *is_done = false;
-    if (status == STATUS_OK)
-        status = mark_compare(&writer->mark, sql, error);
-    if (status == STATUS_CONFLICT)
-        writer_die(error);
-    if (status == STATUS_FAILED && writer->mark.is_behind) {
-        outbox_begin(sql->outbox);
-        status = repair->apply(sql, repair->argument, error);
-        if (status == STATUS_OK)
-            status = mark_repair(&writer->mark, sql, error);
-        if (status == STATUS_OK)
-            status = sql->driver->commit(sql->session, error);
-        mark_repaired(&writer->mark, status);
-        *is_done = status == STATUS_OK;
-    }
-    if (!*is_done)
-        sql->driver->rollback(sql->session);
-    return status;
-}
-
-/* A commit that was not answered is looked up at once; if that does not work, whoever uses the mark
- * next finds out. */
-static enum status writer_try_repair(struct writer *writer, struct waiting_write *repair,
-                                     bool *is_done)
-{
-    struct error error = {""};
-    enum status status = STATUS_BUSY;
-
-    for (int i = 0; i < BUSY_TRIES && status == STATUS_BUSY; i++) {
-        if (i > 0)
-            writer_sleep_ms((int64_t)random_below(BUSY_PAUSE_MS * (uint64_t)i + 1));
-        status = writer_repair_once(writer, repair, is_done, &error);
-    }
-    if (status == STATUS_UNKNOWN) {
-        enum status found = mark_check(&writer->mark, &writer->sql, &error);
-        if (found == STATUS_CONFLICT)
-            writer_die(&error);
-        *is_done = found == STATUS_OK;
-        if (found == STATUS_OK)
-            status = STATUS_OK;
-        else if (writer->mark.is_behind)
-            status = STATUS_UNAVAILABLE;
-    }
-    if (repair->error != NULL)
-        *repair->error = error;
-    return status == STATUS_BUSY ? STATUS_UNAVAILABLE : status;
-}
-
-/* Does the repair that someone waits for. Called with the lock held. */
-static void writer_serve_repair(struct writer *writer)
-{
-    struct waiting_write *repair = writer->repair;
-    struct error none = {""};
-    bool is_done = false;
-
-    if (repair == NULL)
-        return;
-    pthread_mutex_unlock(&writer->lock);
-    repair->status = writer_try_repair(writer, repair, &is_done);
-    if (is_done && !writer->is_in_doubt)
-        writer_set_health(writer, STATUS_OK, &none);
-    pthread_mutex_lock(&writer->lock);
-    writer->repair = NULL;
-    repair->done = true;
-    pthread_cond_broadcast(&writer->finished);
 }
 
 /* --- batches --- */

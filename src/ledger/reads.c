@@ -1,0 +1,203 @@
+/* reads.c: what people ask the ledger for: policies, coupons, dead letters, leases, who is blocked.
+ */
+#include "ledger/inside.h"
+#include "ledger/ledger.h"
+#include "ledger/letters.h"
+#include "ledger/rows.h"
+#include "ledger/transactions.h"
+
+enum status ledger_policy_get(struct ledger *ledger, int64_t id, struct policy *policy,
+                              struct error *error)
+{
+    struct sql sql;
+    enum status status = ledger_read_begin(ledger, &sql, error);
+
+    if (status != STATUS_OK)
+        return status;
+    status = rows_policy_by_id(&sql, id, ROWS_LOOK, policy, error);
+    return ledger_read_end(ledger, sql, status, error);
+}
+
+/* Rows into the caller's array. */
+struct ledger_page {
+    struct policy *policies;
+    struct coupon *coupons;
+    size_t count;
+};
+
+static enum status ledger_page_policy(void *context, const struct sql_value *columns,
+                                      struct error *error)
+{
+    struct ledger_page *page = context;
+    (void)error;
+    rows_read_policy(columns, &page->policies[page->count++]);
+    return STATUS_OK;
+}
+
+static enum status ledger_page_coupon(void *context, const struct sql_value *columns,
+                                      struct error *error)
+{
+    struct ledger_page *page = context;
+    (void)error;
+    rows_read_coupon(columns, &page->coupons[page->count++]);
+    return STATUS_OK;
+}
+
+enum status ledger_policy_list(struct ledger *ledger, int64_t after_id, struct policy *policies,
+                               size_t max, size_t *count, struct error *error)
+{
+    struct ledger_page page = {.policies = policies};
+    struct sql sql;
+    enum status status = ledger_read_begin(ledger, &sql, error);
+
+    *count = 0;
+    if (status != STATUS_OK)
+        return status;
+    status = SQL_RUN(&sql, STATEMENT_policy_list, ledger_page_policy, &page, error,
+                     sql_i64(after_id), sql_i64((int64_t)max));
+    *count = page.count;
+    return ledger_read_end(ledger, sql, status, error);
+}
+
+enum status ledger_coupon_get(struct ledger *ledger, int64_t policy_id, int64_t seq,
+                              struct coupon *coupon, struct error *error)
+{
+    struct sql sql;
+    enum status status = ledger_read_begin(ledger, &sql, error);
+
+    if (status != STATUS_OK)
+        return status;
+    status = rows_coupon_by_seq(&sql, policy_id, seq, ROWS_LOOK, coupon, error);
+    return ledger_read_end(ledger, sql, status, error);
+}
+
+enum status ledger_coupons_of_user(struct ledger *ledger, const struct user_id *user,
+                                   int64_t after_policy_id, int64_t after_seq,
+                                   struct coupon *coupons, size_t max, size_t *count,
+                                   struct error *error)
+{
+    struct ledger_page page = {.coupons = coupons};
+    struct sql sql;
+    enum status status = ledger_read_begin(ledger, &sql, error);
+
+    *count = 0;
+    if (status != STATUS_OK)
+        return status;
+    status = SQL_RUN(&sql, STATEMENT_coupon_list_of_user, ledger_page_coupon, &page, error,
+                     sql_text(user_id_span(user)), sql_i64(after_policy_id), sql_i64(after_seq),
+                     sql_i64((int64_t)max));
+    *count = page.count;
+    return ledger_read_end(ledger, sql, status, error);
+}
+
+enum status ledger_coupons_of_claimant(struct ledger *ledger, int64_t policy_id,
+                                       const struct user_id *user, struct coupon *coupons,
+                                       size_t max, size_t *count, struct error *error)
+{
+    struct ledger_page page = {.coupons = coupons};
+    struct sql sql;
+    enum status status = ledger_read_begin(ledger, &sql, error);
+
+    *count = 0;
+    if (status != STATUS_OK)
+        return status;
+    status = SQL_RUN(&sql, STATEMENT_coupon_list_of_claimant, ledger_page_coupon, &page, error,
+                     sql_i64(policy_id), sql_text(user_id_span(user)), sql_i64((int64_t)max));
+    *count = page.count;
+    return ledger_read_end(ledger, sql, status, error);
+}
+
+enum status ledger_letters(struct ledger *ledger, int64_t after_policy_id, int64_t after_seq,
+                           struct dead_letter *letters, size_t max, size_t *count,
+                           struct error *error)
+{
+    struct sql sql = ledger_reader_take(ledger);
+    enum status status = letters_list(&sql, after_policy_id, after_seq, letters, max, count, error);
+    return ledger_read_end(ledger, sql, status, error);
+}
+
+enum status ledger_letter_get(struct ledger *ledger, int64_t policy_id, int64_t seq,
+                              struct dead_letter *letter, struct error *error)
+{
+    struct sql sql = ledger_reader_take(ledger);
+    enum status status = letters_read(&sql, policy_id, seq, letter, error);
+    return ledger_read_end(ledger, sql, status, error);
+}
+
+enum status ledger_letter_count(struct ledger *ledger, int64_t *count, struct error *error)
+{
+    struct sql sql = ledger_reader_take(ledger);
+    enum status status = letters_count(&sql, count, error);
+    return ledger_read_end(ledger, sql, status, error);
+}
+
+enum status ledger_letter_write(struct ledger *ledger, const struct dead_letter *letter,
+                                struct error *error)
+{
+    struct dead_letter copy = *letter;
+    return ledger_write(ledger, letters_write_one, &copy, error);
+}
+
+enum status ledger_letter_drop(struct ledger *ledger, int64_t policy_id, int64_t seq,
+                               struct dead_letter *letter, struct error *error)
+{
+    struct drop_letter drop = {.policy_id = policy_id, .seq = seq, .letter = letter};
+    return ledger_write(ledger, letters_drop, &drop, error);
+}
+
+static enum status ledger_note_row(void *context, const struct sql_value *columns,
+                                   struct error *error)
+{
+    (void)columns;
+    (void)error;
+    *(bool *)context = true;
+    return STATUS_OK;
+}
+
+enum status ledger_user_blocked(struct ledger *ledger, const struct user_id *user, bool *blocked,
+                                struct error *error)
+{
+    struct sql sql;
+    enum status status = ledger_read_begin(ledger, &sql, error);
+
+    *blocked = false;
+    if (status != STATUS_OK)
+        return status;
+    status = SQL_RUN(&sql, STATEMENT_blocked_has, ledger_note_row, blocked, error,
+                     sql_text(user_id_span(user)));
+    return ledger_read_end(ledger, sql, status, error);
+}
+
+struct ledger_leases {
+    struct lease *leases;
+    size_t max;
+    size_t count;
+};
+
+static enum status ledger_note_lease(void *context, const struct sql_value *columns,
+                                     struct error *error)
+{
+    struct ledger_leases *list = context;
+
+    (void)error;
+    if (list->count < list->max)
+        list->leases[list->count++] = (struct lease){.id = columns[0].number,
+                                                     .policy_id = columns[1].number,
+                                                     .first_seq = columns[2].number,
+                                                     .count = columns[3].number,
+                                                     .open = true};
+    return STATUS_OK;
+}
+
+enum status ledger_lease_list(struct ledger *ledger, int64_t policy_id, struct lease *leases,
+                              size_t max, size_t *count, struct error *error)
+{
+    struct ledger_leases list = {.leases = leases, .max = max};
+    struct sql sql = ledger_reader_take(ledger);
+    enum status status = SQL_RUN(&sql, STATEMENT_lease_open_of_policy, ledger_note_lease, &list,
+                                 error, sql_i64(policy_id));
+
+    ledger_reader_return(ledger, sql);
+    *count = list.count;
+    return status;
+}
