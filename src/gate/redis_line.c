@@ -1,33 +1,27 @@
 /* redis_line.c: a loop's pipelined connections to Redis, and the batches on their way.
  *
- * One call per policy per tick. A reply names its batch and is checked for it; on any error the
- * connection is dropped, so that a late reply never answers someone else. What became of a batch
- * whose connection broke is not known: its wishes are UNAVAILABLE, and a retry finds its claim. */
+ * One call per policy at a time: while it is under way the batches of the next ticks gather, in the
+ * order they came, and leave together, so that the more there is to do, the less each wish costs. A
+ * reply names its call and is checked for it; on any error the connection is dropped, so that a
+ * late reply never answers someone else. What became of a call whose connection broke is not known:
+ * its wishes are UNAVAILABLE, and a retry finds its claim. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "gate/redis_gate.h"
 #include "gate/redis_uv.h"
+#include "gate/redis_words.h"
 
-#define CALL_WISHES_MAX  1000
 #define REDIRECTS_MAX    4
 #define TIMER_MS         10
 #define RETRY_MIN_MS     20
 #define RETRY_MAX_MS     1000
 #define WAIT_REPLICAS_MS "500"
-#define CALL_HEAD        (3 + REDIS_KEYS + 3)
-#define REQUEST_ID_BYTES sizeof(struct request_id)
-#define USER_SLOTS       2048 /* a power of two, twice CALL_WISHES_MAX and more */
-
-/* What a wish's digit says, as dibs_claim() takes it. */
-enum { FLAG_KEYED = 1, FLAG_BLOCKED = 2, FLAG_REPEATED = 4 };
-
 struct redis_line;
 
 /* A connection to one server, or the pause before the next one. */
@@ -44,15 +38,27 @@ struct redis_channel {
 
 /* A batch on its way; it lands when all of its calls have. */
 struct redis_flight {
-    struct redis_line *line;
     struct gate_batch *batch;
-    size_t calls_left;
-    struct redis_flight *next; /* landed, to be told */
+    size_t calls_left; /* and 1 until it has departed */
+    bool is_claiming;  /* gate_redis_claim() tells by its return that it has landed */
+    bool has_landed;
+    struct redis_flight *next; /* to depart */
 };
 
-/* Up to CALL_WISHES_MAX wishes of a batch, in one FCALL. */
+/* The calls about one policy. */
+struct redis_lane {
+    int64_t policy_id;
+    size_t deciding_count;        /* calls under way */
+    struct redis_flight *waiting; /* to depart, in order */
+    struct redis_flight **waiting_end;
+    struct redis_lane *next;
+};
+
+/* Up to CALL_WISHES_MAX wishes of one or more batches, in one FCALL. */
 struct redis_call_out {
-    struct redis_flight *flight;
+    struct redis_line *line;
+    struct redis_lane *lane; /* NULL: it is decided */
+    int64_t policy_id;
     struct redis_channel *channel;
     struct redis_call_out *next; /* all calls of the line */
     struct redis_call_out *previous;
@@ -64,7 +70,8 @@ struct redis_call_out {
     bool waits;    /* the reply of WAIT follows, and only that one lands it */
     char name[24];
     size_t count;
-    struct wish *wishes[];
+    struct redis_flight *flights[CALL_WISHES_MAX]; /* of each wish */
+    struct wish *wishes[CALL_WISHES_MAX];
 };
 
 struct redis_line {
@@ -76,16 +83,12 @@ struct redis_line {
     uint64_t last_name;
     struct redis_channel *channels;
     struct redis_call_out *calls;
-    /* Room for the arguments of a call, used again and again. */
-    const char *argv[CALL_HEAD + CALL_WISHES_MAX];
-    size_t lengths[CALL_HEAD + CALL_WISHES_MAX];
-    char requests[CALL_WISHES_MAX * REQUEST_ID_BYTES];
-    char flags[CALL_WISHES_MAX];
-    uint16_t user_slots[USER_SLOTS]; /* 1 and the number of the first wish of a user; 0: none */
-    struct hash_key user_key;
+    struct redis_lane *lanes;
+    struct redis_words words;
 };
 
 static void redis_line_send(struct redis_call_out *call, struct redis_channel *channel);
+static void redis_lane_depart(struct redis_line *line, struct redis_lane *lane);
 
 /* --- landing --- */
 
@@ -108,18 +111,13 @@ static void redis_call_is_away(struct redis_call_out *call)
         call->wishes[i]->is_away = true;
 }
 
-static void redis_line_land(struct redis_line *line, struct redis_call_out *call)
+/* Lets go of a flight for one call: the last one lands it. */
+static void redis_flight_release(struct redis_line *line, struct redis_flight *flight)
 {
-    struct redis_flight *flight = call->flight;
-
-    if (line->calls == call)
-        line->calls = call->next;
-    else
-        call->previous->next = call->next;
-    if (call->next != NULL)
-        call->next->previous = call->previous;
-    free(call);
     if (--flight->calls_left > 0)
+        return;
+    flight->has_landed = true;
+    if (flight->is_claiming)
         return;
     struct gate_batch *batch = flight->batch;
     free(flight);
@@ -127,9 +125,32 @@ static void redis_line_land(struct redis_line *line, struct redis_call_out *call
         line->options.decided(line->options.context, batch);
 }
 
+/* A call is decided: when it was the last one under way, what has gathered departs. */
+static void redis_call_leave_lane(struct redis_call_out *call)
+{
+    struct redis_lane *lane = call->lane;
+
+    call->lane = NULL;
+    if (lane != NULL && --lane->deciding_count == 0)
+        redis_lane_depart(call->line, lane);
+}
+
 static void redis_call_land(struct redis_call_out *call)
 {
-    redis_line_land(call->flight->line, call);
+    struct redis_line *line = call->line;
+
+    if (line->calls == call)
+        line->calls = call->next;
+    else
+        call->previous->next = call->next;
+    if (call->next != NULL)
+        call->next->previous = call->previous;
+    redis_call_leave_lane(call);
+    for (size_t i = 0; i < call->count; i++) {
+        if (i + 1 == call->count || call->flights[i + 1] != call->flights[i])
+            redis_flight_release(line, call->flights[i]);
+    }
+    free(call);
 }
 
 /* --- channels --- */
@@ -227,7 +248,7 @@ static redisAsyncContext *redis_channel_open(struct redis_channel *channel)
 static void redis_call_refused(struct redis_call_out *call, enum redis_trouble trouble,
                                const redisReply *reply)
 {
-    struct redis_line *line = call->flight->line;
+    struct redis_line *line = call->line;
     struct redis_channel *channel = call->channel;
     struct redis_address to;
 
@@ -243,8 +264,8 @@ static void redis_call_refused(struct redis_call_out *call, enum redis_trouble t
     if (trouble == REDIS_TROUBLE_DROP)
         redis_channel_drop(channel);
     /* One that is known here was lost there, and comes back from the ledger. */
-    bool is_unknown = trouble == REDIS_TROUBLE_NO_POLICY &&
-                      !redis_watch_has(&line->gate->watch, call->flight->batch->policy_id);
+    bool is_unknown =
+        trouble == REDIS_TROUBLE_NO_POLICY && !redis_watch_has(&line->gate->watch, call->policy_id);
     if (trouble == REDIS_TROUBLE_LATER || trouble == REDIS_TROUBLE_DROP)
         redis_call_is_away(call);
     else
@@ -265,7 +286,7 @@ static bool redis_wish_is_unsettled(const struct wish *wish)
 /* With GATE_ACK_LEDGER such wishes wait for the ledger. */
 static bool redis_call_must_settle(const struct redis_call_out *call)
 {
-    if (call->flight->line->gate->options.ack != GATE_ACK_LEDGER)
+    if (call->line->gate->options.ack != GATE_ACK_LEDGER)
         return false;
     for (size_t i = 0; i < call->count; i++) {
         if (redis_wish_is_unsettled(call->wishes[i]))
@@ -287,13 +308,14 @@ static void redis_call_give_up(struct redis_call_out *call)
 static void redis_call_decided(struct redis_call_out *call)
 {
     FAULT_POINT("gate.after_decision");
+    redis_call_leave_lane(call);
     if (!redis_call_must_settle(call)) {
         redis_call_land(call);
         return;
     }
     call->stage = CALL_SETTLING;
     call->is_asked = false;
-    call->settle_until_ms = clock_monotonic_ms() + call->flight->line->gate->options.ack_timeout_ms;
+    call->settle_until_ms = clock_monotonic_ms() + call->line->gate->options.ack_timeout_ms;
 }
 
 static void redis_line_on_verdicts(redisAsyncContext *link, void *answer, void *context)
@@ -313,7 +335,7 @@ static void redis_line_on_verdicts(redisAsyncContext *link, void *answer, void *
         redis_call_refused(call, trouble, reply);
     } else if (redis_verdicts_read(reply, call->name, call->wishes, call->count)) {
         call->channel->retry_pause_ms = RETRY_MIN_MS;
-        redis_watch_meet(&call->flight->line->gate->watch, call->flight->batch->policy_id);
+        redis_watch_meet(&call->line->gate->watch, call->policy_id);
         if (!call->waits)
             redis_call_decided(call);
     } else {
@@ -333,7 +355,7 @@ static void redis_line_on_replicas(redisAsyncContext *link, void *answer, void *
     struct redis_call_out *call = context;
     redisReply *reply = answer;
     bool is_safe = reply != NULL && reply->type == REDIS_REPLY_INTEGER &&
-                   reply->integer >= call->flight->line->gate->options.replicas;
+                   reply->integer >= call->line->gate->options.replicas;
 
     redis_uv_mind(link);
     for (size_t i = 0; i < call->count && !is_safe; i++) {
@@ -349,64 +371,10 @@ static void redis_line_on_replicas(redisAsyncContext *link, void *answer, void *
 
 /* --- sending --- */
 
-/* Marks all wishes of each user that has more than one in this call: the library looks only at
- * those for what the same call has given them. */
-static void redis_line_mark_repeats(struct redis_line *line, const struct redis_call_out *call)
-{
-    size_t mask = 15;
-
-    if (call->count < 2)
-        return;
-    while (mask < 2 * call->count)
-        mask = mask * 2 + 1;
-    memset(line->user_slots, 0, (mask + 1) * sizeof(line->user_slots[0]));
-    for (size_t i = 0; i < call->count; i++) {
-        const struct user_id *user = &call->wishes[i]->user;
-        size_t at = hash_table(line->user_key, user->bytes, user->length) & mask;
-        while (line->user_slots[at] != 0 &&
-               !user_id_equal(&call->wishes[line->user_slots[at] - 1]->user, user))
-            at = (at + 1) & mask;
-        if (line->user_slots[at] == 0) {
-            line->user_slots[at] = (uint16_t)(i + 1);
-        } else {
-            line->flags[i] |= FLAG_REPEATED;
-            line->flags[line->user_slots[at] - 1] |= FLAG_REPEATED;
-        }
-    }
-}
-
-static void redis_line_write_call(struct redis_line *line, struct redis_call_out *call,
-                                  const struct redis_keys *keys)
-{
-    struct blocklist *blocklist = &line->gate->blocklist;
-
-    line->argv[0] = "FCALL";
-    line->argv[1] = "dibs_claim";
-    line->argv[2] = "7";
-    for (size_t i = 0; i < REDIS_KEYS; i++)
-        line->argv[3 + i] = keys->names[i];
-    for (size_t i = 0; i < call->count; i++) {
-        struct wish *wish = call->wishes[i];
-        memcpy(line->requests + REQUEST_ID_BYTES * i, &wish->request_id, REQUEST_ID_BYTES);
-        line->flags[i] = (char)('0' | (request_id_is_keyed(&wish->request_id) ? FLAG_KEYED : 0) |
-                                (blocklist_has(blocklist, &wish->user) ? FLAG_BLOCKED : 0));
-        line->argv[CALL_HEAD + i] = wish->user.bytes;
-        line->lengths[CALL_HEAD + i] = wish->user.length;
-    }
-    redis_line_mark_repeats(line, call);
-    line->argv[CALL_HEAD - 3] = call->name;
-    line->argv[CALL_HEAD - 2] = line->requests;
-    line->argv[CALL_HEAD - 1] = line->flags;
-    for (size_t i = 0; i < CALL_HEAD - 2; i++)
-        line->lengths[i] = strlen(line->argv[i]);
-    line->lengths[CALL_HEAD - 2] = REQUEST_ID_BYTES * call->count;
-    line->lengths[CALL_HEAD - 1] = call->count;
-}
-
 /* Sends a call on that channel. It lands with UNAVAILABLE when the channel is not there. */
 static void redis_line_send(struct redis_call_out *call, struct redis_channel *channel)
 {
-    struct redis_line *line = call->flight->line;
+    struct redis_line *line = call->line;
     redisAsyncContext *link = redis_channel_open(channel);
     struct redis_keys keys;
     int replicas = line->gate->options.replicas;
@@ -414,13 +382,14 @@ static void redis_line_send(struct redis_call_out *call, struct redis_channel *c
     call->channel = channel;
     call->waits = false;
     call->deadline_ms = clock_monotonic_ms() + line->gate->options.timeout_ms;
-    redis_keys_of(&keys, call->flight->batch->policy_id);
+    redis_keys_of(&keys, call->policy_id);
     if (link != NULL)
-        redis_line_write_call(line, call, &keys);
+        redis_words_write_claim(&line->words, &keys, call->name, call->wishes, call->count,
+                                &line->gate->blocklist);
     /* A command that was taken comes back, with or without a reply. */
     if (link == NULL ||
-        redisAsyncCommandArgv(link, redis_line_on_verdicts, call, (int)(CALL_HEAD + call->count),
-                              line->argv, line->lengths) != REDIS_OK) {
+        redisAsyncCommandArgv(link, redis_line_on_verdicts, call, (int)line->words.count,
+                              line->words.argv, line->words.lengths) != REDIS_OK) {
         redis_call_is_away(call);
         redis_call_land(call);
         return;
@@ -430,68 +399,142 @@ static void redis_line_send(struct redis_call_out *call, struct redis_channel *c
                                         "WAIT %d " WAIT_REPLICAS_MS, replicas) == REDIS_OK;
 }
 
-static struct redis_call_out *redis_call_new(struct redis_flight *flight, size_t count)
+static struct redis_call_out *redis_call_new(struct redis_line *line, struct redis_lane *lane)
 {
-    struct redis_line *line = flight->line;
-    struct redis_call_out *call = calloc(1, sizeof(*call) + count * sizeof(call->wishes[0]));
+    struct redis_call_out *call = malloc(sizeof(*call));
 
     ensure(call != NULL);
-    call->flight = flight;
+    memset(call, 0, offsetof(struct redis_call_out, flights));
+    call->line = line;
+    call->lane = lane;
+    call->policy_id = lane->policy_id;
     snprintf(call->name, sizeof(call->name), "%llx", (unsigned long long)++line->last_name);
     call->next = line->calls;
     if (call->next != NULL)
         call->next->previous = call;
     line->calls = call;
-    flight->calls_left++;
+    lane->deciding_count++;
     return call;
 }
 
 static void redis_line_keep_time(struct redis_line *line);
 
+/* Where calls about a policy go now. NULL: nowhere. */
+static struct redis_channel *redis_lane_channel(struct redis_line *line, int64_t policy_id)
+{
+    struct redis_address address;
+
+    if (line->is_closing || !redis_map_find(&line->gate->map, policy_id, &address))
+        return NULL;
+    struct redis_channel *channel = redis_line_channel(line, &address);
+    /* Who has seen it back does not pause any longer. */
+    if (channel->link == NULL &&
+        redis_watch_saw(&line->gate->watch, policy_id, channel->lost_at_ms))
+        channel->retry_at_ms = 0;
+    return redis_channel_open(channel) == NULL ? NULL : channel;
+}
+
+static void redis_flight_is_away(const struct redis_flight *flight)
+{
+    for (size_t i = 0; i < flight->batch->count; i++) {
+        struct wish *wish = flight->batch->wishes[i];
+        if (wish->verdict == VERDICT_UNDECIDED) {
+            wish->verdict = VERDICT_UNAVAILABLE;
+            wish->is_away = true;
+            wish->ticket = 0;
+        }
+    }
+}
+
+/* Puts the wishes of a flight into the call, and into further ones: those that are full are sent.
+ * The call that has room left, or NULL. */
+static struct redis_call_out *redis_flight_board(struct redis_line *line, struct redis_lane *lane,
+                                                 struct redis_channel *channel,
+                                                 struct redis_flight *flight,
+                                                 struct redis_call_out *call)
+{
+    bool is_aboard = false; /* of this call */
+
+    for (size_t i = 0; i < flight->batch->count; i++) {
+        struct wish *wish = flight->batch->wishes[i];
+        if (wish->verdict != VERDICT_UNDECIDED)
+            continue;
+        if (call == NULL)
+            call = redis_call_new(line, lane);
+        if (!is_aboard)
+            flight->calls_left++;
+        is_aboard = true;
+        call->flights[call->count] = flight;
+        call->wishes[call->count++] = wish;
+        if (call->count == CALL_WISHES_MAX) {
+            redis_line_send(call, channel);
+            call = NULL;
+            is_aboard = false;
+        }
+    }
+    return call;
+}
+
+/* Sends all that has gathered about a policy, in as few calls as can be. */
+static void redis_lane_depart(struct redis_line *line, struct redis_lane *lane)
+{
+    struct redis_flight *flights = lane->waiting;
+    struct redis_call_out *call = NULL;
+
+    if (flights == NULL)
+        return;
+    lane->waiting = NULL;
+    lane->waiting_end = &lane->waiting;
+    struct redis_channel *channel = redis_lane_channel(line, lane->policy_id);
+    if (channel != NULL)
+        redis_line_keep_time(line);
+    for (struct redis_flight *flight = flights; flight != NULL; flight = flight->next) {
+        if (channel == NULL)
+            redis_flight_is_away(flight);
+        else
+            call = redis_flight_board(line, lane, channel, flight, call);
+    }
+    if (call != NULL)
+        redis_line_send(call, channel);
+    /* A call that could not be sent has landed already: the flights' own hold is let go last. */
+    for (struct redis_flight *next; flights != NULL; flights = next) {
+        next = flights->next;
+        redis_flight_release(line, flights);
+    }
+}
+
+static struct redis_lane *redis_line_lane(struct redis_line *line, int64_t policy_id)
+{
+    for (struct redis_lane *lane = line->lanes; lane != NULL; lane = lane->next) {
+        if (lane->policy_id == policy_id)
+            return lane;
+    }
+    struct redis_lane *lane = calloc(1, sizeof(*lane));
+    ensure(lane != NULL);
+    *lane = (struct redis_lane){
+        .policy_id = policy_id, .waiting_end = &lane->waiting, .next = line->lanes};
+    line->lanes = lane;
+    return lane;
+}
+
 bool gate_redis_claim(struct gate_line *gate_line, struct gate_batch *batch, int64_t now_ms)
 {
     struct redis_line *line = (struct redis_line *)gate_line;
-    struct redis_address address;
-    size_t left =
-        redis_watch_decide(&line->gate->watch, batch, &line->gate->blocklist, &line->gate->options);
 
     (void)now_ms; /* The window is judged by Redis's clock. */
-    if (left == 0)
+    if (redis_watch_decide(&line->gate->watch, batch, &line->gate->blocklist,
+                           &line->gate->options) == 0)
         return true;
-    struct redis_channel *channel = NULL;
-    if (redis_map_find(&line->gate->map, batch->policy_id, &address)) {
-        channel = redis_line_channel(line, &address);
-        redis_line_keep_time(line);
-        /* Who has seen it back does not pause any longer. */
-        if (channel->link == NULL &&
-            redis_watch_saw(&line->gate->watch, batch->policy_id, channel->lost_at_ms))
-            channel->retry_at_ms = 0;
-    }
-    if (channel == NULL || redis_channel_open(channel) == NULL) {
-        for (size_t i = 0; i < batch->count; i++) {
-            if (batch->wishes[i]->verdict == VERDICT_UNDECIDED) {
-                batch->wishes[i]->verdict = VERDICT_UNAVAILABLE;
-                batch->wishes[i]->is_away = true;
-                batch->wishes[i]->ticket = 0;
-            }
-        }
-        return true;
-    }
+    struct redis_lane *lane = redis_line_lane(line, batch->policy_id);
     struct redis_flight *flight = calloc(1, sizeof(*flight));
     ensure(flight != NULL);
-    *flight = (struct redis_flight){.line = line, .batch = batch, .calls_left = 1};
-    for (size_t i = 0; i < batch->count && left > 0;) {
-        size_t count = left < CALL_WISHES_MAX ? left : CALL_WISHES_MAX;
-        struct redis_call_out *call = redis_call_new(flight, count);
-        for (; call->count < count; i++) {
-            if (batch->wishes[i]->verdict == VERDICT_UNDECIDED)
-                call->wishes[call->count++] = batch->wishes[i];
-        }
-        left -= count;
-        redis_line_send(call, channel);
-    }
-    /* A call that could not be sent has landed already: the batch's own hold is let go last. */
-    if (--flight->calls_left > 0)
+    *flight = (struct redis_flight){.batch = batch, .calls_left = 1, .is_claiming = true};
+    *lane->waiting_end = flight;
+    lane->waiting_end = &flight->next;
+    if (lane->deciding_count == 0)
+        redis_lane_depart(line, lane);
+    flight->is_claiming = false;
+    if (!flight->has_landed)
         return false;
     free(flight);
     return true;
@@ -535,40 +578,18 @@ static void redis_line_on_settled(redisAsyncContext *link, void *answer, void *c
 
 static void redis_call_ask(struct redis_call_out *call)
 {
-    struct redis_line *line = call->flight->line;
+    struct redis_line *line = call->line;
     redisAsyncContext *link = redis_channel_open(call->channel);
     struct redis_keys keys;
-    char(*seqs)[24] = malloc(call->count * sizeof(*seqs));
-    size_t head = 3 + REDIS_KEYS;
-    size_t count = head + 2 * call->count;
-    const char **argv = malloc(count * sizeof(*argv));
-    size_t *lengths = malloc(count * sizeof(*lengths));
 
-    if (link != NULL && seqs != NULL && argv != NULL && lengths != NULL) {
-        redis_keys_of(&keys, call->flight->batch->policy_id);
-        argv[0] = "FCALL_RO";
-        argv[1] = "dibs_settled";
-        argv[2] = "7";
-        for (size_t i = 0; i < REDIS_KEYS; i++)
-            argv[3 + i] = keys.names[i];
-        for (size_t i = 0; i < head; i++)
-            lengths[i] = strlen(argv[i]);
-        for (size_t i = 0; i < call->count; i++) {
-            struct wish *wish = call->wishes[i];
-            lengths[head + 2 * i] =
-                (size_t)snprintf(seqs[i], sizeof(seqs[i]), "%lld",
-                                 wish->verdict == VERDICT_SOLD_OUT ? 0LL : (long long)wish->seq);
-            argv[head + 2 * i] = seqs[i];
-            argv[head + 2 * i + 1] = wish->user.bytes;
-            lengths[head + 2 * i + 1] = wish->user.length;
-        }
-        call->is_asked = redisAsyncCommandArgv(link, redis_line_on_settled, call, (int)count, argv,
-                                               lengths) == REDIS_OK;
-        call->deadline_ms = clock_monotonic_ms() + line->gate->options.timeout_ms;
-    }
-    free(seqs);
-    free(argv);
-    free(lengths);
+    if (link == NULL)
+        return;
+    redis_keys_of(&keys, call->policy_id);
+    redis_words_write_settled(&line->words, &keys, call->wishes, call->count);
+    call->is_asked =
+        redisAsyncCommandArgv(link, redis_line_on_settled, call, (int)line->words.count,
+                              line->words.argv, line->words.lengths) == REDIS_OK;
+    call->deadline_ms = clock_monotonic_ms() + line->gate->options.timeout_ms;
 }
 
 /* --- time --- */
@@ -619,7 +640,7 @@ enum status gate_redis_line_open(struct gate *gate, const struct gate_line_optio
     opened->line.gate = gate;
     opened->gate = gate_redis_of(gate);
     opened->options = *options;
-    opened->user_key = hash_key_random();
+    redis_words_init(&opened->words);
     uv_timer_init(options->loop, opened->timer);
     opened->timer->data = opened;
     size_t count = redis_map_list(&opened->gate->map, addresses, REDIS_NODES_MAX);
@@ -647,6 +668,10 @@ void gate_redis_line_close(struct gate_line *gate_line)
         free(channel);
     }
     while (line->calls != NULL)
-        redis_line_land(line, line->calls);
+        redis_call_land(line->calls);
+    for (struct redis_lane *lane = line->lanes, *next_lane; lane != NULL; lane = next_lane) {
+        next_lane = lane->next;
+        free(lane);
+    }
     free(line);
 }
