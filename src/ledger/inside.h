@@ -7,6 +7,7 @@
 #define LEDGER_INSIDE_H
 
 #include "ledger/driver.h"
+#include "ledger/till.h"
 #include "ledger/writer.h"
 
 /* Runs the body in the next group commit and waits until it is durable. It may be run more than
@@ -31,5 +32,8 @@ enum status ledger_read_end(struct ledger *ledger, struct sql sql, enum status s
 
 /* The zone whose days sales are counted in. */
 const struct zone *ledger_zone(const struct ledger *ledger);
+
+/* Where its orders come together. */
+struct till *ledger_till(struct ledger *ledger);
 
 #endif

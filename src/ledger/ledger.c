@@ -29,6 +29,7 @@ struct ledger {
     struct ledger_store *store;
     struct ledger_stats stats;
     struct writer writer;
+    struct till till;
     struct ledger_session *writer_session;
     pthread_mutex_t readers_lock;
     pthread_cond_t reader_free;
@@ -98,6 +99,7 @@ static void ledger_release(struct ledger *ledger)
     ledger->driver->store_close(ledger->store);
     pthread_cond_destroy(&ledger->reader_free);
     pthread_mutex_destroy(&ledger->readers_lock);
+    till_release(&ledger->till);
     free(ledger->readers);
     free(ledger);
 }
@@ -154,6 +156,7 @@ enum status ledger_open(struct ledger **ledger, const struct ledger_options *opt
     opened->driver = driver;
     pthread_mutex_init(&opened->readers_lock, NULL);
     pthread_cond_init(&opened->reader_free, NULL);
+    till_init(&opened->till);
     enum status status = ledger_open_sessions(opened, error);
     if (status == STATUS_CONFLICT)
         ledger_name_owner(opened, error);
@@ -462,6 +465,11 @@ const struct ledger_stats *ledger_stats(const struct ledger *ledger)
 const struct zone *ledger_zone(const struct ledger *ledger)
 {
     return ledger->options.zone != NULL ? ledger->options.zone : zone_utc();
+}
+
+struct till *ledger_till(struct ledger *ledger)
+{
+    return &ledger->till;
 }
 
 const char *ledger_kind(const struct ledger *ledger)

@@ -102,21 +102,37 @@ static void orders_batch_release(struct orders_batch *batch)
     buffer_release(&batch->text);
 }
 
-static enum status orders_batch_init(struct orders_batch *batch, const struct zone *zone,
-                                     struct order *orders, size_t count, int64_t now_ms,
-                                     struct error *error)
+static void orders_batch_enter(struct orders_batch *batch, struct order *order, size_t place,
+                               const struct zone *zone)
 {
-    size_t item_count = 0;
+    struct orders_entry *entry = &batch->entries[place];
+    struct order_item *items = batch->items + batch->item_count;
 
-    ensure(count <= ORDER_BATCH_MAX);
-    for (size_t i = 0; i < count; i++) {
-        ensure(orders[i].item_count > 0 && orders[i].item_count <= ORDER_ITEMS_MAX);
-        item_count += orders[i].item_count;
+    *entry = (struct orders_entry){.order = order, .place = place};
+    memcpy(items, order->items, order->item_count * sizeof(*items));
+    entry->first_item = batch->item_count;
+    entry->item_count = orders_merge_items(items, order->item_count);
+    entry->paid_at_ms = order->paid_at_ms != 0 ? order->paid_at_ms : batch->now_ms;
+    entry->day = zone_day(zone, entry->paid_at_ms);
+    orders_digest(order, items, entry->item_count, entry->digest);
+    batch->item_count += entry->item_count;
+}
+
+static enum status orders_batch_init(struct orders_batch *batch, const struct zone *zone,
+                                     const struct till_share *shares, struct error *error)
+{
+    size_t count = 0;
+    size_t item_count = 0;
+    int64_t now_ms = 0;
+
+    for (const struct till_share *share = shares; share != NULL; share = share->next) {
+        count += share->count;
+        item_count += share->item_count;
+        if (share->now_ms > now_ms)
+            now_ms = share->now_ms;
     }
-    ensure(item_count <= ORDER_BATCH_ITEMS_MAX);
     *batch = (struct orders_batch){
         .entries = calloc(count + 1, sizeof(*batch->entries)),
-        .count = count,
         .items = calloc(item_count + 1, sizeof(*batch->items)),
         .changes = calloc(item_count + 1, sizeof(*batch->changes)),
         .now_ms = now_ms,
@@ -126,17 +142,9 @@ static enum status orders_batch_init(struct orders_batch *batch, const struct zo
         orders_batch_release(batch);
         return error_set(error, STATUS_UNAVAILABLE, "no memory for a batch of orders");
     }
-    for (size_t i = 0; i < count; i++) {
-        struct orders_entry *entry = &batch->entries[i];
-        struct order_item *items = batch->items + batch->item_count;
-        *entry = (struct orders_entry){.order = &orders[i], .place = i};
-        memcpy(items, orders[i].items, orders[i].item_count * sizeof(*items));
-        entry->first_item = batch->item_count;
-        entry->item_count = orders_merge_items(items, orders[i].item_count);
-        entry->paid_at_ms = orders[i].paid_at_ms != 0 ? orders[i].paid_at_ms : now_ms;
-        entry->day = zone_day(zone, entry->paid_at_ms);
-        orders_digest(&orders[i], items, entry->item_count, entry->digest);
-        batch->item_count += entry->item_count;
+    for (const struct till_share *share = shares; share != NULL; share = share->next) {
+        for (size_t i = 0; i < share->count; i++)
+            orders_batch_enter(batch, &share->orders[i], batch->count++, zone);
     }
     qsort(batch->entries, count, sizeof(*batch->entries), orders_compare_entries);
     return STATUS_OK;
@@ -323,19 +331,16 @@ static enum status orders_write(struct sql *sql, void *argument, struct error *e
     return status;
 }
 
-enum status ledger_orders_add(struct ledger *ledger, struct order *orders, size_t count,
-                              int64_t now_ms, struct error *error)
+static enum status orders_write_shares(struct ledger *ledger, struct till_share *shares,
+                                       struct error *error)
 {
     struct orders_batch batch;
+    enum status status = orders_batch_init(&batch, ledger_zone(ledger), shares, error);
 
-    if (count == 0)
-        return STATUS_OK;
-    enum status status =
-        orders_batch_init(&batch, ledger_zone(ledger), orders, count, now_ms, error);
     if (status != STATUS_OK)
         return status;
     status = ledger_write(ledger, orders_write, &batch, error);
-    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+    for (size_t i = 0; i < batch.count && status == STATUS_OK; i++) {
         struct order *order = batch.entries[i].order;
         struct order asked = *order;
         *order = batch.entries[i].known;
@@ -344,6 +349,21 @@ enum status ledger_orders_add(struct ledger *ledger, struct order *orders, size_
     }
     orders_batch_release(&batch);
     return status;
+}
+
+enum status ledger_orders_add(struct ledger *ledger, struct order *orders, size_t count,
+                              int64_t now_ms, struct error *error)
+{
+    struct till_share share = {.orders = orders, .count = count, .now_ms = now_ms, .error = error};
+
+    ensure(count <= ORDER_BATCH_MAX);
+    for (size_t i = 0; i < count; i++) {
+        ensure(orders[i].item_count > 0 && orders[i].item_count <= ORDER_ITEMS_MAX);
+        share.item_count += orders[i].item_count;
+    }
+    ensure(share.item_count <= ORDER_BATCH_ITEMS_MAX);
+    return count > 0 ? till_add(ledger_till(ledger), &share, ledger, orders_write_shares)
+                     : STATUS_OK;
 }
 
 /* --- one order --- */
