@@ -108,6 +108,7 @@ static void *worker_ack_main(void *context)
 {
     struct worker *worker = context;
 
+    pthread_setname_np(pthread_self(), "worker-ack");
     pthread_mutex_lock(&worker->lock);
     for (;;) {
         while (worker->settled == NULL && !worker->acks_end)
@@ -325,6 +326,7 @@ static void *worker_drain_main(void *context)
     struct worker *worker = context;
     bool is_last = false;
 
+    pthread_setname_np(pthread_self(), "worker-drain");
     for (;;) {
         int64_t now_ms = clock_monotonic_ms();
         int64_t next_ms = worker_round(worker, now_ms);

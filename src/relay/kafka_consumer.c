@@ -395,6 +395,7 @@ static void *kafka_consumer_main(void *context)
     struct error error = {""};
     bool is_late;
 
+    pthread_setname_np(pthread_self(), "kafka-read");
     while (!kafka_consumer_is_stopping(consumer, &is_late)) {
         if (consumer->handle == NULL && kafka_consumer_make(consumer, &error) != STATUS_OK) {
             kafka_consumer_wait(consumer, clock_monotonic_ms() + TOPIC_MS);

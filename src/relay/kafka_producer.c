@@ -292,6 +292,7 @@ static void *kafka_producer_main(void *context)
     struct kafka_producer *producer = context;
     struct error error = {""};
 
+    pthread_setname_np(pthread_self(), "kafka-send");
     while (!kafka_producer_is_over(producer)) {
         if (producer->handle == NULL && kafka_producer_make(producer, &error) != STATUS_OK) {
             struct timespec pause = {.tv_nsec = TOPICS_AGAIN_MS * 1000000L};

@@ -132,6 +132,7 @@ static void *kafka_watch_main(void *context)
 {
     struct kafka_watch *watch = context;
 
+    pthread_setname_np(pthread_self(), "kafka-watch");
     pthread_mutex_lock(&watch->lock);
     while (!watch->is_stopping) {
         int64_t looked_ms = clock_monotonic_ms();
