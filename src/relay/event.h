@@ -114,6 +114,11 @@ enum status event_read_coupon(struct json_reader *reader, const struct event_mes
 enum status event_read_order(struct json_reader *reader, const struct event_message *message,
                              struct event_order *order, struct error *error) MUST_CHECK;
 
+/* The same from key and value alone, when the value is byte for byte as event_write_claim() has it;
+ * else false, and event_read_claim() says what it is. Then headers need not be looked at: they say
+ * nothing that the value does not. In event_own.c. */
+bool event_read_own_claim(struct span key, struct span value, struct claim *claim);
+
 /* True for "00-" and so on, as W3C Trace Context has it, with ids that are not all zero. */
 bool event_traceparent_valid(struct span text);
 

@@ -3,11 +3,13 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "relay/kafka_parts.h"
 
-#define FLUSH_MS 3000 /* for what is on its way when everything ends */
+#define FLUSH_MS      500 /* for what is still on its way when everything ends */
+#define FLUSH_LOOK_MS 5
 
 static struct relay_kafka *kafka_of(struct relay *relay)
 {
@@ -88,9 +90,20 @@ static bool relay_kafka_count(struct relay *relay, struct relay_numbers *numbers
 
 /* --- life --- */
 
+/* What the brokers have not confirmed in time is published again by whoever comes next. */
 static void relay_kafka_stop(struct relay *relay, int64_t timeout_ms)
 {
-    kafka_consumer_stop(kafka_of(relay)->consumer, timeout_ms);
+    struct relay_kafka *kafka = kafka_of(relay);
+    const struct timespec pause = {.tv_nsec = FLUSH_LOOK_MS * 1000000L};
+    struct kafka_producer_numbers numbers = {.on_the_way = 1};
+    int64_t until_ms = clock_monotonic_ms() + timeout_ms;
+
+    kafka_consumer_stop(kafka->consumer, timeout_ms);
+    while (kafka->producer != NULL && numbers.on_the_way > 0 && clock_monotonic_ms() < until_ms) {
+        kafka_producer_count(kafka->producer, &numbers);
+        if (numbers.on_the_way > 0)
+            nanosleep(&pause, NULL);
+    }
 }
 
 static void relay_kafka_close(struct relay *relay)

@@ -105,11 +105,16 @@ static void kafka_issue_read(struct kafka_issue *issue, const struct kafka_lane 
 
     issue->count = issue->top_count = issue->dead_count = 0;
     for (size_t i = 0; i < lane->count; i++) {
-        struct event_message message = kafka_event_of(lane->messages[i], headers);
+        rd_kafka_message_t *read = lane->messages[i];
         struct claim *claim = &issue->claims[issue->count];
-        *claim = (struct claim){0};
-        if (event_read_claim(issue->reader, &message, claim, NULL, &error) != STATUS_OK) {
-            kafka_issue_put_aside(issue, lane->messages[i], 0, 0, error.text);
+        bool is_claim = event_read_own_claim((struct span){read->key, read->key_len},
+                                             (struct span){read->payload, read->len}, claim);
+        if (!is_claim) {
+            struct event_message message = kafka_event_of(read, headers);
+            is_claim = event_read_claim(issue->reader, &message, claim, NULL, &error) == STATUS_OK;
+        }
+        if (!is_claim) {
+            kafka_issue_put_aside(issue, read, 0, 0, error.text);
         } else if (!kafka_issue_repeats(issue, claim)) {
             issue->message_at[issue->count] = i;
             issue->count++;

@@ -229,7 +229,7 @@ static enum status kafka_producer_make(struct kafka_producer *producer, struct e
     kafka_target_set(conf, "enable.gapless.guarantee", "true");
     kafka_target_set(conf, "acks", "all");
     kafka_target_set(conf, "message.timeout.ms", "0"); /* A claim is never given up. */
-    kafka_target_set(conf, "linger.ms", "5");
+    kafka_target_set(conf, "linger.ms", "20");
     kafka_target_set(conf, "batch.num.messages", "10000");
     kafka_target_set(conf, "queue.buffering.max.messages", "100000"); /* KAFKA_QUEUE_MAX rules. */
     kafka_target_set(conf, "queue.buffering.max.kbytes", "1048576");

@@ -112,6 +112,35 @@ static void test_event__a_claim_comes_back_as_it_went(void **state)
     }
 }
 
+static void test_event__an_own_claim_is_read_from_its_value(void **state)
+{
+    struct claim large = some_claim();
+    struct claim back;
+    char value[EVENT_VALUE_SIZE];
+    large.policy_id = POLICY_ID_MAX;
+    large.nth = PER_USER_LIMIT_MAX;
+    large.requested_at_ms = CLOCK_WALL_MAX_MS;
+    event_write_claim(&event, &large, (struct span){0});
+    struct span key = event.message.key;
+    struct span own = event.message.value;
+    assert_true(event_read_own_claim(key, own, &back));
+    assert_int_equal(back.policy_id, large.policy_id);
+    assert_int_equal(back.seq, large.seq);
+    assert_int_equal(back.lease_id, large.lease_id);
+    assert_int_equal(back.requested_at_ms, large.requested_at_ms);
+    assert_int_equal(back.nth, large.nth);
+    assert_true(user_id_equal(&back.user, &large.user));
+    assert_memory_equal(&back.request_id, &large.request_id, sizeof(back.request_id));
+    assert_false(event_read_own_claim(SPAN("1"), own, &back));
+    assert_false(event_read_own_claim(key, (struct span){own.bytes, own.length - 1}, &back));
+    /* With any byte changed into what it cannot be, it is somebody else's to judge. */
+    for (size_t i = 0; i < own.length; i++) {
+        memcpy(value, own.bytes, own.length);
+        value[i] = '\\';
+        assert_false(event_read_own_claim(key, (struct span){value, own.length}, &back));
+    }
+}
+
 /* Reads the claim's message with another value in place of its own. */
 static void assert_value_refused(const char *value, const char *words)
 {
@@ -480,6 +509,7 @@ int main(void)
 {
 #define READER_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_event__an_own_claim_is_read_from_its_value),
         cmocka_unit_test(test_event__a_claim_is_written_as_the_contract_has_it),
         READER_TEST(test_event__a_claim_comes_back_as_it_went),
         READER_TEST(test_event__a_claims_value_is_read_strictly),
