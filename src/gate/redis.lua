@@ -36,7 +36,7 @@
 -- Refusals begin with a word that the caller knows: UNARMED, NOPOLICY, STALELEASE, TOOSOON, TOOFEW,
 -- SPREAD, PENDING, ARMED, FENCED, DIBSBAD (keys or arguments that are not ours).
 
-local VERSION = 3
+local VERSION = 4
 local BOUND_MAX = 31
 local KEYED = 128 -- the first byte of a request id that was made from a key is this or above
 local HOLD_BACK_MS = 500
@@ -306,11 +306,18 @@ end
 local function new_batch(keys, meta, now, requests)
   return {keys = keys, meta = meta, now = now, now_text = whole(now), requests = requests,
     remaining = read_remaining(keys[1]), leases = read_leases(keys[4]), lease_at = 0, win_count = 0,
-    field_count = 0, texts = {}, keys_of = {}, key_names = {}, bound = {}, shown = {}}
+    field_count = 0, answer_count = 0, texts = {}, keys_of = {}, key_names = {}, bound = {},
+    shown = {}}
 end
 
 local function request_at(batch, i)
   return string.sub(batch.requests, 16 * i - 15, 16 * i)
+end
+
+-- Answers the next `count` wishes with that verdict.
+local function answer(batch, verdict, count)
+  batch.answer_count = batch.answer_count + 1
+  ANSWERS[batch.answer_count] = count > 1 and verdict .. '+' .. count - 1 or verdict
 end
 
 -- Goes on to the next lease that has seqs left: that one, or nil.
@@ -344,12 +351,11 @@ end
 -- the lease is sold: the number of the next wish. This is what a crowd's wins cost, so it does in
 -- one loop with few texts what win() does for one.
 local function win_many(batch, lease, args, found, i, count)
-  local fields, pending, answers, digits_of, sub = FIELDS, PENDING, ANSWERS, DIGITS, string.sub
+  local fields, pending, digits_of, sub = FIELDS, PENDING, DIGITS, string.sub
   local requests, middle, number = batch.requests, '1' .. lease.middle, lease.next
   local first, digits, thousands = i, number % 1000, whole(math.floor(number / 1000))
   local at, field_at = 2 * batch.win_count, batch.field_count
   local last = math.min(count, i + math.min(lease.stop - number, batch.remaining) - 1)
-  answers[i] = 'W' .. whole(number) .. ':1'
   while i <= last and not found[i] do
     local user, seq = args[i + 3], thousands .. digits_of[digits]
     pending[at + 1], pending[at + 2] = seq, user
@@ -360,11 +366,11 @@ local function win_many(batch, lease, args, found, i, count)
       digits, thousands = 0, whole((number + i - first + 1) / 1000)
     end
     i = i + 1
-    answers[i] = 'w'
   end
   batch.win_count, batch.field_count = at / 2, field_at
   batch.remaining = batch.remaining - (i - first)
   lease.next = number + (i - first)
+  answer(batch, 'W' .. whole(number) .. ':1', i - first)
   return i
 end
 
@@ -386,22 +392,22 @@ local function win(batch, i, user, nth, text)
   return 'W' .. seq .. ':' .. nth, seq
 end
 
--- Answers wish number i with a claim that is held, as soon as its state is known.
-local function show(batch, i, user, own)
-  own.i, own.user = i, user
+-- Answers the wish with a claim that is held, as soon as its state is known.
+local function show(batch, user, own)
+  own.i, own.user = batch.answer_count + 1, user
   batch.shown[#batch.shown + 1] = own
   return ''
 end
 
 -- The claim that this key is bound to. One that is not held any more was cancelled.
-local function answer_key(batch, i, key, user, text)
+local function answer_key(batch, key, user, text)
   local seq, nth, owner = string.match(key, '^(%d+):(%d+):(.*)$')
   if owner ~= user then
     return 'K'
   end
   for _, own in ipairs(read_held(text)) do
     if own.seq == tonumber(seq) then
-      return show(batch, i, user, own)
+      return show(batch, user, own)
     end
   end
   return 'H' .. seq .. ':' .. nth .. ':C'
@@ -434,7 +440,7 @@ local function decide(batch, i, user, text, flag, closed)
   local request = request_at(batch, i)
   local key = keyed and batch.keys_of[request]
   if key then
-    return answer_key(batch, i, key, user, text)
+    return answer_key(batch, key, user, text)
   end
   local held = read_held(text)
   local mine = batch.meta.limit == 1 and held[#held] or nil
@@ -447,7 +453,7 @@ local function decide(batch, i, user, text, flag, closed)
     if keyed and request_of(mine) ~= request then
       bind_key(batch, user, request, held, mine)
     end
-    return show(batch, i, user, mine)
+    return show(batch, user, mine)
   end
   local refused = blocked and 'B' or closed or refuse(batch.meta, batch.now, false, #held)
   if refused then
@@ -469,11 +475,14 @@ local function decide_all(batch, args, found, flags, count)
     local flag = plain and 0 or string.byte(flags, i) - 48
     if flag > 0 or found[i] then
       local user = args[i + 3]
-      ANSWERS[i] = decide(batch, i, user, batch.texts[user] or found[i], flag, closed)
+      answer(batch, decide(batch, i, user, batch.texts[user] or found[i], flag, closed), 1)
       i = i + 1
     elseif lost then
-      ANSWERS[i] = lost
-      i = i + 1
+      local first = i
+      repeat
+        i = i + 1
+      until i > count or found[i] or not plain
+      answer(batch, lost, i - first)
     else
       local lease = lease_for_win(batch)
       if lease then
@@ -542,7 +551,7 @@ end
 -- Answers the name, the time, and one text with the verdicts in order, parted by blanks:
 --   W seq:nth  won         H seq:nth:state  held       K another's key   B blocked   C closed
 --   P paused   N opens_at  L limit reached  S sold out G more in the ledger
---   w          won the seq after that of the wish before, nth 1
+-- A plus and a number behind it: as many wishes after it get the same, a win the seqs after it.
 local function claim(keys, args)
   local requests, flags, count = args[2], args[3], #args - 3
   if count < 1 or count > BATCH_MAX or #requests ~= 16 * count or #flags ~= count or
@@ -561,7 +570,7 @@ local function claim(keys, args)
   decide_all(batch, args, redis.call('HMGET', keys[3], unpack(args, 4)), flags, count)
   write_batch(keys, batch)
   show_held(batch)
-  return {args[1], batch.now_text, table.concat(ANSWERS, ' ', 1, count)}
+  return {args[1], batch.now_text, table.concat(ANSWERS, ' ', 1, batch.answer_count)}
 end
 
 -- --- what the ledger did with them ---

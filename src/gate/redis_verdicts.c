@@ -39,16 +39,14 @@ static const char *redis_read_state(const char *text, struct wish *wish)
     return text + 2;
 }
 
-/* Reads one verdict; the rest of the text, or NULL when it is not readable. `before` is the wish
- * that was read before it, or NULL. */
-static const char *redis_read_verdict(const char *text, const struct wish *before,
-                                      struct wish *wish)
+/* Reads one verdict; the rest of the text, or NULL when it is not readable. */
+static const char *redis_read_verdict(const char *text, struct wish *wish)
 {
     static const enum verdict verdicts[128] = {
         ['K'] = VERDICT_KEY_MISMATCH, ['B'] = VERDICT_BLOCKED,      ['C'] = VERDICT_CLOSED,
         ['P'] = VERDICT_PAUSED,       ['N'] = VERDICT_NOT_OPEN,     ['L'] = VERDICT_LIMIT_REACHED,
         ['S'] = VERDICT_SOLD_OUT,     ['G'] = VERDICT_LEASE_WANTED, ['W'] = VERDICT_WON,
-        ['H'] = VERDICT_HELD,         ['w'] = VERDICT_WON,
+        ['H'] = VERDICT_HELD,
     };
     unsigned char letter = (unsigned char)*text++;
 
@@ -59,13 +57,7 @@ static const char *redis_read_verdict(const char *text, const struct wish *befor
     wish->coupon_state = COUPON_ISSUED;
     if (wish->verdict == VERDICT_UNDECIDED)
         return NULL;
-    if (letter == 'w') {
-        /* The seq behind that of the win before it. */
-        if (before == NULL || before->verdict != VERDICT_WON)
-            return NULL;
-        wish->seq = before->seq + 1;
-        wish->nth = 1;
-    } else if (wish->verdict == VERDICT_NOT_OPEN) {
+    if (wish->verdict == VERDICT_NOT_OPEN) {
         char *end;
         wish->opens_at_ms = strtoll(text, &end, 10);
         text = end;
@@ -77,18 +69,53 @@ static const char *redis_read_verdict(const char *text, const struct wish *befor
     return text;
 }
 
+/* "+3": the next three wishes, of `left`, got the same, and a win the seqs that follow. What is
+ * behind it, or NULL. */
+static const char *redis_read_run(const char *text, struct wish *const *wishes, size_t left,
+                                  size_t *count)
+{
+    const struct wish *first = wishes[0];
+
+    *count = 1;
+    if (*text != '+')
+        return text;
+    char *end;
+    long long more = strtoll(text + 1, &end, 10);
+    if (text[1] < '1' || text[1] > '9' || more >= (long long)left || first->verdict == VERDICT_HELD)
+        return NULL;
+    for (size_t i = 1; i <= (size_t)more; i++) {
+        struct wish *wish = wishes[i];
+        wish->verdict = first->verdict;
+        wish->ticket = 0;
+        wish->is_accepted = first->is_accepted;
+        wish->is_away = false;
+        wish->coupon_state = first->coupon_state;
+        wish->opens_at_ms = first->opens_at_ms;
+        if (first->verdict == VERDICT_WON) {
+            wish->seq = first->seq + (int64_t)i;
+            wish->nth = first->nth;
+        }
+    }
+    *count += (size_t)more;
+    return end;
+}
+
 bool redis_verdicts_read(const redisReply *reply, const char *name, struct wish *const *wishes,
                          size_t count)
 {
+    size_t run;
+
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
         reply->element[0]->str == NULL || strcmp(reply->element[0]->str, name) != 0 ||
         reply->element[2]->str == NULL)
         return false;
     const char *text = reply->element[2]->str;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i += run) {
         if (i > 0 && *text++ != ' ')
             return false;
-        text = redis_read_verdict(text, i > 0 ? wishes[i - 1] : NULL, wishes[i]);
+        text = redis_read_verdict(text, wishes[i]);
+        if (text != NULL)
+            text = redis_read_run(text, wishes + i, count - i, &run);
         if (text == NULL)
             return false;
     }

@@ -207,7 +207,9 @@ static void test_redis_errors__verdicts_are_read_strictly(void **state)
         "W1 S S",    "W1: S S",    "W0:1 S S",      "W-1:1 S S",   "W1:0 S S",
         "W1:1x S S", "W1:1:P S S", "W:1 S S",       "W1:5000 S S", "H1:1 S S",
         "H1:1: S S", "H1:1:X S S", "H1:1:PP S S",   "H0:1:P S S",  "SS S S",
-        "S,S,S",     "B1 S S",     "W1:1,W2:1 S S",
+        "S,S,S",     "B1 S S",     "W1:1,W2:1 S S", "S+1 S S",     "S+3",
+        "S+ S",      "S+0 S S",    "S+-1 S S S",    "S+ 1 S",      "H1:1:P+1 S",
+        "S+1x S",    "W1:1+1 S S", "+1 S",          "W1:1+2 ",     "S S+1 S",
     };
     struct gate_hand fresh;
     struct wish wishes[3];
@@ -216,7 +218,19 @@ static void test_redis_errors__verdicts_are_read_strictly(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(unreadable) / sizeof(unreadable[0]); i++)
         assert_unreadable(unreadable[i]);
-    /* The way they should be. */
+    /* The way they should be, one by one and in a run. */
+    redis_stub_answer(&stub, STUB_SAYS, "*3\r\n$1\r\n1\r\n$1\r\n0\r\n$8\r\nS W7:1+1\r\n");
+    gate_hand_open(&fresh, gate);
+    for (int i = 0; i < 3; i++)
+        wishes[i] = wish_for(POLICY, "somebody");
+    gate_hand_claim(&fresh, POLICY, batch, 3);
+    assert_int_equal(wishes[0].verdict, VERDICT_SOLD_OUT);
+    assert_int_equal(wishes[1].verdict, VERDICT_WON);
+    assert_int_equal(wishes[2].verdict, VERDICT_WON);
+    assert_int_equal(wishes[1].seq, 7);
+    assert_int_equal(wishes[2].seq, 8);
+    assert_int_equal(wishes[2].nth, 1);
+    gate_hand_close(&fresh);
     redis_stub_answer(&stub, STUB_SAYS, "*3\r\n$1\r\n1\r\n$1\r\n0\r\n$17\r\nW7:2 H6:1:P N1234\r\n");
     gate_hand_open(&fresh, gate);
     for (int i = 0; i < 3; i++)
