@@ -8,7 +8,7 @@ import pytest
 
 from harness import expect, run_dibs, wait_until
 from history import ROUNDS, seeded
-from kafka_stream import DEAD, PENDED, check_pended
+from kafka_stream import DEAD, PENDED, check_pended, check_told
 from redis_shop import Told
 
 TOTAL = 300
@@ -25,6 +25,7 @@ def check_all(shop, stream, told, policies, skip=()):
             for policy in policies}
     check_pended(stream.pended(), wins, skip)
     stream.await_no_lag()
+    check_told(stream, shop.database, policies)
 
 
 def words_of_relay(server):
@@ -153,7 +154,7 @@ def test_kafka_poison__what_the_ledger_refuses_for_good(shop_on, redis, stream):
 def test_kafka_group__a_rebalance_in_the_middle(shop_on, redis, stream):
     """Workers come, go in good order and are killed while messages are on their way."""
     chance = seeded()
-    with shop_on(redis, relay=stream.url) as shop:
+    with shop_on(redis, relay=stream.url, stop_timeout="1s") as shop:
         for number in range(REPEATS):
             told = Told()
             policies = [shop.create(TOTAL), shop.create(TOTAL), shop.create(MUCH)]
@@ -199,7 +200,8 @@ def test_kafka_group__restarts_lose_nothing(shop_on, redis, stream):
     """Trap 20: every worker of the group is started again and again, in good order, and the first
     message of a group that never was is not skipped."""
     told = Told()
-    with shop_on(redis, relay=stream.url) as shop:
+    # While people claim there is always something left to do before it could end.
+    with shop_on(redis, relay=stream.url, stop_timeout="1s") as shop:
         policy = shop.create(MUCH)
         for worker in shop.workers:
             worker.stop()

@@ -12,6 +12,7 @@ import json
 import re
 
 from harness import wait_until
+from ledger import coupons
 from servers import KafkaBroker
 
 PENDED, ISSUED = "coupon-pended", "coupon-issued"
@@ -112,7 +113,7 @@ def check_claim(message):
 
 
 def check_pended(messages, totals, skip=()):
-    """Each policy has as many different claims, all in one partition, and their first occurrences
+    """Each of the policies has as many different claims, all in one partition, and their first occurrences
     rise by seq. Repeats are the same claim. {policy: {seq: user}}"""
     found = {policy: {} for policy in totals}
     partitions = collections.defaultdict(set)
@@ -120,6 +121,8 @@ def check_pended(messages, totals, skip=()):
         if message.value in skip:
             continue
         body = check_claim(message)
+        if body["policy_id"] not in found:
+            continue
         seqs = found[body["policy_id"]]
         partitions[body["policy_id"]].add(message.partition)
         if body["seq"] in seqs:
@@ -153,3 +156,16 @@ def check_issued(events):
     for coupon, kinds in seen.items():
         assert kinds[0] in ("issued", "voided", "merged"), (coupon, kinds)
     return seen
+
+
+def check_told(stream, database, policies):
+    """Sooner or later other services hear of every coupon, and only of those that are there."""
+    wanted = {f"{policy}-{row['seq']}" for policy in policies
+              for row in coupons(database, policy) if row["state"] == "ISSUED"}
+
+    def told():
+        return {coupon for coupon, kinds in check_issued(stream.issued()).items()
+                if "issued" in kinds and int(coupon.partition("-")[0]) in policies}
+
+    wait_until(lambda: told() >= wanted, "other services hear of every coupon", 60)
+    assert told() == wanted

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from harness import claim_bytes, expect, run_dibs, wait_until
-from kafka_stream import DEAD, ISSUED, ORDERS, PENDED, Stream, check_issued, check_pended
+from kafka_stream import DEAD, ISSUED, PENDED, Stream, check_issued, check_pended
 from ledger import coupons
 from servers import Redis
 from sharing import Sharing
@@ -96,6 +96,17 @@ def test_kafka__a_local_gate_tells_of_its_coupons(serve, stream):
     told = check_issued(stream.await_issued(50))
     assert set(told) == {f"{policy}-{row['seq']}" for row in coupons(server.database, policy)}
     assert not stream.pended()
+
+
+def test_kafka__the_trace_of_a_request_goes_on(serve, stream):
+    """Of what happens in one process; through Redis it is lost."""
+    server = serve(config={"relay": stream.url})
+    policy = server.create(total=5)["id"]
+    assert server.claim(policy, "traced", headers={"traceparent": TRACE}).status == 201
+    assert server.claim(policy, "plain").status == 201
+    traces = {event.body["user"]: event.headers.get("traceparent")
+              for event in stream.await_issued(2)}
+    assert traces == {"traced": TRACE, "plain": None}
 
 
 def test_kafka__readiness_and_status_show_the_broker(tmp_path, redis, stream):
