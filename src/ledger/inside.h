@@ -20,6 +20,10 @@ enum status ledger_write(struct ledger *ledger, write_fn body, void *argument,
 struct sql ledger_reader_take(struct ledger *ledger);
 void ledger_reader_return(struct ledger *ledger, struct sql sql);
 
+/* The same behind all other writes of its commit: for those that lock the counter of sales. */
+enum status ledger_write_last(struct ledger *ledger, write_fn body, void *argument,
+                              struct error *error) MUST_CHECK;
+
 /* Begins a read: gives a session, to be returned with ledger_read_end(). UNAVAILABLE, and nothing
  * to return: the database is away, and another one who asks has just found that out. */
 enum status ledger_read_begin(struct ledger *ledger, struct sql *sql,

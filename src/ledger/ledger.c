@@ -242,6 +242,12 @@ enum status ledger_write(struct ledger *ledger, write_fn body, void *argument, s
     return writer_run(&ledger->writer, body, argument, error);
 }
 
+enum status ledger_write_last(struct ledger *ledger, write_fn body, void *argument,
+                              struct error *error)
+{
+    return writer_run_last(&ledger->writer, body, argument, error);
+}
+
 enum status ledger_policy_create(struct ledger *ledger, struct policy *policy, struct lease *lease,
                                  struct error *error)
 {

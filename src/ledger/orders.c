@@ -339,7 +339,7 @@ static enum status orders_write_shares(struct ledger *ledger, struct till_share 
 
     if (status != STATUS_OK)
         return status;
-    status = ledger_write(ledger, orders_write, &batch, error);
+    status = ledger_write_last(ledger, orders_write, &batch, error);
     for (size_t i = 0; i < batch.count && status == STATUS_OK; i++) {
         struct order *order = batch.entries[i].order;
         struct order asked = *order;
@@ -508,7 +508,7 @@ enum status ledger_order_refund(struct ledger *ledger, const struct user_id *ord
     if (refund.items == NULL || refund.changes == NULL)
         status = error_set(error, STATUS_UNAVAILABLE, "no memory for a refund");
     if (status == STATUS_OK)
-        status = ledger_write(ledger, orders_refund_write, &refund, error);
+        status = ledger_write_last(ledger, orders_refund_write, &refund, error);
     free(refund.items);
     free(refund.changes);
     buffer_release(&refund.text);

@@ -67,7 +67,7 @@ enum status ledger_zone_settle(struct ledger *ledger, struct error *error)
     status = ledger_read_end(ledger, sql, status, error);
     if (status != STATUS_OK || strcmp(zone.found, zone.wanted) == 0)
         return status;
-    return ledger_write(ledger, sales_settle_zone, &zone, error);
+    return ledger_write_last(ledger, sales_settle_zone, &zone, error);
 }
 
 /* --- the feed --- */

@@ -87,10 +87,14 @@ uint64_t writer_issue(struct writer *writer, const struct claim *claims, size_t 
     return ticket;
 }
 
-enum status writer_run(struct writer *writer, write_fn apply, void *argument, struct error *error)
+static enum status writer_run_in(struct writer *writer, enum write_turn turn, write_fn apply,
+                                 void *argument, struct error *error)
 {
-    struct waiting_write write = {
-        .apply = apply, .argument = argument, .status = STATUS_UNAVAILABLE, .error = error};
+    struct waiting_write write = {.turn = turn,
+                                  .apply = apply,
+                                  .argument = argument,
+                                  .status = STATUS_UNAVAILABLE,
+                                  .error = error};
 
     pthread_mutex_lock(&writer->lock);
     if (!atomic_load(&writer->healthy)) {
@@ -107,6 +111,17 @@ enum status writer_run(struct writer *writer, write_fn apply, void *argument, st
         pthread_cond_wait(&writer->finished, &writer->lock);
     pthread_mutex_unlock(&writer->lock);
     return write.status;
+}
+
+enum status writer_run(struct writer *writer, write_fn apply, void *argument, struct error *error)
+{
+    return writer_run_in(writer, WRITE_IN_TURN, apply, argument, error);
+}
+
+enum status writer_run_last(struct writer *writer, write_fn apply, void *argument,
+                            struct error *error)
+{
+    return writer_run_in(writer, WRITE_LAST, apply, argument, error);
 }
 
 /* --- one transaction --- */
@@ -152,6 +167,19 @@ static enum status writer_move_mark(struct writer *writer, struct error *error)
     return status;
 }
 
+static enum status writer_apply_all(struct writer *writer, const struct write_batch *batch,
+                                    enum write_turn turn, struct error *error)
+{
+    enum status status = STATUS_OK;
+
+    for (struct waiting_write *write = batch->writes; write != NULL && status == STATUS_OK;
+         write = write->next) {
+        if (write->turn == turn)
+            status = writer_apply(writer, write, error);
+    }
+    return status;
+}
+
 static enum status writer_write(struct writer *writer, struct write_batch *batch,
                                 enum issue_care care, struct error *error)
 {
@@ -169,9 +197,10 @@ static enum status writer_write(struct writer *writer, struct write_batch *batch
     FAULT_POINT("ledger.after_insert");
     if (status == STATUS_OK)
         status = issue_bindings(sql, batch->bindings, batch->binding_count, error);
-    for (struct waiting_write *write = batch->writes; write != NULL && status == STATUS_OK;
-         write = write->next)
-        status = writer_apply(writer, write, error);
+    if (status == STATUS_OK)
+        status = writer_apply_all(writer, batch, WRITE_IN_TURN, error);
+    if (status == STATUS_OK)
+        status = writer_apply_all(writer, batch, WRITE_LAST, error);
     if (status == STATUS_OK)
         status = outbox_write(sql, error);
     FAULT_POINT("ledger.before_commit");

@@ -25,8 +25,13 @@
 /* The body of one transaction. */
 typedef enum status (*write_fn)(struct sql *sql, void *argument, struct error *error);
 
+/* What locks rows that all writes of its kind lock comes behind the others of its transaction:
+ * processes that share a database then lock in the same order, and wait for each other at most. */
+enum write_turn { WRITE_IN_TURN, WRITE_LAST };
+
 /* A caller's write, waiting on its stack. */
 struct waiting_write {
+    enum write_turn turn;
     write_fn apply;
     void *argument;
     enum status status;
@@ -92,6 +97,10 @@ uint64_t writer_issue(struct writer *writer, const struct claim *claims, size_t 
 /* Runs the write in the next group commit and waits until it is durable. */
 enum status writer_run(struct writer *writer, write_fn apply, void *argument,
                        struct error *error) MUST_CHECK;
+
+/* The same, behind all other writes of its commit. */
+enum status writer_run_last(struct writer *writer, write_fn apply, void *argument,
+                            struct error *error) MUST_CHECK;
 
 /* For a remote database: runs the write in a transaction of its own when the database is older than
  * what was committed, and does nothing otherwise. Not turned away while the writer is not healthy.

@@ -409,6 +409,73 @@ static void test_writer__nobody_waits_behind_refused_claims(void **state)
     assert_int_equal(writer_run(&script->writer, apply, &fine, &error), STATUS_OK);
 }
 
+/* --- the order of writes --- */
+
+/* A write that notes its name. */
+struct noting {
+    struct script *script;
+    enum write_turn turn;
+    char name;
+    char *names;
+};
+
+static enum status note_name(struct sql *sql, void *argument, struct error *error)
+{
+    const struct noting *noting = argument;
+    (void)sql;
+    (void)error;
+    noting->names[strlen(noting->names)] = noting->name;
+    return STATUS_OK;
+}
+
+static void *act_noting(void *context)
+{
+    struct noting *noting = context;
+    struct error error;
+    enum status status = (noting->turn == WRITE_LAST ? writer_run_last : writer_run)(
+        &noting->script->writer, note_name, noting, &error);
+    return status == STATUS_OK ? noting : NULL;
+}
+
+static size_t queued_count(struct script *script)
+{
+    size_t count = 0;
+    pthread_mutex_lock(&script->writer.lock);
+    for (struct waiting_write *write = script->writer.gathering.writes; write != NULL;
+         write = write->next)
+        count++;
+    pthread_mutex_unlock(&script->writer.lock);
+    return count;
+}
+
+/* Whatever came first, what is to come last does; in both turns in the order they came. */
+static void test_writer__some_writes_come_last(void **state)
+{
+    static const enum write_turn turns[] = {WRITE_LAST, WRITE_IN_TURN, WRITE_LAST, WRITE_IN_TURN};
+    struct script *script = *state;
+    struct noting notings[4];
+    pthread_t threads[4];
+    char names[8] = "";
+    int moments = 0;
+
+    set_commits(script, true, STATUS_OK);
+    issue(script, 1, 1);
+    await_committing(script);
+    for (size_t i = 0; i < 4; i++) {
+        notings[i] = (struct noting){script, turns[i], (char)('a' + i), names};
+        assert_int_equal(pthread_create(&threads[i], NULL, act_noting, &notings[i]), 0);
+        while (queued_count(script) <= i)
+            wait_a_moment(&moments);
+    }
+    set_commits(script, false, STATUS_OK);
+    for (size_t i = 0; i < 4; i++) {
+        void *done = NULL;
+        pthread_join(threads[i], &done);
+        assert_non_null(done);
+    }
+    assert_string_equal(names, "bdac");
+}
+
 /* --- retries --- */
 
 static void test_writer__refused_claims_are_tried_until_they_are_in(void **state)
@@ -599,6 +666,7 @@ int main(void)
         WRITER_TEST(refused_write_is_undone_alone),
         WRITER_TEST(failed_commit_is_told_to_the_caller),
         WRITER_TEST(nobody_waits_behind_refused_claims),
+        WRITER_TEST(some_writes_come_last),
         WRITER_TEST(refused_claims_are_tried_until_they_are_in),
         WRITER_TEST(busy_is_done_again_with_all_its_writes),
         WRITER_TEST(busy_for_long_is_unavailable),
