@@ -17,11 +17,11 @@
 #include "gate/redis_uv.h"
 #include "gate/redis_words.h"
 
-#define REDIRECTS_MAX    4
-#define TIMER_MS         10
-#define RETRY_MIN_MS     20
-#define RETRY_MAX_MS     1000
-#define WAIT_REPLICAS_MS "500"
+#define REDIRECTS_MAX        4
+#define TIMER_MS             10
+#define RETRY_MIN_MS         20
+#define RETRY_MAX_MS         1000
+#define WAIT_REPLICAS_MAX_MS 500
 struct redis_line;
 
 /* A connection to one server, or the pause before the next one. */
@@ -371,6 +371,13 @@ static void redis_line_on_replicas(redisAsyncContext *link, void *answer, void *
 
 /* --- sending --- */
 
+/* How long replicas have. Redis itself must have answered by the time that it counts as away. */
+static int redis_line_wait_ms(const struct redis_line *line)
+{
+    int64_t half_ms = line->gate->options.timeout_ms / 2;
+    return half_ms < WAIT_REPLICAS_MAX_MS ? (int)half_ms : WAIT_REPLICAS_MAX_MS;
+}
+
 /* Sends a call on that channel. It lands with UNAVAILABLE when the channel is not there. */
 static void redis_line_send(struct redis_call_out *call, struct redis_channel *channel)
 {
@@ -395,8 +402,8 @@ static void redis_line_send(struct redis_call_out *call, struct redis_channel *c
         return;
     }
     if (replicas > 0)
-        call->waits = redisAsyncCommand(link, redis_line_on_replicas, call,
-                                        "WAIT %d " WAIT_REPLICAS_MS, replicas) == REDIS_OK;
+        call->waits = redisAsyncCommand(link, redis_line_on_replicas, call, "WAIT %d %d", replicas,
+                                        redis_line_wait_ms(line)) == REDIS_OK;
 }
 
 static struct redis_call_out *redis_call_new(struct redis_line *line, struct redis_lane *lane)
