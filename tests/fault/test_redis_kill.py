@@ -4,7 +4,7 @@ in the ledger, once, and everything starts again by itself."""
 import pytest
 
 from history import ROUNDS, seeded
-from ledger import KIND
+from ledger import KIND, coupons
 from redis_shop import Told
 
 VICTIMS = ["redis", "server"] + (["worker"] if KIND != "sqlite" else [])
@@ -46,7 +46,8 @@ def test_redis_kill__under_load(shop_on, redis, who):
         policies = {}
         for number in range(ROUNDS):
             small, big = chance.choice([60, 300]), 2000
-            policies |= {shop.create(total): total for total in (small, big)}
+            # Without its key, a wish that is asked again would be a second one.
+            policies |= {shop.create(total, limit=2): total for total in (small, big)}
             pair = list(policies)[-2:]
             with shop.crowd(told, pair, prefix=f"r{number}", workers=12) as crowd:
                 crowd.await_wins(chance.randint(1, 250))
@@ -56,6 +57,8 @@ def test_redis_kill__under_load(shop_on, redis, who):
         shop.settle(policies)
         for policy, total in policies.items():
             told.check(shop.database, policy)
+            users = [row["user_id"] for row in coupons(shop.database, policy)]
+            assert len(users) == len(set(users)), "a wish was granted twice"
             if policy in told.sold_out:
                 shop.await_sold(policy, total)
         told.check_answers(shop.servers[-1])

@@ -143,9 +143,12 @@ def test_redis_promote__one_replica_has_it(shop_on, how):
             # One that is behind, and promoted.
             with shop.crowd(told, [policy], prefix=f"b{number}", workers=4) as crowd:
                 crowd.await_wins(10)
+                # What would be told now is pending on the primary only.
+                signal_all(shop.workers, signal.SIGSTOP)
                 cut_off(pair.replica)
                 crowd.await_refusals(20)
                 shop.redis = pair.fail_over()
+                signal_all(shop.workers, signal.SIGCONT)
                 pair.make_up()
                 crowd.await_wins(50)
             with shop.crowd(told, [policy], prefix=f"c{number}", workers=12) as crowd:
