@@ -347,7 +347,7 @@ static bool kafka_consumer_subscribe(struct kafka_consumer *consumer)
     const char *topic = kafka_consumer_topic(consumer);
     bool is_late;
 
-    while (!kafka_target_has_topic(consumer->handle, topic, TOPIC_MS)) {
+    while (kafka_target_look_up(consumer->handle, topic, TOPIC_MS) == KAFKA_TOPIC_MISSING) {
         if (kafka_consumer_is_stopping(consumer, &is_late))
             return false;
         kafka_consumer_wait(consumer, clock_monotonic_ms() + TOPIC_MS);

@@ -17,6 +17,7 @@
 #define TOPICS_MS       5000 /* to make topics */
 #define METADATA_MS     1000 /* for an answer whether one is there */
 #define TOPICS_AGAIN_MS 500
+#define LEADERS_MS      3000 /* until partitions without a leader are put up with */
 #define PURGE_MS        5000
 #define HEADERS_MAX     (EVENT_HEADERS_SEEN + 8)
 
@@ -145,7 +146,7 @@ static bool kafka_producer_has_topic(struct kafka_producer *producer,
     if (code == RD_KAFKA_RESP_ERR_NO_ERROR || code == RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS)
         return true;
     /* Whoever may not create it may still be allowed to use it. */
-    if (kafka_target_has_topic(producer->handle, name, METADATA_MS))
+    if (kafka_target_look_up(producer->handle, name, METADATA_MS) != KAFKA_TOPIC_MISSING)
         return true;
     const char *words = rd_kafka_topic_result_error_string(result);
     error_set(error, STATUS_UNAVAILABLE, "topic %s is missing and cannot be created: %s", name,
@@ -172,14 +173,17 @@ static bool kafka_producer_read_topics(struct kafka_producer *producer, rd_kafka
 }
 
 /* Whoever made them may have wanted more partitions, or gave us no right to. */
-static bool kafka_producer_finds_topics(struct kafka_producer *producer)
+static enum kafka_topic_state kafka_producer_look_up(struct kafka_producer *producer)
 {
-    for (size_t i = 0; i < OWN_TOPICS; i++) {
-        if (!kafka_target_has_topic(producer->handle, producer->target->topics[kafka_own_topics[i]],
-                                    METADATA_MS))
-            return false;
+    enum kafka_topic_state worst = KAFKA_TOPIC_LED;
+
+    for (size_t i = 0; i < OWN_TOPICS && worst != KAFKA_TOPIC_MISSING; i++) {
+        enum kafka_topic_state state = kafka_target_look_up(
+            producer->handle, producer->target->topics[kafka_own_topics[i]], METADATA_MS);
+        if (state < worst)
+            worst = state;
     }
-    return true;
+    return worst;
 }
 
 /* Creates what is missing. False: not yet. */
@@ -271,20 +275,28 @@ static void kafka_producer_unmake(struct kafka_producer *producer)
     producer->handle = NULL;
 }
 
+/* A topic that was just made has no leaders yet, for which librdkafka would wait busily; one that
+ * lost a leader long ago need not stop the rest. */
 static void kafka_producer_get_ready(struct kafka_producer *producer)
 {
+    int64_t patient_until_ms = clock_monotonic_ms() + LEADERS_MS;
+
     while (!kafka_producer_is_over(producer) && !producer->must_recreate) {
-        if (kafka_producer_finds_topics(producer) || kafka_producer_make_topics(producer)) {
-            pthread_mutex_lock(&producer->lock);
-            for (size_t i = 0; i < KAFKA_TOPICS; i++)
-                producer->topics[i] =
-                    rd_kafka_topic_new(producer->handle, producer->target->topics[i], NULL);
-            producer->is_ready = true;
-            pthread_mutex_unlock(&producer->lock);
-            return;
-        }
-        rd_kafka_poll(producer->handle, TOPICS_AGAIN_MS);
+        enum kafka_topic_state state = kafka_producer_look_up(producer);
+        if (state == KAFKA_TOPIC_LED ||
+            (state == KAFKA_TOPIC_UNLED && clock_monotonic_ms() > patient_until_ms))
+            break;
+        bool has_made = state == KAFKA_TOPIC_MISSING && kafka_producer_make_topics(producer);
+        if (has_made)
+            patient_until_ms = clock_monotonic_ms() + LEADERS_MS;
+        rd_kafka_poll(producer->handle, has_made ? POLL_MS : TOPICS_AGAIN_MS);
     }
+    pthread_mutex_lock(&producer->lock);
+    for (size_t i = 0; i < KAFKA_TOPICS; i++)
+        producer->topics[i] =
+            rd_kafka_topic_new(producer->handle, producer->target->topics[i], NULL);
+    producer->is_ready = !producer->must_recreate;
+    pthread_mutex_unlock(&producer->lock);
 }
 
 static void *kafka_producer_main(void *context)

@@ -289,20 +289,25 @@ enum status kafka_target_configure(const struct kafka_target *target, rd_kafka_c
     return STATUS_OK;
 }
 
-bool kafka_target_has_topic(rd_kafka_t *handle, const char *name, int timeout_ms)
+enum kafka_topic_state kafka_target_look_up(rd_kafka_t *handle, const char *name, int timeout_ms)
 {
     const struct rd_kafka_metadata *metadata = NULL;
     rd_kafka_topic_t *topic = rd_kafka_topic_new(handle, name, NULL);
-    bool exists = false;
+    enum kafka_topic_state state = KAFKA_TOPIC_MISSING;
 
     if (topic == NULL)
-        return false;
+        return state;
     if (rd_kafka_metadata(handle, 0, topic, &metadata, timeout_ms) == RD_KAFKA_RESP_ERR_NO_ERROR) {
-        exists = metadata->topic_cnt == 1 &&
-                 metadata->topics[0].err == RD_KAFKA_RESP_ERR_NO_ERROR &&
-                 metadata->topics[0].partition_cnt > 0;
+        const struct rd_kafka_metadata_topic *found = metadata->topics;
+        if (metadata->topic_cnt == 1 && found->err == RD_KAFKA_RESP_ERR_NO_ERROR &&
+            found->partition_cnt > 0)
+            state = KAFKA_TOPIC_LED;
+        for (int i = 0; state == KAFKA_TOPIC_LED && i < found->partition_cnt; i++) {
+            if (found->partitions[i].leader < 0)
+                state = KAFKA_TOPIC_UNLED;
+        }
         rd_kafka_metadata_destroy(metadata);
     }
     rd_kafka_topic_destroy(topic);
-    return exists;
+    return state;
 }

@@ -61,7 +61,14 @@ enum status kafka_target_configure(const struct kafka_target *target, struct rd_
 /* Sets one property whose name and value are our own: a mistake asserts. */
 void kafka_target_set(struct rd_kafka_conf_s *conf, const char *name, const char *value);
 
-/* Whether the brokers have that topic; waits for their answer, at most so long. */
-bool kafka_target_has_topic(struct rd_kafka_s *handle, const char *name, int timeout_ms);
+enum kafka_topic_state {
+    KAFKA_TOPIC_MISSING, /* or nobody answers */
+    KAFKA_TOPIC_UNLED,   /* a partition of it has no leader just now */
+    KAFKA_TOPIC_LED,
+};
+
+/* Asks the brokers for a topic; waits for their answer, at most so long. */
+enum kafka_topic_state kafka_target_look_up(struct rd_kafka_s *handle, const char *name,
+                                            int timeout_ms);
 
 #endif
