@@ -18,6 +18,7 @@
 #define TERM_DEFAULT_MS  5000
 #define POLL_DEFAULT_MS  500
 #define BATCH_EVENTS_MAX 1000
+#define GATHER_MS        20 /* what is committed meanwhile goes along */
 #define PAUSE_MIN_MS     20
 #define PAUSE_MAX_MS     1000
 #define COUNT_EACH_MS    5000
@@ -334,6 +335,8 @@ static void announcer_turn(struct announcer *announcer)
         announcer_relax(announcer);
         if (batch->count == BATCH_EVENTS_MAX)
             announcer_count_backlog(announcer);
+        else
+            announcer_rest(announcer, clock_monotonic_ms() + GATHER_MS, false);
         return;
     }
     announcer->cursor = (struct ledger_event_place){0};
