@@ -15,9 +15,6 @@
 #define BATCH_MAX 300
 #define ITEMS_MAX 600
 
-/* A shop's clock may be ahead of ours by so much. */
-#define AHEAD_MAX_MS 60000
-
 struct order_call {
     struct call call;
     struct user_id order_id; /* to show, to refund */
@@ -181,7 +178,7 @@ static bool read_orders(struct ask *ask, struct new_orders *body)
 /* Nothing is paid tomorrow. */
 static bool check_times(struct ask *ask, const struct new_orders *body)
 {
-    int64_t latest_ms = clock_wall_ms() + AHEAD_MAX_MS;
+    int64_t latest_ms = clock_wall_ms() + ORDER_AHEAD_MAX_MS;
     for (size_t index = 0; index < body->count; index++) {
         char field[JSON_FIELD_SIZE] = "paid_at";
         struct error error;

@@ -23,6 +23,7 @@
 #define ORDER_BATCH_MAX             1000    /* orders in one call */
 #define ORDER_BATCH_ITEMS_MAX       4000    /* items of all of them */
 #define ORDER_QUANTITY_MAX          1000000 /* of one item */
+#define ORDER_AHEAD_MAX_MS          60000   /* of paid_at: clocks differ */
 #define PRODUCT_NAME_CHARACTERS_MAX 200
 #define PRODUCT_NAME_SIZE           (PRODUCT_NAME_CHARACTERS_MAX * 4 + 1)
 #define PRODUCT_PRICE_MAX           INT64_C(1000000000000)

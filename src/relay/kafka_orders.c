@@ -88,6 +88,7 @@ static bool orders_add(struct orders_work *work, size_t message_at)
 static void orders_read(struct orders_work *work, struct kafka_lane *lane)
 {
     struct event_header headers[EVENT_HEADERS_SEEN + 1];
+    int64_t latest_ms = clock_wall_ms() + ORDER_AHEAD_MAX_MS;
     struct error error;
 
     work->order_count = work->item_count = 0;
@@ -98,6 +99,9 @@ static void orders_read(struct orders_work *work, struct kafka_lane *lane)
             return;
         if (event_read_order(work->reader, &message, &work->read, &error) != STATUS_OK)
             orders_put_aside(work, lane->messages[work->end], error.text);
+        else if (work->read.paid_at_ms > latest_ms)
+            orders_put_aside(work, lane->messages[work->end],
+                             "value: paid_at: must not be in the future");
         else if (!orders_add(work, work->end))
             return;
     }

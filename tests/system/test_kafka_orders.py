@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from harness import Server, wait_until
+from harness import Server, now_rfc3339, wait_until
 from kafka_server import KafkaBroker
 from ledger import rows
 from servers import Redis
@@ -63,17 +63,19 @@ def test_kafka_orders__count_once(broker, topic):
         broker.topics.produce(name, b"{]", key=b"poison", headers={"mine": "kept"})
         broker.topics.produce(name, order(4, quantity=9))
         broker.topics.produce(name, order(5, quantity=0))
+        tomorrow = order(6, paid_at=now_rfc3339(86400))
+        broker.topics.produce(name, tomorrow)
         broker.topics.produce(name, order(20))
-        await_committed(broker, topic, 18)
+        await_committed(broker, topic, 19)
         assert sold(server.database)["p2"] == 5
         dead = broker.topics.messages(topic + "order-completed-dlq")
         assert sorted(message.value for message in dead) == sorted(
-            [b"{]", order(4, quantity=9), order(5, quantity=0)])
+            [b"{]", order(4, quantity=9), order(5, quantity=0), tomorrow])
         for message in dead:
             assert message.headers["dibs_topic"] == name
             assert message.headers["dibs_reason"] and message.headers["dibs_offset"].isdigit()
         assert next(m for m in dead if m.key == b"poison").headers["mine"] == "kept"
-        assert consumed(server, "dead") == 3
+        assert consumed(server, "dead") == 4
         server.stop()
         server.check_log()
 
