@@ -139,6 +139,7 @@ def test_stop__answers_a_pipelined_burst_it_had_received(server):
     server.start()
 
 
+@pytest.mark.one_server("one process is stopped")
 def test_stop__a_waiting_status_is_answered(server):
     """A long poll does not hold up the stop."""
     policy = server.create(total=5)
