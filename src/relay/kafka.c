@@ -1,6 +1,7 @@
 /* kafka.c: opens the parts of the relay through Kafka, and tells how it stands. */
 #include "relay/kafka.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -146,6 +147,10 @@ enum status relay_kafka_open(struct relay **relay, const struct relay_options *o
         free(kafka);
         return status;
     }
+    /* Messages and their headers are many small blocks that one thread allocates and another frees.
+     * Kept apart in fast bins, all of them would be merged again and again. */
+    if (options->use == RELAY_CARRIES)
+        mallopt(M_MXFAST, 0);
     kafka->relay.ops = &relay_kafka_ops;
     kafka->use = options->use;
     kafka->is_vital = options->is_vital;

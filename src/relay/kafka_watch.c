@@ -26,6 +26,7 @@ struct kafka_watch {
     bool is_wanted; /* somebody waits for the next look */
     bool has_told;  /* that the brokers are away */
     struct kafka_view view;
+    int failed_count; /* looks in a row; the thread's own */
 };
 
 /* --- looking --- */
@@ -117,13 +118,16 @@ static void kafka_watch_look(struct kafka_watch *watch)
     if (status == STATUS_OK && seen.partition_count > 0)
         status = kafka_watch_offsets(watch, &seen, &error);
     pthread_mutex_lock(&watch->lock);
+    watch->failed_count = status == STATUS_OK ? 0 : watch->failed_count + 1;
+    /* A partition may be between two leaders for a moment; that nobody answers is news. */
+    bool is_news = status == STATUS_OK || watch->failed_count > 1 || seen.partition_count == 0;
     if (status == STATUS_OK) {
         watch->view = seen;
-    } else {
+    } else if (is_news) {
         watch->view.is_up = false;
         snprintf(watch->view.words, sizeof(watch->view.words), "%.199s", error.text);
     }
-    if (!watch->is_stopping)
+    if (is_news && !watch->is_stopping)
         kafka_watch_tell(watch, &error);
     pthread_mutex_unlock(&watch->lock);
 }
