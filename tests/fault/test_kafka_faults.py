@@ -8,7 +8,7 @@ import pytest
 
 from harness import expect, run_dibs, wait_until
 from history import ROUNDS, seeded
-from kafka_stream import DEAD, PENDED, check_pended, check_told
+from kafka_stream import DEAD, PENDED, check_committed, check_pended, check_told
 from redis_shop import Told
 
 TOTAL = 300
@@ -36,7 +36,8 @@ def words_of_relay(server):
 
 @pytest.mark.parametrize("how", ["killed", "hanging"])
 def test_kafka_broker__away_in_the_middle_of_a_rush(shop_on, redis, stream, how):
-    """Trap 9: claims go on, and what was not confirmed is published again."""
+    """Trap 9: claims go on, and what was not confirmed is published again, also when the worker
+    that had sent it is gone by then."""
     chance = seeded()
     with shop_on(redis, relay=stream.url) as shop:
         for number in range(REPEATS):
@@ -48,6 +49,9 @@ def test_kafka_broker__away_in_the_middle_of_a_rush(shop_on, redis, stream, how)
                 crowd.await_sold_out(policies)
             wait_until(lambda: not words_of_relay(shop.servers[0]).startswith("ok"),
                        "the server notices", 30)
+            publisher = shop.steward(policies[0])
+            publisher.restart()
+            shop.end_terms()
             stream.broker.start() if how == "killed" else stream.broker.resume()
             check_all(shop, stream, told, policies)
             for policy in policies:
@@ -85,6 +89,23 @@ def test_kafka_database__away_while_messages_come(shop_on, redis, stream, victim
             victim.start() if how == "killed" else victim.resume()
             check_all(shop, stream, told, [policy])
             shop.await_sold(policy, TOTAL)
+
+
+def test_kafka_database__offsets_wait_for_it(shop_on, redis, stream, foreign):
+    """Trap 10: while the rows cannot be written, no offset of theirs is committed."""
+    told = Told()
+    with shop_on(redis, relay=stream.url) as shop:
+        policy = shop.create(TOTAL)
+        with foreign(shop.database) as session:
+            session.execute("LOCK TABLE coupon IN SHARE MODE")
+            with shop.crowd(told, [policy], workers=4) as crowd:
+                crowd.await_sold_out([policy])
+            session.await_waiter()
+            for _ in range(3):
+                check_committed(stream, shop.database)
+            session.rollback()
+        check_all(shop, stream, told, [policy])
+        shop.await_sold(policy, TOTAL)
 
 
 def test_kafka_poison__goes_to_the_dead_letter_topic(shop_on, redis, stream):

@@ -9,7 +9,7 @@ import signal
 
 from harness import ROOT, wait_until
 from history import ROUNDS, seeded
-from kafka_stream import ORDERS, Stream, check_pended, check_told
+from kafka_stream import ORDERS, Stream, check_committed, check_pended, check_told
 from ledger import ServedDatabase, rows
 from redis_shop import Shop, Told
 from servers import Redis
@@ -50,6 +50,7 @@ def kill_at(folder, redis, database, point, count):
                 shop.work()  # Its coming takes partitions away.
             wait_until(lambda: worker.process.poll() is not None, f"it passes {point}", 40)
             assert worker.wait() == -signal.SIGKILL, worker.log_text()
+            check_committed(stream, database)
             shop.end_terms()
             worker.env = {}
             worker.start()

@@ -10,6 +10,7 @@ import collections
 import itertools
 import json
 import re
+import threading
 
 from harness import wait_until
 from ledger import coupons
@@ -28,13 +29,15 @@ class _Shared:
     """The broker of all tests, started when the first needs it; the guard of the house ends it."""
 
     broker = None
+    lock = threading.Lock()  # A test may start several shops at once.
     numbers = itertools.count(1)
 
     @classmethod
     def get(cls):
-        if cls.broker is None:
-            cls.broker = KafkaBroker().start()
-        return cls.broker
+        with cls.lock:
+            if cls.broker is None:
+                cls.broker = KafkaBroker().start()
+            return cls.broker
 
 
 class Stream:
@@ -169,3 +172,16 @@ def check_told(stream, database, policies):
 
     wait_until(lambda: told() >= wanted, "other services hear of every coupon", 60)
     assert told() == wanted
+
+
+def check_committed(stream, database):
+    """No offset is committed of a claim that is not in the ledger."""
+    committed = stream.broker.topics.committed(stream.name(GROUP), stream.name(PENDED))
+    known = {}
+    for message in stream.pended():
+        if message.offset < committed.get(message.partition, 0):
+            body = json.loads(message.value)
+            policy = body["policy_id"]
+            if policy not in known:
+                known[policy] = {row["seq"] for row in coupons(database, policy)}
+            assert body["seq"] in known[policy], f"committed, and not in the ledger: {message}"
