@@ -27,7 +27,7 @@ static struct error error;
 static int set_up(void **state)
 {
     const char *const settings[] = {
-        "--appendonly", "yes", "--appendfsync", "everysec", "--enable-debug-command", "yes", NULL};
+        "--appendonly", "yes", "--appendfsync", "always", "--enable-debug-command", "yes", NULL};
     (void)state;
     redis_server_start(&server, settings);
     redis = redis_server_connect(&server);
