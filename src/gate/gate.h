@@ -287,8 +287,8 @@ enum status gate_find(struct gate *gate, int64_t policy_id, const struct user_id
                       struct gate_claim *claims, size_t claims_max, size_t *count,
                       struct error *error) MUST_CHECK;
 
-/* NOT_FOUND: no such policy. Never blocks, and cheap enough for a few calls a second per watcher: of
- * a shared gate they are the numbers of a moment ago, and a policy that another process has just
+/* NOT_FOUND: no such policy. Never blocks, and cheap enough for a few calls a second per watcher:
+ * of a shared gate they are the numbers of a moment ago, and a policy that another process has just
  * created may not be among them. */
 enum status gate_count(struct gate *gate, int64_t policy_id, int64_t now_ms,
                        struct gate_numbers *numbers) MUST_CHECK;

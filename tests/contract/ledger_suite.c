@@ -493,8 +493,7 @@ static int run_policies_and_coupons(void)
 int ledger_suite_run(void)
 {
     int failed = run_policies_and_coupons() + ledger_suite_run_issuing() +
-                 ledger_suite_run_crowds() + ledger_suite_run_events() +
-                 ledger_suite_run_sales();
+                 ledger_suite_run_crowds() + ledger_suite_run_events() + ledger_suite_run_sales();
     if (ledger_suite_is_shared)
         failed += ledger_suite_run_shared() + ledger_suite_run_locks();
     return failed == 0 ? 0 : 1;

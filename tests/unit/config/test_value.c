@@ -126,7 +126,8 @@ static void test_value__names_the_choices_there_are(void **state)
                    "\"loud\" is not known; allowed: debug, info, warn or error");
     assert_refused("ack", "never", "\"never\" is not known; allowed: gate or ledger");
     assert_refused("gate", "memory", "\"memory\" is not a gate that dibs knows; known: local");
-    assert_refused("relay", "pigeon://h:1", "\"pigeon\" is not a relay that dibs knows; known: direct");
+    assert_refused("relay", "pigeon://h:1",
+                   "\"pigeon\" is not a relay that dibs knows; known: direct");
 }
 
 static void test_value__repeats_no_more_of_a_url_than_its_scheme(void **state)
