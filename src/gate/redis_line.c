@@ -1,4 +1,4 @@
-/* redis_line.c: a loop's pipelined connections to Redis, and the batches on their way.
+/* redis_line.c: the batches of a loop on their way to Redis and back.
  *
  * One call per policy at a time: while it is under way the batches of the next ticks gather, in the
  * order they came, and leave together, so that the more there is to do, the less each wish costs. A
@@ -13,28 +13,15 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "gate/redis_channel.h"
 #include "gate/redis_gate.h"
 #include "gate/redis_uv.h"
 #include "gate/redis_words.h"
 
 #define REDIRECTS_MAX        4
 #define TIMER_MS             10
-#define RETRY_MIN_MS         20
-#define RETRY_MAX_MS         1000
 #define WAIT_REPLICAS_MAX_MS 500
 struct redis_line;
-
-/* A connection to one server, or the pause before the next one. */
-struct redis_channel {
-    struct redis_line *line;
-    struct redis_address address;
-    redisAsyncContext *link; /* NULL: not connected */
-    bool is_connected;       /* its handshake is over */
-    int64_t lost_at_ms;      /* monotonic */
-    int64_t retry_at_ms;
-    int64_t retry_pause_ms;
-    struct redis_channel *next;
-};
 
 /* A batch on its way; it lands when all of its calls have. */
 struct redis_flight {
@@ -81,7 +68,7 @@ struct redis_line {
     uv_timer_t *timer;
     bool is_closing;
     uint64_t last_name;
-    struct redis_channel *channels;
+    struct redis_channels channels;
     struct redis_call_out *calls;
     struct redis_lane *lanes;
     struct redis_words words;
@@ -153,95 +140,6 @@ static void redis_call_land(struct redis_call_out *call)
     free(call);
 }
 
-/* --- channels --- */
-
-static void redis_channel_lost(struct redis_channel *channel)
-{
-    channel->link = NULL;
-    channel->is_connected = false;
-    channel->lost_at_ms = clock_monotonic_ms();
-    channel->retry_at_ms = channel->lost_at_ms + channel->retry_pause_ms / 2 +
-                           (int64_t)random_below((uint64_t)channel->retry_pause_ms);
-    channel->retry_pause_ms =
-        channel->retry_pause_ms * 2 > RETRY_MAX_MS ? RETRY_MAX_MS : channel->retry_pause_ms * 2;
-}
-
-static void redis_channel_on_connect(const redisAsyncContext *link, int status)
-{
-    struct redis_channel *channel = link->data;
-
-    if (status != REDIS_OK) {
-        /* hiredis frees the connection after this, and calls back what was queued on it. */
-        redis_channel_lost(channel);
-        return;
-    }
-    channel->is_connected = true;
-}
-
-static void redis_channel_on_disconnect(const redisAsyncContext *link, int status)
-{
-    struct redis_channel *channel = link->data;
-
-    if (status != REDIS_OK && !channel->line->is_closing)
-        log_event(LOG_WARN, "gate_connection_lost",
-                  LOG_FIELD("server", LOG_TEXT(redis_address_words(&channel->address).text)),
-                  LOG_FIELD("error", LOG_TEXT(link->errstr)));
-    redis_channel_lost(channel);
-}
-
-static void redis_channel_connect(struct redis_channel *channel)
-{
-    struct redis_line *line = channel->line;
-    struct error error;
-    redisAsyncContext *link = redis_link_begin(&line->gate->target, &channel->address, &error);
-
-    if (link == NULL || !redis_uv_attach(link, line->options.loop)) {
-        if (link != NULL)
-            redisAsyncFree(link);
-        redis_channel_lost(channel);
-        return;
-    }
-    channel->link = link;
-    link->data = channel;
-    redisAsyncSetConnectCallback(link, redis_channel_on_connect);
-    redisAsyncSetDisconnectCallback(link, redis_channel_on_disconnect);
-}
-
-/* Ends the connection at once; what is on it comes back with no reply. */
-static void redis_channel_drop(struct redis_channel *channel)
-{
-    redisAsyncContext *link = channel->link;
-
-    if (link == NULL)
-        return;
-    redis_channel_lost(channel);
-    redisAsyncSetDisconnectCallback(link, NULL);
-    redisAsyncFree(link);
-}
-
-static struct redis_channel *redis_line_channel(struct redis_line *line,
-                                                const struct redis_address *address)
-{
-    for (struct redis_channel *channel = line->channels; channel != NULL; channel = channel->next) {
-        if (redis_address_equal(&channel->address, address))
-            return channel;
-    }
-    struct redis_channel *channel = calloc(1, sizeof(*channel));
-    ensure(channel != NULL);
-    *channel = (struct redis_channel){
-        .line = line, .address = *address, .retry_pause_ms = RETRY_MIN_MS, .next = line->channels};
-    line->channels = channel;
-    return channel;
-}
-
-/* The connection, made when there is none and it is time. NULL: not now. */
-static redisAsyncContext *redis_channel_open(struct redis_channel *channel)
-{
-    if (channel->link == NULL && clock_monotonic_ms() >= channel->retry_at_ms)
-        redis_channel_connect(channel);
-    return channel->link;
-}
-
 /* --- replies --- */
 
 /* An error reply: to another server, or to the wishes. */
@@ -255,7 +153,7 @@ static void redis_call_refused(struct redis_call_out *call, enum redis_trouble t
     if (!call->waits && (trouble == REDIS_TROUBLE_MOVED || trouble == REDIS_TROUBLE_ASK) &&
         call->redirects++ < REDIRECTS_MAX &&
         redis_map_read_redirect(reply->str, &channel->address, &to)) {
-        struct redis_channel *other = redis_line_channel(line, &to);
+        struct redis_channel *other = redis_channels_find(&line->channels, &to);
         if (trouble == REDIS_TROUBLE_ASK && redis_channel_open(other) != NULL)
             (void)redisAsyncCommand(other->link, NULL, NULL, "ASKING");
         redis_line_send(call, other);
@@ -334,7 +232,7 @@ static void redis_line_on_verdicts(redisAsyncContext *link, void *answer, void *
     if (trouble != REDIS_TROUBLE_NONE) {
         redis_call_refused(call, trouble, reply);
     } else if (redis_verdicts_read(reply, call->name, call->wishes, call->count)) {
-        call->channel->retry_pause_ms = RETRY_MIN_MS;
+        redis_channel_is_well(call->channel);
         redis_watch_meet(&call->line->gate->watch, call->policy_id);
         if (!call->waits)
             redis_call_decided(call);
@@ -433,11 +331,11 @@ static struct redis_channel *redis_lane_channel(struct redis_line *line, int64_t
 
     if (line->is_closing || !redis_map_find(&line->gate->map, policy_id, &address))
         return NULL;
-    struct redis_channel *channel = redis_line_channel(line, &address);
+    struct redis_channel *channel = redis_channels_find(&line->channels, &address);
     /* Who has seen it back does not pause any longer. */
     if (channel->link == NULL &&
         redis_watch_saw(&line->gate->watch, policy_id, channel->lost_at_ms))
-        channel->retry_at_ms = 0;
+        redis_channel_hurry(channel);
     return redis_channel_open(channel) == NULL ? NULL : channel;
 }
 
@@ -648,11 +546,12 @@ enum status gate_redis_line_open(struct gate *gate, const struct gate_line_optio
     opened->gate = gate_redis_of(gate);
     opened->options = *options;
     redis_words_init(&opened->words);
+    redis_channels_init(&opened->channels, &opened->gate->target, options->loop);
     uv_timer_init(options->loop, opened->timer);
     opened->timer->data = opened;
     size_t count = redis_map_list(&opened->gate->map, addresses, REDIS_NODES_MAX);
     for (size_t i = 0; i < count; i++)
-        (void)redis_channel_open(redis_line_channel(opened, &addresses[i]));
+        (void)redis_channel_open(redis_channels_find(&opened->channels, &addresses[i]));
     *line = &opened->line;
     return STATUS_OK;
 }
@@ -665,15 +564,10 @@ static void redis_line_on_timer_closed(uv_handle_t *handle)
 void gate_redis_line_close(struct gate_line *gate_line)
 {
     struct redis_line *line = (struct redis_line *)gate_line;
-    struct redis_channel *next;
 
     line->is_closing = true;
     uv_close((uv_handle_t *)line->timer, redis_line_on_timer_closed);
-    for (struct redis_channel *channel = line->channels; channel != NULL; channel = next) {
-        next = channel->next;
-        redis_channel_drop(channel);
-        free(channel);
-    }
+    redis_channels_release(&line->channels);
     while (line->calls != NULL)
         redis_call_land(line->calls);
     for (struct redis_lane *lane = line->lanes, *next_lane; lane != NULL; lane = next_lane) {
