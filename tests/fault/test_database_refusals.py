@@ -103,7 +103,7 @@ def test_database_connections__none_is_free(victim, proxy, on_victim):
 @pytest.fixture
 def standby(victim):
     """A replica of the victim, which is read-only."""
-    replica = KINDS[KIND]()
+    replica = KINDS[KIND](settings=victim.settings)
     subprocess.run(["find", str(replica.data), "-mindepth", "1", "-delete"], check=True)
     subprocess.run([replica.program("pg_basebackup"), "-h", "127.0.0.1", "-p", str(victim.port),
                     "-U", "postgres", "-D", str(replica.data), "-R", "--checkpoint=fast",
