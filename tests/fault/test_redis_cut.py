@@ -47,26 +47,29 @@ def test_redis_cut__one_of_two_servers_and_back(shop_on, redis):
                        "both know it")
             # One told of a seq in Redis and of another by the ledger keeps one of them.
             histories = [Told(may_lose=True), Told(may_lose=True)]
-            with shop.crowd(histories[0], [policy], [near], prefix=f"r{number}", workers=4) as one, \
-                    shop.crowd(histories[1], [policy], [far], prefix=f"r{number}",
-                               workers=4) as other:
+            with shop.crowd(histories[1], [policy], [far], prefix=f"r{number}",
+                            workers=4) as other:
+                # Before the near one has sold everything.
                 other.await_wins(10)
                 for worker in shop.workers:
                     worker.signal(19)  # SIGSTOP: what is won in Redis stays pending for a while.
                 way.refuse()
                 way.cut()
-                wait_until(lambda other=other: other.counts[201] >= 20 or other.errors,
-                           "it is served from the reserve", 30)
-                audit(shop.database)
-                one.await_wins(10)
-                for worker in shop.workers:
-                    worker.signal(18)  # SIGCONT
-                audit(shop.database)
-                way.admit()
-                wait_until(lambda: breaker(far) == ["closed"], "the way is free again", 30)
-                audit(shop.database)
-                one.await_sold_out([policy])
-                other.await_sold_out([policy])
+                with shop.crowd(histories[0], [policy], [near], prefix=f"r{number}",
+                                workers=4) as one:
+                    wait_until(lambda other=other: other.counts[201] >= 20 or other.errors,
+                               "it is served from the reserve", 30)
+                    audit(shop.database)
+                    wait_until(lambda one=one: one.counts[202] >= 10 or one.errors,
+                               "the near one goes on")
+                    for worker in shop.workers:
+                        worker.signal(18)  # SIGCONT
+                    audit(shop.database)
+                    way.admit()
+                    wait_until(lambda: breaker(far) == ["closed"], "the way is free again", 30)
+                    audit(shop.database)
+                    one.await_sold_out([policy])
+                    other.await_sold_out([policy])
             shop.settle([policy])
             assert check_both(shop.database, policy, histories) > 0, "nobody won twice"
             # What the merged gave back is won by others.
