@@ -158,10 +158,10 @@ static enum status remote_run(struct ledger_session *session, enum statement sta
     if (remote->is_away)
         status = remote_away(error);
     else if (statement == STATEMENT_lease_for_issue)
-        status = row(
-            context,
-            (struct sql_value[]){sql_i64(1), sql_i64(1), sql_i64(1000000), sql_i64(1), sql_null()},
-            error);
+        status = row(context,
+                     (struct sql_value[]){sql_i64(1), sql_i64(1), sql_i64(1000000), sql_i64(1),
+                                          sql_null(), sql_null()},
+                     error);
     else if (statement >= STATEMENT_writer_enter)
         status = remote_run_mark(remote, statement, values, row, context,
                                  changed != NULL ? changed : &ignored, error);
