@@ -198,6 +198,8 @@ enum status service_user_block(struct service *service, const struct user_id *us
                       &(struct steward_doubt){.about = DOUBT_USER, .user = *user});
     if (status == STATUS_OK)
         status = gate_block(service->gate, user, blocked, error);
+    if (service->sync != NULL)
+        sync_touch(service->sync, user);
     steward_unlock(&service->steward);
     return status;
 }

@@ -35,6 +35,7 @@ struct sync {
     struct synced_policy *policies; /* in rising order of ids; changed by the thread, under lock */
     size_t policy_count;
     size_t policy_capacity;
+    struct synced_users touched; /* blocked or unblocked here since the last look; under lock */
     /* The thread's own. */
     struct synced_users blocked;
     unsigned look_count;
@@ -150,11 +151,40 @@ static bool sync_has(const struct synced_users *list, const struct user_id *user
            bsearch(user, list->users, list->count, sizeof(*user), sync_compare) != NULL;
 }
 
+void sync_touch(struct sync *sync, const struct user_id *user)
+{
+    struct error ignored;
+
+    pthread_mutex_lock(&sync->lock);
+    /* Without memory for it, what others do to this user meanwhile may be missed. */
+    (void)!sync_gather(&sync->touched, user, &ignored);
+    pthread_mutex_unlock(&sync->lock);
+}
+
+/* Those who were blocked and forgiven between two looks are in neither list: what this server did
+ * itself is looked up in any case. */
+static enum status sync_settle_touched(struct sync *sync, const struct synced_users *touched,
+                                       const struct synced_users *fresh, struct error *error)
+{
+    enum status status = STATUS_OK;
+
+    for (size_t i = 0; i < touched->count && status == STATUS_OK; i++)
+        status = gate_block(sync->service->gate, &touched->users[i],
+                            sync_has(fresh, &touched->users[i]), error);
+    return status;
+}
+
 static enum status sync_blocked(struct sync *sync, struct error *error)
 {
     struct synced_users fresh = {0};
     struct ledger_visitor visitor = {.blocked = sync_gather, .context = &fresh};
     struct gate *gate = sync->service->gate;
+
+    /* Taken before the ledger is read: who is touched later is looked up by the next look. */
+    pthread_mutex_lock(&sync->lock);
+    struct synced_users touched = sync->touched;
+    sync->touched = (struct synced_users){0};
+    pthread_mutex_unlock(&sync->lock);
     enum status status = ledger_visit_blocked(sync->service->ledger, &visitor, error);
 
     if (status == STATUS_OK && fresh.count > 0)
@@ -167,6 +197,11 @@ static enum status sync_blocked(struct sync *sync, struct error *error)
         if (!sync_has(&fresh, &sync->blocked.users[i]))
             status = gate_block(gate, &sync->blocked.users[i], false, error);
     }
+    if (status == STATUS_OK)
+        status = sync_settle_touched(sync, &touched, &fresh, error);
+    for (size_t i = 0; i < touched.count && status != STATUS_OK; i++)
+        sync_touch(sync, &touched.users[i]);
+    free(touched.users);
     if (status == STATUS_OK) {
         struct synced_users old = sync->blocked;
         sync->blocked = fresh;
@@ -257,6 +292,7 @@ void sync_stop(struct sync *sync)
     pthread_mutex_unlock(&sync->lock);
     if (sync->is_running)
         pthread_join(sync->thread, NULL);
+    free(sync->touched.users);
     pthread_cond_destroy(&sync->stop);
     pthread_mutex_destroy(&sync->lock);
     free(sync->policies);

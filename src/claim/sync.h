@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/model.h"
 
 struct service;
 struct sync;
@@ -21,5 +22,9 @@ void sync_stop(struct sync *sync);
 /* Whether that policy was closed for good when the ledger was last looked at. From any thread;
  * never blocks on I/O. */
 bool sync_knows_closed(struct sync *sync, int64_t policy_id);
+
+/* This server has blocked or forgiven the user, while others may do so too: the next look settles
+ * who was last. From any thread. */
+void sync_touch(struct sync *sync, const struct user_id *user);
 
 #endif

@@ -124,6 +124,19 @@ def test_redis_servers__whoever_is_blocked_is_so_everywhere_within_a_second(shop
     wait_until(lambda: one.claim(policy, "villain").status in (200, 201), "forgiven", 5)
 
 
+def test_redis_servers__forgiven_elsewhere_before_anyone_looked(shop):
+    """Blocked at one server and forgiven at the other at once: neither stays behind."""
+    one, two = shop.servers
+    policy = one.create(total=100)["id"]
+    for number in range(5):
+        user = f"forgiven-{number}"
+        expect(one.request("PUT", f"/v1/users/{user}", {"blocked": True}), 200)
+        expect(two.request("PUT", f"/v1/users/{user}", {"blocked": False}), 200)
+        for server in (one, two):
+            wait_until(lambda server=server, user=user:
+                       server.claim(policy, user).status in (200, 201), "forgiven", 5)
+
+
 def test_redis_servers__what_one_created_the_other_knows(shop):
     one, two = shop.servers
     for number in range(5):
