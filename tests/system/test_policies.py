@@ -134,13 +134,20 @@ BAD = {
 }
 
 
+def as_made(server):
+    """All policies, without the numbers that the claims of earlier tests may still move."""
+    moving = {"state", "remaining", "pending", "issued", "version"}
+    return [{name: value for name, value in policy.items() if name not in moving}
+            for policy in expect(server.get("/v1/policies?limit=1000"), 200)["items"]]
+
+
 @pytest.mark.parametrize("name,value", BAD.values(), ids=BAD.keys())
 def test_policy__out_of_range_is_400_and_named(shared, name, value):
-    before = shared.get("/v1/policies?limit=1000").body
+    before = as_made(shared)
     problem = expect_problem(shared.post("/v1/policies", {**BASE, name: value}), 400,
                              "INVALID_REQUEST")
     assert problem["field"].split(".")[0] == name
-    assert shared.get("/v1/policies?limit=1000").body == before
+    assert as_made(shared) == before
 
 
 @pytest.mark.parametrize("name", ["name", "discount", "total"])
@@ -173,9 +180,9 @@ RAW = {
 
 @pytest.mark.parametrize("body", RAW.values(), ids=RAW.keys())
 def test_policy__broken_json_is_400(shared, body):
-    before = shared.get("/v1/policies?limit=1000").body
+    before = as_made(shared)
     expect_problem(shared.post("/v1/policies", body), 400, "INVALID_REQUEST")
-    assert shared.get("/v1/policies?limit=1000").body == before
+    assert as_made(shared) == before
 
 
 def test_policy__body_limit_is_16_kib(shared):
