@@ -113,6 +113,8 @@ def test_redis_promote__a_replica_that_is_behind(shop_on, how):
                 signal_all(shop.workers, signal.SIGCONT)
                 crowd.await_wins(50)
             with shop.crowd(told, [policy], prefix=f"c{number}", workers=12) as crowd:
+                # Until then the crowd goes on, for what was lost after a sell-out is there again.
+                shop.await_sold(policy, TOTAL)
                 crowd.await_sold_out([policy])
             shop.settle([policy])
             lost = told.check(shop.database, policy)
@@ -152,6 +154,8 @@ def test_redis_promote__one_replica_has_it(shop_on, how):
                 pair.make_up()
                 crowd.await_wins(50)
             with shop.crowd(told, [policy], prefix=f"c{number}", workers=12) as crowd:
+                # Until then the crowd goes on, for what was lost after a sell-out is there again.
+                shop.await_sold(policy, TOTAL)
                 crowd.await_sold_out([policy])
             shop.settle([policy])
             assert not told.check(shop.database, policy)

@@ -33,12 +33,13 @@ def start_again(redis):
 
 
 def sell_out(shop, crowd, policy):
-    """The rest of the drop."""
+    """The rest of the drop. On a quick machine it was sold out before Redis died: what that lost is
+    there to be claimed again, so the crowd goes on until everything is issued."""
+    shop.await_sold(policy, TOTAL)
     crowd.await_sold_out([policy])
     crowd.stop()
     crowd.raise_errors()
     shop.settle([policy])
-    shop.await_sold(policy, TOTAL)
 
 
 def test_redis_sync__always_loses_nothing(shop_on):

@@ -50,6 +50,8 @@ def test_redis_wipe__in_the_middle_of_a_drop(shop_on, redis, what):
                 crowd.await_wins(40)
                 wipe(redis)
                 signal_all(shop.workers, signal.SIGCONT)
+                # Until then the crowd goes on, for what was lost after a sell-out is there again.
+                shop.await_sold(policy, TOTAL)
                 crowd.await_sold_out([policy])
             shop.settle([policy])
             lost = told.check(shop.database, policy)
