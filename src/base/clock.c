@@ -36,6 +36,33 @@ int64_t clock_monotonic_ns(void)
     return clock_ns(CLOCK_MONOTONIC);
 }
 
+void clock_condition_init(pthread_cond_t *condition)
+{
+    pthread_condattr_t monotonic;
+
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+struct timespec clock_deadline_at_ms(int64_t monotonic_ms)
+{
+    return (struct timespec){.tv_sec = monotonic_ms / 1000,
+                             .tv_nsec = monotonic_ms % 1000 * 1000000};
+}
+
+struct timespec clock_deadline_in_ns(int64_t wait_ns)
+{
+    int64_t at_ns = clock_monotonic_ns() + wait_ns;
+    return (struct timespec){.tv_sec = at_ns / 1000000000, .tv_nsec = at_ns % 1000000000};
+}
+
+struct timespec clock_deadline_in_ms(int64_t wait_ms)
+{
+    return clock_deadline_in_ns(wait_ms * 1000000);
+}
+
 /* The Gregorian calendar repeats every 400 years = 146097 days. Years are counted from 1 March, so
  * that the leap day is the last of its year and months follow a fixed pattern of 153 days in five
  * (Neri and Schneider; Hinnant). Days are counted from 1970-01-01 and never negative here. */

@@ -8,9 +8,11 @@
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "base/buffer.h"
 
@@ -20,6 +22,13 @@
 int64_t clock_wall_ms(void);
 int64_t clock_monotonic_ms(void);
 int64_t clock_monotonic_ns(void);
+
+/* A condition whose deadlines are of the monotonic clock, so that nobody who sets the time makes
+ * anyone wait; and such deadlines, for pthread_cond_timedwait(). */
+void clock_condition_init(pthread_cond_t *condition);
+struct timespec clock_deadline_at_ms(int64_t monotonic_ms);
+struct timespec clock_deadline_in_ms(int64_t wait_ms);
+struct timespec clock_deadline_in_ns(int64_t wait_ns);
 
 /* "2026-11-15T12:00:00.000Z", 24 characters and a NUL. */
 #define CLOCK_TEXT_SIZE 25

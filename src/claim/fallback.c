@@ -360,23 +360,11 @@ static enum status fallback_enter_all(struct fallback *fallback, int64_t policy_
     return status;
 }
 
-static struct timespec fallback_time_in(int64_t milliseconds)
-{
-    struct timespec until;
-
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += milliseconds / 1000;
-    until.tv_nsec += milliseconds % 1000 * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    return until;
-}
-
 /* Nobody new is served from here on; waits for those who are. */
 static enum status fallback_hold_back(struct fallback *fallback, int64_t policy_id,
                                       struct error *error)
 {
-    struct timespec until = fallback_time_in(HOLD_MS);
+    struct timespec until = clock_deadline_in_ms(HOLD_MS);
     enum status status = STATUS_OK;
 
     pthread_mutex_lock(&fallback->lock);
@@ -460,7 +448,7 @@ static void *fallback_main(void *context)
         } else if (fallback->policy_count == 0) {
             pthread_cond_wait(&fallback->bell, &fallback->lock);
         } else {
-            struct timespec until = fallback_time_in(LOOK_MS);
+            struct timespec until = clock_deadline_in_ms(LOOK_MS);
             pthread_cond_timedwait(&fallback->bell, &fallback->lock, &until);
         }
     }
@@ -474,7 +462,6 @@ static void *fallback_main(void *context)
 enum status fallback_start(struct fallback **fallback, struct service *service, struct error *error)
 {
     struct fallback *started = calloc(1, sizeof(*started));
-    pthread_condattr_t monotonic;
 
     *fallback = NULL;
     if (started == NULL)
@@ -482,10 +469,7 @@ enum status fallback_start(struct fallback **fallback, struct service *service, 
     started->service = service;
     started->serves = service->options.fallback == FALLBACK_LEDGER;
     pthread_mutex_init(&started->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&started->bell, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    clock_condition_init(&started->bell);
     *fallback = started;
     started->is_running = pthread_create(&started->thread, NULL, fallback_main, started) == 0;
     return started->is_running

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "claim/parts.h"
 
@@ -236,12 +237,8 @@ static void steward_run_all(struct steward *steward)
 /* Before an errand is tried again; cut short by nothing but a stop. */
 static void steward_pause(struct steward *steward)
 {
-    struct timespec until;
+    struct timespec until = clock_deadline_in_ms(RETRY_PAUSE_MS);
 
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += RETRY_PAUSE_MS * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&steward->lock);
     while (!steward->stopping &&
            pthread_cond_timedwait(&steward->work, &steward->lock, &until) == 0)
@@ -300,15 +297,10 @@ static void *steward_main(void *context)
 
 void steward_init(struct steward *steward, struct service *service)
 {
-    pthread_condattr_t monotonic;
-
     *steward = (struct steward){.service = service};
     pthread_mutex_init(&steward->policy_lock, NULL);
     pthread_mutex_init(&steward->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&steward->work, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    clock_condition_init(&steward->work);
 }
 
 void steward_release(struct steward *steward)

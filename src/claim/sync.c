@@ -5,10 +5,11 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "claim/parts.h"
 
-#define LOOK_SECONDS 1
+#define LOOK_MS      1000
 #define LETTER_LOOKS 5 /* every so many looks the dead letters are counted */
 #define PAGE         64
 
@@ -138,11 +139,7 @@ static enum status sync_gather(void *context, const struct user_id *user, struct
 
 static int sync_compare(const void *a, const void *b)
 {
-    const struct user_id *left = a;
-    const struct user_id *right = b;
-    size_t length = left->length < right->length ? left->length : right->length;
-    int order = memcmp(left->bytes, right->bytes, length);
-    return order != 0 ? order : (int)left->length - (int)right->length;
+    return user_id_compare(a, b);
 }
 
 static bool sync_has(const struct synced_users *list, const struct user_id *user)
@@ -241,10 +238,8 @@ static void *sync_main(void *context)
 
     pthread_mutex_lock(&sync->lock);
     while (!sync->is_stopping) {
-        struct timespec until;
+        struct timespec until = clock_deadline_in_ms(LOOK_MS);
         struct error error = {""};
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += LOOK_SECONDS;
         while (!sync->is_stopping && pthread_cond_timedwait(&sync->stop, &sync->lock, &until) == 0)
             continue;
         pthread_mutex_unlock(&sync->lock);
@@ -261,17 +256,13 @@ static void *sync_main(void *context)
 enum status sync_start(struct sync **sync, struct service *service, struct error *error)
 {
     struct sync *started = calloc(1, sizeof(*started));
-    pthread_condattr_t monotonic;
 
     *sync = NULL;
     if (started == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "no memory for the sync");
     started->service = service;
     pthread_mutex_init(&started->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&started->stop, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    clock_condition_init(&started->stop);
     *sync = started;
     enum status status = sync_look(started, error);
     if (status == STATUS_OK) {

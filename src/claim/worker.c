@@ -20,18 +20,6 @@
 #define TELL_MS     5000 /* between lines about the progress */
 #define STOP_MIN_MS 1000 /* what is at work is not dropped at once, though time is up */
 
-static struct timespec worker_time_in(int64_t milliseconds)
-{
-    struct timespec until;
-
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += milliseconds / 1000;
-    until.tv_nsec += milliseconds % 1000 * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    return until;
-}
-
 /* --- what the ledger tells --- */
 
 void worker_on_issued(struct worker *worker, const struct claim *claims,
@@ -161,7 +149,7 @@ size_t worker_sift(struct worker *worker, struct claim *claims, size_t count)
 
 bool worker_settle(struct worker *worker, uint64_t ticket, int64_t timeout_ms)
 {
-    struct timespec until = worker_time_in(timeout_ms);
+    struct timespec until = clock_deadline_in_ms(timeout_ms);
     bool is_late = false;
 
     pthread_mutex_lock(&worker->lock);
@@ -340,7 +328,7 @@ static void *worker_drain_main(void *context)
             for (size_t i = 0; i < worker->duty_count; i++)
                 worker->duties[i].next_look_ms = 0;
         } else if (!ends && next_ms > now_ms) {
-            struct timespec until = worker_time_in(next_ms - now_ms);
+            struct timespec until = clock_deadline_in_ms(next_ms - now_ms);
             pthread_cond_timedwait(&worker->drain_work, &worker->lock, &until);
         }
         pthread_mutex_unlock(&worker->lock);
@@ -367,7 +355,6 @@ static void worker_free(struct worker *worker)
 enum status worker_start(struct worker **worker, struct service *service, struct error *error)
 {
     struct worker *started = calloc(1, sizeof(*started));
-    pthread_condattr_t monotonic;
     uint64_t number;
 
     *worker = NULL;
@@ -381,11 +368,8 @@ enum status worker_start(struct worker **worker, struct service *service, struct
     started->service = service;
     started->settled_end = &started->settled;
     pthread_mutex_init(&started->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&started->drain_work, &monotonic);
-    pthread_cond_init(&started->ack_work, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    clock_condition_init(&started->drain_work);
+    clock_condition_init(&started->ack_work);
     *worker = started;
     started->has_ack_thread =
         pthread_create(&started->ack_thread, NULL, worker_ack_main, started) == 0;

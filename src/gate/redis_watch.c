@@ -341,13 +341,9 @@ static void *redis_watch_main(void *context)
     ensure(round != NULL);
     pthread_mutex_lock(&watch->lock);
     while (!watch->is_stopping) {
-        struct timespec until;
         pthread_mutex_unlock(&watch->lock);
         redis_watch_look_at_all(watch, round);
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += LOOK_MS * 1000000L;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
+        struct timespec until = clock_deadline_in_ms(LOOK_MS);
         pthread_mutex_lock(&watch->lock);
         while (!watch->is_stopping &&
                pthread_cond_timedwait(&watch->stop, &watch->lock, &until) == 0)
@@ -364,15 +360,10 @@ enum status redis_watch_start(struct redis_watch *watch, struct redis_pool *pool
                               void (*stock_changed)(void *context), void *context,
                               struct error *error)
 {
-    pthread_condattr_t monotonic;
-
     *watch = (struct redis_watch){
         .pool = pool, .stock_changed = stock_changed, .context = context, .key = hash_key_random()};
     pthread_mutex_init(&watch->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&watch->stop, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    clock_condition_init(&watch->stop);
     watch->is_running = pthread_create(&watch->thread, NULL, redis_watch_main, watch) == 0;
     return watch->is_running
                ? STATUS_OK

@@ -358,16 +358,9 @@ void writer_set_health(struct writer *writer, enum status status, const struct e
  * give up. */
 static bool writer_pause(struct writer *writer, int64_t *pause_ms)
 {
-    struct timespec until;
     int64_t wait_ms = *pause_ms / 2 + (int64_t)random_below((uint64_t)(*pause_ms / 2 + 1));
+    struct timespec until = clock_deadline_in_ms(wait_ms);
 
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += wait_ms / 1000;
-    until.tv_nsec += wait_ms % 1000 * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
     *pause_ms = *pause_ms * 2 > RETRY_PAUSE_MAX_MS ? RETRY_PAUSE_MAX_MS : *pause_ms * 2;
     pthread_mutex_lock(&writer->lock);
     bool stopping = writer->stopping;
@@ -424,17 +417,6 @@ static void writer_commit_batch(struct writer *writer, struct write_batch *batch
     }
 }
 
-static struct timespec writer_time_in(int64_t wait_ns)
-{
-    struct timespec until;
-
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += wait_ns;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    return until;
-}
-
 /* Whoever a large commit answered comes back, or others come, one after the other: while they keep
  * coming, the next transaction waits for them, for at most half as long as the last one took. A
  * sync shared by all of them costs much less than one for the first few and one for the rest. A
@@ -450,7 +432,7 @@ static void writer_linger(struct writer *writer)
         left_ns = LINGER_MAX_NS;
     while (left_ns > 0 && !writer->stopping && writer->gathering.writes == NULL &&
            writer->gathering.claim_count > gathered_count) {
-        struct timespec until = writer_time_in(LINGER_STEP_NS);
+        struct timespec until = clock_deadline_in_ns(LINGER_STEP_NS);
         gathered_count = writer->gathering.claim_count;
         while (pthread_cond_timedwait(&writer->work, &writer->lock, &until) == 0)
             continue;
@@ -479,7 +461,7 @@ static void writer_wait(struct writer *writer)
             continue;
         }
         int64_t pause_ms = atomic_load(&writer->healthy) ? IDLE_CHECK_MS : AWAY_CHECK_MS;
-        struct timespec until = writer_time_in(pause_ms * INT64_C(1000000));
+        struct timespec until = clock_deadline_in_ms(pause_ms);
         if (pthread_cond_timedwait(&writer->work, &writer->lock, &until) != 0) {
             pthread_mutex_unlock(&writer->lock);
             writer_look_around(writer);
@@ -521,8 +503,6 @@ enum status writer_start(struct writer *writer, struct sql sql,
                          const struct ledger_options *options, struct ledger_stats *stats,
                          struct error *error)
 {
-    pthread_condattr_t monotonic;
-
     *writer = (struct writer){.sql = sql, .options = options, .stats = stats};
     writer->room.is_patient = options->use == LEDGER_SHARE;
     if (options->has_events) {
@@ -533,11 +513,8 @@ enum status writer_start(struct writer *writer, struct sql sql,
     write_batch_init(&writer->gathering);
     write_batch_init(&writer->writing);
     pthread_mutex_init(&writer->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&writer->work, &monotonic);
+    clock_condition_init(&writer->work);
     pthread_cond_init(&writer->finished, NULL);
-    pthread_condattr_destroy(&monotonic);
     if (sql.driver->is_remote) {
         enum status status = mark_enter(&writer->mark, &writer->sql, options->use, error);
         if (status != STATUS_OK)

@@ -322,18 +322,6 @@ static void ranking_refresh(struct ranking *ranking, int days, int64_t today)
         ranking_answer_release(before);
 }
 
-static struct timespec ranking_time_in(int64_t milliseconds)
-{
-    struct timespec until;
-
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += milliseconds / 1000;
-    until.tv_nsec += milliseconds % 1000 * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    return until;
-}
-
 static void *ranking_main(void *context)
 {
     struct ranking *ranking = context;
@@ -343,7 +331,7 @@ static void *ranking_main(void *context)
         bool is_fine = ranking_follow(ranking, today);
         for (int days = 1; days <= RANKING_DAYS_MAX; days++)
             ranking_refresh(ranking, days, today);
-        struct timespec until = ranking_time_in(is_fine ? LOOK_MS : RETRY_MS);
+        struct timespec until = clock_deadline_in_ms(is_fine ? LOOK_MS : RETRY_MS);
         pthread_mutex_lock(&ranking->lock);
         while (!ranking->is_stopping && !ranking->is_woken &&
                pthread_cond_timedwait(&ranking->work, &ranking->lock, &until) == 0)
@@ -391,7 +379,7 @@ struct ranking_answer *ranking_peek(struct ranking *ranking, int days, enum rank
 enum status ranking_top(struct ranking *ranking, int days, enum ranking_wish wish,
                         struct ranking_answer **answer, struct error *error)
 {
-    struct timespec until = ranking_time_in(PATIENCE_MS);
+    struct timespec until = clock_deadline_in_ms(PATIENCE_MS);
     enum status status = STATUS_OK;
 
     ensure(days >= 1 && days <= RANKING_DAYS_MAX);
@@ -468,7 +456,6 @@ enum status ranking_open(struct ranking **ranking, const struct ranking_options 
                          struct error *error)
 {
     struct ranking *opened = calloc(1, sizeof(*opened));
-    pthread_condattr_t monotonic;
 
     *ranking = opened;
     if (opened == NULL || (opened->entries = malloc(ENTRIES * sizeof(*opened->entries))) == NULL) {
@@ -482,11 +469,8 @@ enum status ranking_open(struct ranking **ranking, const struct ranking_options 
     opened->board = options->board;
     opened->cache_ms = options->cache_ms > 0 ? options->cache_ms : RANKING_CACHE_MS;
     pthread_mutex_init(&opened->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&opened->work, &monotonic);
-    pthread_cond_init(&opened->done, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    clock_condition_init(&opened->work);
+    clock_condition_init(&opened->done);
     opened->has_thread = pthread_create(&opened->thread, NULL, ranking_main, opened) == 0;
     return opened->has_thread
                ? STATUS_OK

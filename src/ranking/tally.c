@@ -209,16 +209,6 @@ static struct sales_line tally_line(const struct tally_window *window, size_t nu
                                .sold_last_day = tally_sold_last(window, number)};
 }
 
-static int tally_compare_ids(const struct user_id *a, const struct user_id *b)
-{
-    size_t shorter = a->length < b->length ? a->length : b->length;
-    int order = memcmp(a->bytes, b->bytes, shorter);
-
-    if (order != 0)
-        return order;
-    return a->length < b->length ? -1 : a->length > b->length;
-}
-
 /* Negative: the left one ranks before the right one. */
 static int tally_compare(const void *left, const void *right)
 {
@@ -229,7 +219,7 @@ static int tally_compare(const void *left, const void *right)
         return a->sold > b->sold ? -1 : 1;
     if (a->sold_last_day != b->sold_last_day)
         return a->sold_last_day > b->sold_last_day ? -1 : 1;
-    return tally_compare_ids(&a->product_id, &b->product_id);
+    return user_id_compare(&a->product_id, &b->product_id);
 }
 
 /* Keeps the best `limit` lines in a heap whose root is the worst of them. */

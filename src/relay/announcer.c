@@ -58,15 +58,10 @@ struct announcer {
 
 /* --- waiting --- */
 
-static struct timespec announcer_time_at(int64_t at_ms)
-{
-    return (struct timespec){.tv_sec = at_ms / 1000, .tv_nsec = at_ms % 1000 * 1000000};
-}
-
 /* Until then, unless it is to stop; with `heeds_wakes` also until there are new events. */
 static void announcer_rest(struct announcer *announcer, int64_t until_ms, bool heeds_wakes)
 {
-    struct timespec until = announcer_time_at(until_ms);
+    struct timespec until = clock_deadline_at_ms(until_ms);
 
     pthread_mutex_lock(&announcer->lock);
     while (!announcer->is_stopping && !(heeds_wakes && announcer->is_woken) &&
@@ -240,12 +235,12 @@ static bool announcer_await_report(struct announcer *announcer)
 
     while (!is_done && !gives_up) {
         int64_t now_ms = clock_monotonic_ms();
-        struct timespec until = announcer_time_at(announcer->hold_at_ms < now_ms + PAUSE_MAX_MS
-                                                      ? announcer->hold_at_ms
-                                                      : now_ms + PAUSE_MAX_MS);
+        struct timespec until = clock_deadline_at_ms(announcer->hold_at_ms < now_ms + PAUSE_MAX_MS
+                                                         ? announcer->hold_at_ms
+                                                         : now_ms + PAUSE_MAX_MS);
         pthread_mutex_lock(&announcer->lock);
         if (announcer->is_stopping)
-            until = announcer_time_at(announcer->stop_at_ms);
+            until = clock_deadline_at_ms(announcer->stop_at_ms);
         if (!batch->is_done)
             pthread_cond_timedwait(&announcer->changed, &announcer->lock, &until);
         is_done = batch->is_done;
@@ -376,7 +371,6 @@ enum status announcer_open(struct announcer **announcer, const struct announcer_
                            struct error *error)
 {
     struct announcer *opened = calloc(1, sizeof(*opened));
-    pthread_condattr_t monotonic;
     uint64_t token;
 
     *announcer = NULL;
@@ -399,10 +393,7 @@ enum status announcer_open(struct announcer **announcer, const struct announcer_
         snprintf(opened->holder, sizeof(opened->holder), "announcer-%d-%016llx", (int)getpid(),
                  (unsigned long long)token);
     pthread_mutex_init(&opened->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&opened->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    clock_condition_init(&opened->changed);
     if (pthread_create(&opened->thread, NULL, announcer_main, opened) != 0) {
         announcer_release(opened);
         return error_set(error, STATUS_UNAVAILABLE, "cannot start the announcer's thread");

@@ -67,7 +67,7 @@ static void kafka_consumer_on_arrival(rd_kafka_t *handle, void *opaque)
 
 static void kafka_consumer_wait(struct kafka_consumer *consumer, int64_t until_ms)
 {
-    struct timespec until = {.tv_sec = until_ms / 1000, .tv_nsec = until_ms % 1000 * 1000000};
+    struct timespec until = clock_deadline_at_ms(until_ms);
 
     pthread_mutex_lock(&consumer->lock);
     while (!consumer->is_woken &&
@@ -416,17 +416,13 @@ enum status kafka_consumer_open(struct kafka_consumer **consumer,
                                 const struct kafka_consumer_options *options, struct error *error)
 {
     struct kafka_consumer *opened = calloc(1, sizeof(*opened));
-    pthread_condattr_t monotonic;
 
     *consumer = NULL;
     if (opened == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "no memory for Kafka's consumer");
     opened->options = *options;
     pthread_mutex_init(&opened->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&opened->work, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    clock_condition_init(&opened->work);
     enum status status = kafka_consumer_make(opened, error);
     if (status == STATUS_OK) {
         opened->has_thread =

@@ -148,8 +148,7 @@ static void *kafka_watch_main(void *context)
         while (!watch->is_stopping && (now_ms = clock_monotonic_ms()) <
                                           looked_ms + (watch->is_wanted ? HURRY_MS : LOOK_MS)) {
             int64_t until_ms = looked_ms + (watch->is_wanted ? HURRY_MS : LOOK_MS);
-            struct timespec until = {.tv_sec = until_ms / 1000,
-                                     .tv_nsec = until_ms % 1000 * 1000000};
+            struct timespec until = clock_deadline_at_ms(until_ms);
             pthread_cond_timedwait(&watch->work, &watch->lock, &until);
         }
     }
@@ -164,7 +163,6 @@ enum status kafka_watch_open(struct kafka_watch **watch, const struct kafka_targ
 {
     struct kafka_watch *opened = calloc(1, sizeof(*opened));
     rd_kafka_conf_t *conf = NULL;
-    pthread_condattr_t monotonic;
     char words[300] = "no memory for Kafka's watch";
 
     *watch = NULL;
@@ -173,10 +171,7 @@ enum status kafka_watch_open(struct kafka_watch **watch, const struct kafka_targ
     opened->target = target;
     snprintf(opened->view.words, sizeof(opened->view.words), "the brokers have not answered yet");
     pthread_mutex_init(&opened->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&opened->work, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    clock_condition_init(&opened->work);
     enum status status = kafka_target_configure(target, &conf, error);
     if (status == STATUS_OK) {
         kafka_target_set(conf, "group.id", target->issuer_group);

@@ -1,4 +1,5 @@
 /* test_clock.c: RFC 3339 and HTTP dates against the C library's calendar, and what is refused. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -195,6 +196,29 @@ static void test_clock__monotonic_time_rises_in_both_units(void **state)
     assert_in_range(ms, first_ns / 1000000, second_ns / 1000000);
 }
 
+static void test_clock__a_deadline_is_waited_for_by_the_monotonic_clock(void **state)
+{
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_cond_t condition;
+    struct timespec late = clock_deadline_at_ms(INT64_C(1234567));
+
+    (void)state;
+    assert_int_equal(late.tv_sec, 1234);
+    assert_int_equal(late.tv_nsec, 567000000);
+    clock_condition_init(&condition);
+    int64_t began_ns = clock_monotonic_ns();
+    struct timespec until = clock_deadline_in_ms(20);
+    pthread_mutex_lock(&lock);
+    int ended = 0;
+    while (ended == 0)
+        ended = pthread_cond_timedwait(&condition, &lock, &until);
+    pthread_mutex_unlock(&lock);
+    assert_int_equal(ended, ETIMEDOUT);
+    assert_true(clock_monotonic_ns() - began_ns >= 20000000);
+    assert_true(until.tv_nsec >= 0 && until.tv_nsec < 1000000000);
+    pthread_cond_destroy(&condition);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -205,6 +229,7 @@ int main(void)
         cmocka_unit_test(test_clock__parse_reads_no_byte_past_the_span),
         cmocka_unit_test(test_clock__wall_time_is_the_systems),
         cmocka_unit_test(test_clock__monotonic_time_rises_in_both_units),
+        cmocka_unit_test(test_clock__a_deadline_is_waited_for_by_the_monotonic_clock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
