@@ -137,7 +137,7 @@ static int take_option(struct command_call *call, struct arguments *arguments,
         return refuse_option(call, argument);
     }
     const struct option *option = command_option_at(call->command, (size_t)place);
-    if (option->placeholder == NULL) {
+    if (option->value_word == NULL) {
         if (argument->value != NULL) {
             return command_usage(call, "--%s: takes no value", option->name);
         }
@@ -147,7 +147,7 @@ static int take_option(struct command_call *call, struct arguments *arguments,
     call->values[place] = arguments_value(arguments, argument);
     if (call->values[place] == NULL) {
         return command_usage(call, "--%s: needs a value: --%s %s", option->name, option->name,
-                             option->placeholder);
+                             option->value_word);
     }
     return COMMAND_FINE;
 }

@@ -29,8 +29,8 @@ enum command_exit {
 
 /* One flag of a command. A list of them ends with a NULL name. */
 struct option {
-    const char *name;        /* "opens-at" for --opens-at */
-    const char *placeholder; /* "TIME"; NULL: a switch without a value */
+    const char *name;       /* "opens-at" for --opens-at */
+    const char *value_word; /* "TIME"; NULL: a switch without a value */
     const char *help;
 };
 

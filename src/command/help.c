@@ -63,9 +63,9 @@ static void append_options(struct buffer *out, const struct command *command)
         buffer_append_text(out, "\nFlags:\n");
     }
     for (size_t i = 0; (option = command_option_at(command, i)) != NULL; i++) {
-        const char *placeholder = option->placeholder;
-        buffer_printf(out, "  --%s%s%s\n", option->name, placeholder != NULL ? " " : "",
-                      placeholder != NULL ? placeholder : "");
+        const char *value_word = option->value_word;
+        buffer_printf(out, "  --%s%s%s\n", option->name, value_word != NULL ? " " : "",
+                      value_word != NULL ? value_word : "");
         append_wrapped(out, option->help, HELP_INDENT);
     }
 }
@@ -81,7 +81,7 @@ static void append_setting(struct buffer *out, const struct config_key *key)
     buffer_append_text(out, "  ");
     if (config_key_has_flag(key)) {
         config_append_flag(out, key);
-        buffer_printf(out, " %s\n", key->placeholder);
+        buffer_printf(out, " %s\n", key->value_word);
     } else {
         config_append_variable(out, key);
         buffer_append_text(out, " (environment only)\n");

@@ -33,16 +33,16 @@ static void append_roff(struct buffer *out, const char *text)
     }
 }
 
-/* .TP, a bold term with its placeholder in italics, and what it means. */
-static void append_term(struct buffer *out, const char *term, const char *placeholder,
+/* .TP, a bold term with its value_word in italics, and what it means. */
+static void append_term(struct buffer *out, const char *term, const char *value_word,
                         const char *help)
 {
     buffer_append_text(out, ".TP\n\\fB");
     append_roff(out, term);
     buffer_append_text(out, "\\fR");
-    if (placeholder != NULL) {
+    if (value_word != NULL) {
         buffer_append_text(out, " \\fI");
-        append_roff(out, placeholder);
+        append_roff(out, value_word);
         buffer_append_text(out, "\\fR");
     }
     buffer_append_text(out, "\n");
@@ -55,7 +55,7 @@ static void append_options(struct buffer *out, const struct option *options)
     for (const struct option *option = options; option != NULL && option->name != NULL; option++) {
         char flag[64];
         snprintf(flag, sizeof(flag), "--%s", option->name);
-        append_term(out, flag, option->placeholder, option->help);
+        append_term(out, flag, option->value_word, option->help);
     }
 }
 
@@ -127,8 +127,7 @@ static void append_settings(struct buffer *out)
         if (key->fallback[0] != '\0') {
             buffer_printf(&help, " Default: %s.", key->fallback);
         }
-        append_term(out, name.bytes, config_key_has_flag(key) ? key->placeholder : NULL,
-                    help.bytes);
+        append_term(out, name.bytes, config_key_has_flag(key) ? key->value_word : NULL, help.bytes);
         buffer_release(&name);
         buffer_release(&help);
     }

@@ -144,7 +144,7 @@ struct config_key {
     int64_t minimum;      /* numbers: the least and the most; secrets: the least length */
     int64_t maximum;
     const char *const *choices; /* ends with NULL */
-    const char *placeholder;    /* "ADDRESS" in `--listen ADDRESS` */
+    const char *value_word;     /* "ADDRESS" in `--listen ADDRESS` */
     const char *help;           /* one or two full sentences, plain text */
     const char *example;
     const char *secret_file; /* of a secret: the key that names its file */
