@@ -5,6 +5,7 @@ BUILD  ?= build
 PREFIX ?= /usr/local
 ROUNDS ?= 100
 SUITE  ?=
+WEB    ?= true
 
 .DEFAULT_GOAL := help
 .PHONY: help run build test bench soak fuzz format lint install clean setup-build
@@ -18,10 +19,12 @@ run: build ## build dibs and start it: local gate, SQLite, 127.0.0.1:8080
 	    "{\"type\": \"percent\", \"value\": 10}, \"total\": 100}'  (README.md goes on from there)"
 	@exec $(BUILD)/dibs serve $(ARGS)
 
-build: setup-build ## build the program: build/dibs
+build: setup-build ## build the program: build/dibs (WEB=false: without its pages, no npm needed)
 	@test -f $(BUILD)/build.ninja || { \
 	    echo "configuring $(BUILD)"; \
-	    output=$$(meson setup $(BUILD) --prefix=$(PREFIX)) || { echo "$$output"; exit 1; }; }
+	    output=$$(meson setup $(BUILD) --prefix=$(PREFIX) -Dweb=$(WEB)) || { echo "$$output"; exit 1; }; }
+	@grep -q '"name": "web", "value": $(WEB)' $(BUILD)/meson-info/intro-buildoptions.json || \
+	    meson configure $(BUILD) -Dweb=$(WEB)
 	@ninja -C $(BUILD)
 
 test: ## build and run every suite (SUITE="unit system" runs some)
@@ -52,7 +55,7 @@ install: build ## install to PREFIX (/usr/local)
 	@meson install -C $(BUILD) --no-rebuild
 
 clean: ## remove all build folders
-	rm -rf build build-*
+	rm -rf build build-* web/dist web/node_modules
 
 setup-build:
-	@scripts/setup build
+	@WEB=$(WEB) scripts/setup build
