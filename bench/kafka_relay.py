@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from harness import BenchError, process_cpu_seconds
-from report import Figure
+from report import Figure, spread
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
@@ -49,13 +49,6 @@ class World:
                 raise BenchError(f"{self.pending()} of {count} claims are still pending")
             time.sleep(0.002)
         return time.monotonic() - start, process_cpu_seconds(self.worker.pid) - cpu
-
-
-def spread(values):
-    if len(values) == 1:
-        return (values[0],) * 3
-    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
-    return middle, low, high
 
 
 def measure_kafka(bench, report, quick):

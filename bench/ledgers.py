@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from harness import BenchError
-from report import Figure
+from report import Figure, spread
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
@@ -35,13 +35,6 @@ def write(bench, url, mode, policy, rows):
     if done.returncode != 0:
         raise BenchError(done.stderr.strip())
     return rows / json.loads(done.stdout)["seconds"]
-
-
-def spread(values):
-    if len(values) == 1:
-        return (values[0],) * 3
-    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
-    return middle, low, high
 
 
 def measure_writing(bench, report, kind, url, rounds, rows):

@@ -10,7 +10,7 @@ import sys
 import time
 
 from harness import BenchError, Server, process_cpu_seconds
-from report import Figure
+from report import Figure, spread
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
@@ -98,13 +98,6 @@ class Peer:
             if done.returncode != 0:
                 raise BenchError(f"redis-benchmark: {done.stderr}{done.stdout}")
         return count / self.spent(work)
-
-
-def spread(values):
-    if len(values) == 1:
-        return (values[0],) * 3
-    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
-    return middle, low, high
 
 
 def compare(report, name, ours, theirs, target):

@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import re
+import statistics
 from pathlib import Path
 
 TITLES = {
@@ -18,6 +19,14 @@ TITLES = {
     "redis": "The gate in Redis, decisions per second of Redis's CPU, against a script per request",
     "redis_path": "Claims through the gate in Redis, CPU seconds per million",
 }
+
+
+def spread(values):
+    """Median and middle half: a machine's slow moments stretch the ends, however long one waits."""
+    if len(values) == 1:
+        return (values[0],) * 3
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return middle, low, high
 
 
 class Figure:
