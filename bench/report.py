@@ -17,6 +17,7 @@ TITLES = {
     "serving": "Durable claims over HTTP on each ledger",
     "kafka": "Claims through Kafka against the direct relay, microseconds per claim",
     "redis": "The gate in Redis, decisions per second of Redis's CPU, against a script per request",
+    "rush": "CPU microseconds a load generator spends on a request",
     "redis_path": "Claims through the gate in Redis, CPU seconds per million",
 }
 
@@ -115,6 +116,9 @@ class Report:
             elif section == "kafka":
                 rows.append([f.name, f"{d['kafka']:.1f}", f"{d['direct']:.1f}", f.ratio(),
                              f.verdict()])
+            elif section == "rush":
+                rows.append([f.name, f"{d['rush']:.2f}", f"{d['peer']:.2f}", f.ratio(),
+                             f.verdict()])
             elif section == "serving":
                 rows.append([f.name, f"{d['speed']:,.0f}", f"{d['wall']:,.0f}"])
             else:
@@ -124,6 +128,7 @@ class Report:
             "growth": ["", few, many, "growth", "target"],
             "ledgers": ["", "dibs /s", "other /s", "ratio", "target"],
             "kafka": ["", "Kafka µs", "direct µs", "ratio", "target"],
+            "rush": ["", "rush µs", "peer µs", "ratio", "target"],
             "redis": ["", "dibs /s", "script /s", "ratio", "target"],
             "redis_path": ["", "server", "Redis", "sum or ratio", "target"],
             "serving": ["", "per CPU second", "per second of time"],
