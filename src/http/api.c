@@ -379,16 +379,27 @@ static void dispatch(struct ask *ask)
     }
 }
 
+/* What crowds ask for, without a look at the table of paths. */
+static bool handle_crowd(struct api_loop *loop, struct http_exchange *exchange,
+                         const struct http_request *request)
+{
+    int64_t policy_id;
+    if (request->method == HTTP_METHOD_POST && request->origin.bytes == NULL &&
+        router_match_claims(request->path, &policy_id)) {
+        claims_post(loop, exchange, request, policy_id);
+        return true;
+    }
+    return request->method == HTTP_METHOD_GET && span_equal(request->path, RANKING_PATH) &&
+           ranking_send_again(loop, exchange, request->query);
+}
+
 static void handle(void *context, struct http_exchange *exchange,
                    const struct http_request *request)
 {
     struct api_loop *loop = context;
-    int64_t policy_id;
     reply_prepare(loop, exchange, request);
-    if (request->method == HTTP_METHOD_POST && loop->api->addresses == NULL &&
-        !loop->api->logs_requests && !loop->api->only_watched && request->origin.bytes == NULL &&
-        router_match_claims(request->path, &policy_id)) {
-        claims_post(loop, exchange, request, policy_id);
+    if (loop->api->addresses == NULL && !loop->api->logs_requests && !loop->api->only_watched &&
+        handle_crowd(loop, exchange, request)) {
         return;
     }
     struct ask ask = {.loop = loop, .exchange = exchange, .request = request};

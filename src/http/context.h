@@ -99,11 +99,14 @@ struct ranking_answer;
 struct policy_watch;
 struct status_call;
 
-/* The last ranking that was sent, as bytes. */
+/* A ranking that was sent, as bytes, under the query that asked for it. */
+#define RANKING_QUERY_MAX 48
+#define RANKING_PAGES     8
 struct ranking_page {
     struct ranking_answer *answer; /* one of its holders is this; NULL: none */
-    size_t limit;
-    bool is_cached;
+    bool is_fresh;                 /* the query says so */
+    uint8_t query_length;
+    char query[RANKING_QUERY_MAX];
     struct buffer body;
 };
 
@@ -149,7 +152,7 @@ struct api_loop {
     /* Claims whose fate someone waits for, and the policies someone watches. */
     struct status_call *parked;
     struct policy_watch *watches;
-    struct ranking_page ranking;
+    struct ranking_page rankings[RANKING_PAGES]; /* by a hash of the query */
     int64_t numbers_due_ms;
     int64_t heartbeat_due_ms;
 };

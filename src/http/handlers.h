@@ -71,7 +71,11 @@ void products_show(struct ask *ask);
 
 /* --- ranking.c --- */
 
+#define RANKING_PATH SPAN("/v1/products/top")
 void ranking_show_top(struct ask *ask);
+/* Answers GET RANKING_PATH as this loop did before, if that is still what it would be; else false,
+ * and nothing was done. */
+bool ranking_send_again(struct api_loop *loop, struct http_exchange *exchange, struct span query);
 void ranking_show_product(struct ask *ask);
 void ranking_loop_init(struct api_loop *loop);
 void ranking_loop_close(struct api_loop *loop);

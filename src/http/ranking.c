@@ -1,7 +1,7 @@
 /* ranking.c: which products sell best, and where one of them stands.
  *
- * A crowd asks the same question: a loop keeps the last answer it has sent as bytes and sends them
- * again while the answer is the same one. */
+ * A crowd asks the same question: a loop keeps the answers it has sent as bytes, under the very
+ * query that asked for them, and sends them again while the answer is the same one. */
 #include "ranking/ranking.h"
 #include "http/call.h"
 #include "http/handlers.h"
@@ -114,23 +114,54 @@ static void work_top(struct call *call, struct service *service)
     ranking_answer_release(answer);
 }
 
+/* --- sending again --- */
+
+static struct ranking_page *page_of(struct api_loop *loop, struct span query)
+{
+    size_t sum = query.length;
+    for (size_t at = 0; at < query.length; at++) {
+        sum = sum * 31 + (unsigned char)query.bytes[at];
+    }
+    return &loop->rankings[sum % RANKING_PAGES];
+}
+
+bool ranking_send_again(struct api_loop *loop, struct http_exchange *exchange, struct span query)
+{
+    struct ranking_page *page = page_of(loop, query);
+    if (page->answer == NULL || page->query_length != query.length ||
+        (query.length > 0 && memcmp(page->query, query.bytes, query.length) != 0) ||
+        !ranking_still(service_ranking(loop->api->service), page->answer,
+                       page->is_fresh ? RANKING_FRESH : RANKING_CACHED,
+                       http_loop_wall_ms(loop->http),
+                       http_exchange_notes(exchange)->started_ns / 1000000)) {
+        return false;
+    }
+    reply_json(loop, exchange, 200, (struct span){page->body.bytes, page->body.length});
+    return true;
+}
+
 /* Sends the answer at hand; takes it over. */
 static void send_at_hand(struct ask *ask, struct ranking_answer *answer, size_t limit,
                          enum ranking_wish wish)
 {
-    struct ranking_page *page = &ask->loop->ranking;
-    bool is_cached = wish == RANKING_CACHED;
-    if (page->answer != answer || page->limit != limit || page->is_cached != is_cached) {
+    struct span query = ask->request->query;
+    struct ranking_page *page = page_of(ask->loop, query);
+    bool is_kept = query.length <= RANKING_QUERY_MAX;
+    struct buffer *body = is_kept ? &page->body : &ask->loop->body;
+    buffer_clear(body);
+    append_top(body, answer, limit, wish == RANKING_CACHED);
+    if (is_kept) {
         ranking_answer_release(page->answer);
         page->answer = answer;
-        page->limit = limit;
-        page->is_cached = is_cached;
-        buffer_clear(&page->body);
-        append_top(&page->body, answer, limit, is_cached);
+        page->is_fresh = wish == RANKING_FRESH;
+        page->query_length = (uint8_t)query.length;
+        if (query.length > 0) {
+            memcpy(page->query, query.bytes, query.length);
+        }
     } else {
-        ranking_answer_release(answer); /* the page has it already */
+        ranking_answer_release(answer);
     }
-    reply_json(ask->loop, ask->exchange, 200, (struct span){page->body.bytes, page->body.length});
+    reply_json(ask->loop, ask->exchange, 200, (struct span){body->bytes, body->length});
 }
 
 static bool read_number(struct ask *ask, const struct query_param *param, int64_t maximum,
@@ -247,12 +278,17 @@ void ranking_show_product(struct ask *ask)
 
 void ranking_loop_init(struct api_loop *loop)
 {
-    buffer_init(&loop->ranking.body, ANSWER_LENGTH_MAX);
+    for (size_t index = 0; index < RANKING_PAGES; index++) {
+        buffer_init(&loop->rankings[index].body, ANSWER_LENGTH_MAX);
+    }
 }
 
 void ranking_loop_close(struct api_loop *loop)
 {
-    ranking_answer_release(loop->ranking.answer);
-    loop->ranking.answer = NULL;
-    buffer_release(&loop->ranking.body);
+    for (size_t index = 0; index < RANKING_PAGES; index++) {
+        struct ranking_page *page = &loop->rankings[index];
+        ranking_answer_release(page->answer);
+        page->answer = NULL;
+        buffer_release(&page->body);
+    }
 }

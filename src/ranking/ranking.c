@@ -17,11 +17,11 @@
 #define ENTRIES     1000
 
 struct ranking_window {
-    int64_t asked_at_ms; /* monotonic; 0: never */
-    bool is_wanted;      /* somebody waits for it */
-    uint64_t version;    /* of the board when the answer was made */
-    uint64_t attempts;   /* to make one, to see that one came after a question */
-    struct ranking_answer *answer;
+    _Atomic int64_t asked_at_ms;           /* monotonic; 0: never; a second more or less */
+    bool is_wanted;                        /* somebody waits for it */
+    uint64_t version;                      /* of the board when the answer was made */
+    uint64_t attempts;                     /* to make one, to see that one came after a question */
+    struct ranking_answer *_Atomic answer; /* changed under the lock */
 };
 
 struct ranking {
@@ -114,6 +114,18 @@ static enum status ranking_step(struct ranking *ranking, int64_t today, bool *is
     return status;
 }
 
+/* What was made of the board as it still is, is as fresh as the board. Under the lock. */
+static void ranking_confirm(struct ranking *ranking, int64_t now_ms)
+{
+    for (int days = 1; days <= RANKING_DAYS_MAX; days++) {
+        struct ranking_window *window = &ranking->windows[days];
+        struct ranking_answer *answer = window->answer;
+        if (answer != NULL && answer->source == RANKING_FROM_BOARD &&
+            window->version == ranking->version)
+            atomic_store_explicit(&answer->fresh_at_ms, now_ms, memory_order_relaxed);
+    }
+}
+
 /* True when the board has everything that was in the ledger when it began. */
 static bool ranking_follow(struct ranking *ranking, int64_t today)
 {
@@ -142,6 +154,7 @@ static bool ranking_follow(struct ranking *ranking, int64_t today)
     if (is_over) {
         ranking->current_wall_ms = wall_ms;
         ranking->current_at_ms = now_ms;
+        ranking_confirm(ranking, now_ms);
     }
     pthread_mutex_unlock(&ranking->lock);
     if (was_in_trouble)
@@ -254,6 +267,8 @@ static struct ranking_answer *ranking_make(struct ranking *ranking, int days, in
     atomic_init(&answer->holder_count, 1);
     answer->days = days;
     answer->last_day = today;
+    answer->day_start_ms = zone_day_start_ms(ranking->zone, today);
+    answer->day_end_ms = zone_day_start_ms(ranking->zone, today + 1);
     answer->made_at_ms = clock_monotonic_ms();
     if (ranking_has_window(ranking, days)) {
         pthread_mutex_lock(&ranking->lock);
@@ -267,6 +282,7 @@ static struct ranking_answer *ranking_make(struct ranking *ranking, int days, in
         answer->made_at_ms = clock_monotonic_ms();
         status = ranking_make_from(ranking, days, today, RANKING_FROM_LEDGER, answer, &error);
     }
+    atomic_store(&answer->fresh_at_ms, answer->made_at_ms);
     if (status == STATUS_OK)
         return answer;
     log_event(LOG_WARN, "ranking_failed", LOG_FIELD("error", LOG_TEXT(error.text)));
@@ -346,22 +362,35 @@ static void *ranking_main(void *context)
 
 /* --- asking --- */
 
+/* A crowd on many cores writes here once a second at most. */
+static void ranking_note_asked(struct ranking_window *window, int64_t now_ms)
+{
+    if (now_ms - atomic_load_explicit(&window->asked_at_ms, memory_order_relaxed) >= 1000)
+        atomic_store_explicit(&window->asked_at_ms, now_ms, memory_order_relaxed);
+}
+
+bool ranking_still(struct ranking *ranking, const struct ranking_answer *answer,
+                   enum ranking_wish wish, int64_t wall_ms, int64_t now_ms)
+{
+    struct ranking_window *window = &ranking->windows[answer->days];
+    int64_t fresh_at_ms = atomic_load_explicit(&answer->fresh_at_ms, memory_order_relaxed);
+
+    ranking_note_asked(window, now_ms);
+    /* The caller holds it: no other answer can have come to the same place in memory. */
+    return atomic_load_explicit(&window->answer, memory_order_relaxed) == answer &&
+           wall_ms >= answer->day_start_ms && wall_ms < answer->day_end_ms &&
+           now_ms - fresh_at_ms <= (wish == RANKING_FRESH ? RANKING_FRESH_MS : ranking->cache_ms);
+}
+
 /* The window's answer, when it is good enough; with one more holder. Under the lock. */
 static struct ranking_answer *ranking_take(struct ranking *ranking, int days,
-                                           enum ranking_wish wish, int64_t now_ms)
+                                           enum ranking_wish wish)
 {
-    struct ranking_window *window = &ranking->windows[days];
-    struct ranking_answer *answer = window->answer;
+    struct ranking_answer *answer = ranking->windows[days].answer;
+    int64_t now_ms = clock_monotonic_ms();
 
-    window->asked_at_ms = now_ms;
-    if (answer == NULL || answer->last_day != zone_day(ranking->zone, clock_wall_ms()))
-        return NULL;
-    /* When nothing has changed since it was made, it is as fresh as the board. */
-    int64_t as_of_ms = answer->made_at_ms;
-    if (window->version == ranking->version && answer->source == RANKING_FROM_BOARD &&
-        ranking->is_current)
-        as_of_ms = ranking->current_at_ms;
-    if (now_ms - as_of_ms > (wish == RANKING_FRESH ? RANKING_FRESH_MS : ranking->cache_ms))
+    ranking_note_asked(&ranking->windows[days], now_ms);
+    if (answer == NULL || !ranking_still(ranking, answer, wish, clock_wall_ms(), now_ms))
         return NULL;
     atomic_fetch_add(&answer->holder_count, 1);
     return answer;
@@ -371,7 +400,7 @@ struct ranking_answer *ranking_peek(struct ranking *ranking, int days, enum rank
 {
     ensure(days >= 1 && days <= RANKING_DAYS_MAX);
     pthread_mutex_lock(&ranking->lock);
-    struct ranking_answer *answer = ranking_take(ranking, days, wish, clock_monotonic_ms());
+    struct ranking_answer *answer = ranking_take(ranking, days, wish);
     pthread_mutex_unlock(&ranking->lock);
     return answer;
 }
@@ -384,7 +413,7 @@ enum status ranking_top(struct ranking *ranking, int days, enum ranking_wish wis
 
     ensure(days >= 1 && days <= RANKING_DAYS_MAX);
     pthread_mutex_lock(&ranking->lock);
-    *answer = ranking_take(ranking, days, wish, clock_monotonic_ms());
+    *answer = ranking_take(ranking, days, wish);
     uint64_t attempts = ranking->windows[days].attempts;
     while (*answer == NULL && status == STATUS_OK) {
         /* An attempt that had begun before may not be it; the second one is. */
@@ -397,7 +426,7 @@ enum status ranking_top(struct ranking *ranking, int days, enum ranking_wish wis
         pthread_cond_signal(&ranking->work);
         if (pthread_cond_timedwait(&ranking->done, &ranking->lock, &until) != 0)
             status = error_set(error, STATUS_UNAVAILABLE, "the ranking takes too long");
-        *answer = ranking_take(ranking, days, wish, clock_monotonic_ms());
+        *answer = ranking_take(ranking, days, wish);
     }
     pthread_mutex_unlock(&ranking->lock);
     return *answer != NULL ? STATUS_OK : status;

@@ -49,8 +49,11 @@ struct ranking_answer {
     _Atomic unsigned holder_count;
     int days;
     int64_t last_day;
-    int64_t as_of_ms;   /* wall: everything written before then is in it */
-    int64_t made_at_ms; /* monotonic */
+    int64_t day_start_ms; /* wall: the last day, in which it can be given */
+    int64_t day_end_ms;
+    int64_t as_of_ms;            /* wall: everything written before then is in it */
+    int64_t made_at_ms;          /* monotonic */
+    _Atomic int64_t fresh_at_ms; /* monotonic: nothing more was known then */
     enum ranking_source source;
     size_t count;
     struct ranking_line lines[RANKING_LIMIT_MAX];
@@ -68,6 +71,11 @@ enum ranking_wish { RANKING_CACHED, RANKING_FRESH };
 
 /* The answer at hand, if it is good enough for that wish; else NULL. Never waits. */
 struct ranking_answer *ranking_peek(struct ranking *ranking, int days, enum ranking_wish wish);
+
+/* Whether ranking_peek() would hand out this very answer, which the caller holds, at that time
+ * (wall and monotonic). Takes no lock and writes to nothing that others read often. */
+bool ranking_still(struct ranking *ranking, const struct ranking_answer *answer,
+                   enum ranking_wish wish, int64_t wall_ms, int64_t now_ms);
 
 /* Waits for one. FRESH is at most a second behind. UNAVAILABLE: neither board nor ledger answers.
  */
