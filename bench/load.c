@@ -23,7 +23,9 @@
 #include <unistd.h>
 
 #define REPLY_SIZE_MAX   16384
-#define REQUEST_SIZE_MAX 512
+#define REQUEST_SIZE_MAX 16384
+#define BATCH_MAX        64
+#define PRODUCT_DIGITS   7
 #define EVENTS_MAX       1024
 #define USER_DIGITS      16
 #define STATUS_MAX       600
@@ -36,9 +38,13 @@ enum mode {
     MODE_ALREADY,  /* claims of users who hold one, picked at random */
     MODE_ISSUED,   /* claims of new users: first, first + 1, ... */
     MODE_STATUS,   /* status of users who hold one, picked at random */
+    MODE_TOP,      /* the best sellers, always the same question */
+    MODE_ORDER,    /* new orders of one product each, one of `held` at random */
+    MODE_ORDERS,   /* the same, BATCH_MAX of them in a request */
 };
 
-static const char *const mode_names[] = {"sold_out", "already", "issued", "status"};
+static const char *const mode_names[] = {"sold_out", "already", "issued", "status",
+                                         "top",      "order",   "orders"};
 
 struct options {
     enum mode mode;
@@ -57,7 +63,9 @@ struct options {
 struct connection {
     int fd;
     size_t request_length;
-    size_t user_at;
+    size_t place_count; /* of what changes from one request to the next */
+    size_t users_at[BATCH_MAX];
+    size_t products_at[BATCH_MAX];
     size_t reply_have;
     size_t reply_need; /* 0: the head is not complete yet */
     char request[REQUEST_SIZE_MAX];
@@ -132,6 +140,9 @@ static uint64_t load_pick_user(struct load *load)
         return load->options->first_user + load_random_below(load, load->options->held_count);
     case MODE_SOLD_OUT:
     case MODE_ISSUED:
+    case MODE_TOP:
+    case MODE_ORDER:
+    case MODE_ORDERS:
         break;
     }
     return load->next_user++;
@@ -145,31 +156,82 @@ static void load_put_user(char *digits, uint64_t user)
         digits[i] = "0123456789abcdef"[value >> 60];
 }
 
+static bool load_sells(enum mode mode)
+{
+    return mode == MODE_ORDER || mode == MODE_ORDERS;
+}
+
+/* An order's id is made as a user's. */
+static void load_make_orders(char *body, size_t size, size_t count)
+{
+    size_t length = (size_t)snprintf(body, size, count > 1 ? "{\"orders\":[" : "");
+    for (size_t i = 0; i < count; i++)
+        length += (size_t)snprintf(body + length, size - length,
+                                   "%s{\"order_id\":\"u0000000000000000\",\"items\":[{"
+                                   "\"product_id\":\"p0000000\",\"quantity\":1}]}",
+                                   i > 0 ? "," : "");
+    snprintf(body + length, size - length, "%s", count > 1 ? "]}" : "");
+}
+
+/* Where users and products stand in the request. */
+static void load_find_places(struct connection *connection)
+{
+    const char *user = connection->request;
+    const char *product = connection->request;
+    while ((user = strstr(user, "u0000000000000000")) != NULL) {
+        size_t number = connection->place_count++;
+        connection->users_at[number] = (size_t)(++user - connection->request);
+        if (product != NULL && (product = strstr(product, "p0000000")) != NULL)
+            connection->products_at[number] = (size_t)(++product - connection->request);
+    }
+}
+
 static void load_make_request(const struct options *options, struct connection *connection)
 {
     /* The headers that curl sends. */
-    static const char user[] = "u0000000000000000";
-    char body[64] = "";
+    static char body[REQUEST_SIZE_MAX];
     char entity[96] = "";
-    char path[64] = "";
-    const char *method = "GET";
+    char path[64];
+    const char *method = "POST";
+    body[0] = '\0';
+    snprintf(path, sizeof path, "/v1/policies/%ld/claims", options->policy_id);
     if (options->mode == MODE_STATUS) {
-        snprintf(path, sizeof path, "/%s", user);
+        method = "GET";
+        snprintf(path, sizeof path, "/v1/policies/%ld/claims/u0000000000000000",
+                 options->policy_id);
+    } else if (options->mode == MODE_TOP) {
+        method = "GET";
+        snprintf(path, sizeof path, "/v1/products/top?days=3&limit=5");
+    } else if (load_sells(options->mode)) {
+        snprintf(path, sizeof path, "/v1/orders");
+        load_make_orders(body, sizeof body, options->mode == MODE_ORDER ? 1 : BATCH_MAX);
     } else {
-        method = "POST";
-        snprintf(body, sizeof body, "{\"user\":\"%s\"}", user);
+        snprintf(body, sizeof body, "{\"user\":\"u0000000000000000\"}");
+    }
+    if (body[0] != '\0')
         snprintf(entity, sizeof entity, "Content-Type: application/json\r\nContent-Length: %zu\r\n",
                  strlen(body));
-    }
     int length = snprintf(connection->request, sizeof connection->request,
-                          "%s /v1/policies/%ld/claims%s HTTP/1.1\r\nHost: %s\r\n"
+                          "%s %s HTTP/1.1\r\nHost: %s\r\n"
                           "User-Agent: dibs-bench/1\r\nAccept: */*\r\n%s\r\n%s",
-                          method, options->policy_id, path, options->address_text, entity, body);
+                          method, path, options->address_text, entity, body);
     if (length < 0 || (size_t)length >= sizeof connection->request)
         load_die("the request does not fit");
     connection->request_length = (size_t)length;
-    const char *at = strstr(connection->request, user);
-    connection->user_at = (size_t)(at - connection->request) + 1;
+    load_find_places(connection);
+}
+
+static void load_fill_request(struct load *load, struct connection *connection)
+{
+    for (size_t i = 0; i < connection->place_count; i++) {
+        load_put_user(connection->request + connection->users_at[i], load_pick_user(load));
+        if (!load_sells(load->options->mode))
+            continue;
+        uint64_t product = load_random_below(load, load->options->held_count);
+        char *digits = connection->request + connection->products_at[i];
+        for (size_t at = PRODUCT_DIGITS; at-- > 0; product /= 10)
+            digits[at] = (char)('0' + product % 10);
+    }
 }
 
 static void load_send(struct load *load, struct connection *connection)
@@ -177,7 +239,7 @@ static void load_send(struct load *load, struct connection *connection)
     const struct options *options = load->options;
     if (load->stopping || (options->request_count && load->sent_count == options->request_count))
         return;
-    load_put_user(connection->request + connection->user_at, load_pick_user(load));
+    load_fill_request(load, connection);
     ssize_t sent = send(connection->fd, connection->request, connection->request_length,
                         MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent != (ssize_t)connection->request_length)
@@ -353,9 +415,10 @@ static void load_measure(struct load *load)
 
 __attribute__((noreturn)) static void load_usage(void)
 {
-    fputs("usage: load --address IPV4:PORT --mode sold_out|already|issued|status [--policy ID]\n"
+    fputs("usage: load --address IPV4:PORT --mode MODE [--policy ID]\n"
           "            [--connections N] [--seconds S | --requests N] [--warmup S]\n"
-          "            [--first USER] [--held USERS] [--pid SERVER]\n",
+          "            [--first USER] [--held USERS or PRODUCTS] [--pid SERVER]\n"
+          "modes: sold_out already issued status top order orders\n",
           stderr);
     exit(2);
 }

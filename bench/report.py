@@ -13,6 +13,8 @@ TITLES = {
     "gate": "The gate alone, in batches of 64",
     "memory": "Memory",
     "restore": "Restoring at the start",
+    "ranking": "Which products sell best, CPU seconds of one answer: SQL against the board",
+    "orders": "Orders per second of server CPU, against a plain transaction per order",
     "ledgers": "Writing claims into each ledger, rows per second of time",
     "serving": "Durable claims over HTTP on each ledger",
     "kafka": "Claims through Kafka against the direct relay, microseconds per claim",
@@ -107,12 +109,15 @@ class Report:
                 instructions = "–" if f.value is None else f"{f.value:.0f}"
                 rows.append([f.name, f"{d['per_second'] / 1e6:.1f} M", f"{d['few_ns']:.0f} ns",
                              f"{d['many_ns']:.0f} ns", instructions, f.verdict()])
-            elif section in ("ledgers", "redis"):
+            elif section in ("ledgers", "redis", "orders"):
                 rows.append([f.name, f"{d['drained']:,.0f}", f"{d['against']:,.0f}", f.ratio(),
                              f.verdict()])
             elif section == "redis_path":
                 parts = [f"{d[part]:.1f}" if part in d else "" for part in ("server", "redis")]
                 rows.append([f.name, *parts, f.ratio(), f.verdict()])
+            elif section == "ranking":
+                rows.append([f.name, f"{d['sql']:.3f}", f"{d['board']:.6f}",
+                             f"{f.value:,.0f}", f.verdict()])
             elif section == "kafka":
                 rows.append([f.name, f"{d['kafka']:.1f}", f"{d['direct']:.1f}", f.ratio(),
                              f.verdict()])
@@ -126,6 +131,8 @@ class Report:
         header = {
             "claims": ["", "floor /s", "dibs /s", "dibs : floor", "target"],
             "growth": ["", few, many, "growth", "target"],
+            "ranking": ["", "SQL s", "board s", "ratio", "target"],
+            "orders": ["", "dibs /s", "plain SQL /s", "ratio", "target"],
             "ledgers": ["", "dibs /s", "other /s", "ratio", "target"],
             "kafka": ["", "Kafka µs", "direct µs", "ratio", "target"],
             "rush": ["", "rush µs", "peer µs", "ratio", "target"],
