@@ -50,6 +50,9 @@ static handler *const handlers[ROUTE_COUNT][METHODS] = {
     [ROUTE_METRICS] = {[HTTP_METHOD_GET] = health_metrics},
     [ROUTE_OPENAPI] = {[HTTP_METHOD_GET] = pages_openapi},
     [ROUTE_PROBLEM_PAGE] = {[HTTP_METHOD_GET] = pages_problem},
+    [ROUTE_BOARD] = {[HTTP_METHOD_GET] = web_board},
+    [ROUTE_DROP] = {[HTTP_METHOD_GET] = web_drop},
+    [ROUTE_ASSET] = {[HTTP_METHOD_GET] = web_asset},
 };
 
 /* --- life --- */
@@ -122,6 +125,9 @@ enum status api_open(struct api **api, struct service *service, const struct con
     enum status status = opened->loops == NULL
                              ? error_set(error, STATUS_FAILED, "no memory for the API")
                              : open_limits(opened, config, error);
+    if (status == STATUS_OK) {
+        status = web_open(opened, error);
+    }
     if (status != STATUS_OK) {
         api_close(opened);
         return status;
@@ -158,6 +164,7 @@ void api_close(struct api *api)
     free(api->loops);
     rate_limiter_free(api->users);
     rate_limiter_free(api->addresses);
+    web_close(api);
     auth_release(&api->auth);
     pthread_mutex_destroy(&api->loops_lock);
     free(api);

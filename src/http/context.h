@@ -18,6 +18,7 @@
 #include "claim/desk.h"
 #include "claim/service.h"
 #include "config/config.h"
+#include "http/assets.h"
 #include "http/auth.h"
 #include "http/rate_limit.h"
 #include "http/server.h"
@@ -86,7 +87,8 @@ struct api {
     bool allows_any_origin; /* cors_origin is "*" */
     bool varies_by_origin;  /* cors_origin is a list: also who sends none must not share a cache */
     int64_t started_ms;
-    char etag[24]; /* of /openapi.json */
+    char etag[24];        /* of /openapi.json */
+    struct assets assets; /* the pages' files; none when built without them */
 
     unsigned loops_max;
     /* The loops that are open; the lock keeps one from closing while another reads its counters. */

@@ -104,4 +104,13 @@ void pages_problem(struct ask *ask);
 /* Makes the document's ETag. */
 void pages_init(struct api *api);
 
+/* --- web.c --- */
+
+void web_board(struct ask *ask);
+void web_drop(struct ask *ask);
+void web_asset(struct ask *ask);
+/* The pages that the binary carries. STATUS_FAILED: no memory. */
+enum status web_open(struct api *api, struct error *error) MUST_CHECK;
+void web_close(struct api *api);
+
 #endif

@@ -114,9 +114,13 @@ enum http_header http_header_of(const char *name, size_t length)
                : NAME_IS("last-event-id") ? HTTP_HEADER_LAST_EVENT_ID
                                           : HTTP_HEADER_UNKNOWN;
     case 14:
-        return NAME_IS("content-length") ? HTTP_HEADER_CONTENT_LENGTH : HTTP_HEADER_UNKNOWN;
+        return NAME_IS("content-length")   ? HTTP_HEADER_CONTENT_LENGTH
+               : NAME_IS("sec-fetch-site") ? HTTP_HEADER_SEC_FETCH_SITE
+                                           : HTTP_HEADER_UNKNOWN;
     case 15:
-        return NAME_IS("idempotency-key") ? HTTP_HEADER_IDEMPOTENCY_KEY : HTTP_HEADER_UNKNOWN;
+        return NAME_IS("idempotency-key")   ? HTTP_HEADER_IDEMPOTENCY_KEY
+               : NAME_IS("accept-encoding") ? HTTP_HEADER_ACCEPT_ENCODING
+                                            : HTTP_HEADER_UNKNOWN;
     case 17:
         return NAME_IS("transfer-encoding") ? HTTP_HEADER_TRANSFER_ENCODING : HTTP_HEADER_UNKNOWN;
     case 29:
@@ -142,6 +146,7 @@ bool http_header_is_single(enum http_header header)
     case HTTP_HEADER_REQUEST_ID:
     case HTTP_HEADER_ORIGIN:
     case HTTP_HEADER_LAST_EVENT_ID:
+    case HTTP_HEADER_SEC_FETCH_SITE:
     case HTTP_HEADER_EXPECT:
         return true;
     default:
@@ -159,6 +164,7 @@ struct span *http_header_span(struct http_request *request, enum http_header hea
         [HTTP_HEADER_REQUEST_ID] = offsetof(struct http_request, request_id),
         [HTTP_HEADER_ORIGIN] = offsetof(struct http_request, origin),
         [HTTP_HEADER_ACCEPT] = offsetof(struct http_request, accept),
+        [HTTP_HEADER_ACCEPT_ENCODING] = offsetof(struct http_request, accept_encoding),
         [HTTP_HEADER_COOKIE] = offsetof(struct http_request, cookie),
         [HTTP_HEADER_IF_NONE_MATCH] = offsetof(struct http_request, if_none_match),
         [HTTP_HEADER_LAST_EVENT_ID] = offsetof(struct http_request, last_event_id),
@@ -167,6 +173,7 @@ struct span *http_header_span(struct http_request *request, enum http_header hea
         [HTTP_HEADER_ACCESS_CONTROL_REQUEST_HEADERS] =
             offsetof(struct http_request, access_control_request_headers),
         [HTTP_HEADER_TRACEPARENT] = offsetof(struct http_request, traceparent),
+        [HTTP_HEADER_SEC_FETCH_SITE] = offsetof(struct http_request, sec_fetch_site),
     };
     return (struct span *)((char *)request + offsets[header]);
 }

@@ -68,6 +68,78 @@ bool header_idempotency_key(struct span value, char bytes[IDEMPOTENCY_KEY_MAX], 
     return false;
 }
 
+/* Cuts what comes before the next `end` off `text`, without the blanks around it. */
+static struct span cut(struct span *text, char end)
+{
+    const char *found = memchr(text->bytes, end, text->length);
+    size_t length = found != NULL ? (size_t)(found - text->bytes) : text->length;
+    struct span piece = skip_blanks((struct span){text->bytes, length});
+    while (piece.length > 0 &&
+           (piece.bytes[piece.length - 1] == ' ' || piece.bytes[piece.length - 1] == '\t')) {
+        piece.length--;
+    }
+    *text = skip(*text, found != NULL ? length + 1 : length);
+    return piece;
+}
+
+/* RFC 9110 12.4.2: 0 or 1, and at most three decimals. */
+static int read_weight(struct span text)
+{
+    static const int worth[] = {1000, 0, 100, 10, 1};
+    int weight = 0;
+    if (text.length == 0 || text.length > sizeof worth / sizeof worth[0]) {
+        return 0;
+    }
+    for (size_t at = 0; at < text.length; at++) {
+        if (at == 1) {
+            if (text.bytes[at] != '.') {
+                return 0;
+            }
+            continue;
+        }
+        if (text.bytes[at] < '0' || text.bytes[at] > '9') {
+            return 0;
+        }
+        weight += (text.bytes[at] - '0') * worth[at];
+    }
+    return weight <= 1000 ? weight : 0;
+}
+
+int header_quality(struct span list, struct span name)
+{
+    while (list.length > 0) {
+        struct span item = cut(&list, ',');
+        if (item.length == 0 || !same_letters(cut(&item, ';'), name)) {
+            continue;
+        }
+        while (item.length > 0) {
+            struct span parameter = cut(&item, ';');
+            if (starts_with(parameter, SPAN("q="))) {
+                return read_weight(skip(parameter, 2));
+            }
+        }
+        return 1000;
+    }
+    return -1;
+}
+
+bool header_knows_etag(struct span if_none_match, struct span etag)
+{
+    if (if_none_match.bytes != NULL && span_equal(if_none_match, SPAN("*"))) {
+        return true;
+    }
+    while (if_none_match.length > 0) {
+        struct span tag = cut(&if_none_match, ',');
+        if (tag.length > 2 && tag.bytes[0] == 'W' && tag.bytes[1] == '/') {
+            tag = skip(tag, 2);
+        }
+        if (span_equal(tag, etag)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool header_is_json(struct span content_type)
 {
     const struct span type = SPAN("application/json");

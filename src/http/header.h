@@ -19,6 +19,13 @@ bool header_is_visible(struct span value, size_t length_max);
  * unless what is left is 1-128 visible characters. `bytes` holds what the span points to. */
 bool header_idempotency_key(struct span value, char bytes[IDEMPOTENCY_KEY_MAX], struct span *key);
 
+/* How gladly a list such as Accept-Encoding takes `name`: its weight in thousandths (1000 without
+ * one, 0: refused, also when the weight is not readable), or -1 when the list does not name it. */
+int header_quality(struct span list, struct span name);
+
+/* Whether an If-None-Match ("*", or a list of tags, weak ones too) knows this ETag. */
+bool header_knows_etag(struct span if_none_match, struct span etag);
+
 /* application/json, with no other parameter than charset=utf-8. */
 bool header_is_json(struct span content_type);
 

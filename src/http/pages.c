@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "embedded_assets.h"
 #include "http/handlers.h"
+#include "http/header.h"
 #include "http/problem.h"
 #include "http/reply.h"
 
@@ -30,8 +31,7 @@ void pages_init(struct api *api)
 void pages_openapi(struct ask *ask)
 {
     struct span etag = span_of(ask->loop->api->etag);
-    bool known =
-        ask->request->if_none_match.bytes != NULL && span_equal(ask->request->if_none_match, etag);
+    bool known = header_knows_etag(ask->request->if_none_match, etag);
     reply_begin_page(ask->loop, ask->exchange, known ? 304 : 200, JSON_CONTENT_TYPE);
     http_answer_header(ask->exchange, SPAN("ETag"), etag);
     http_answer_end(ask->exchange, known ? (struct span){NULL, 0} : find_asset("openapi.json"));

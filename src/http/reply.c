@@ -97,8 +97,8 @@ static void log_answer(struct http_exchange *exchange, int status)
               LOG_FIELD("status", LOG_I64(status)), LOG_FIELD("elapsed_ms", LOG_REAL(elapsed_ms)));
 }
 
-static void begin(struct api_loop *loop, struct http_exchange *exchange, int status,
-                  struct span content_type, struct span cache_control)
+void reply_begin_cached(struct api_loop *loop, struct http_exchange *exchange, int status,
+                        struct span content_type, struct span cache_control)
 {
     const struct http_exchange_notes *notes = http_exchange_notes(exchange);
     counter_add(&loop->counters.responses[(unsigned)status / 100], 1);
@@ -125,13 +125,13 @@ static void begin(struct api_loop *loop, struct http_exchange *exchange, int sta
 void reply_begin(struct api_loop *loop, struct http_exchange *exchange, int status,
                  struct span content_type)
 {
-    begin(loop, exchange, status, content_type, SPAN("no-store"));
+    reply_begin_cached(loop, exchange, status, content_type, SPAN("no-store"));
 }
 
 void reply_begin_page(struct api_loop *loop, struct http_exchange *exchange, int status,
                       struct span content_type)
 {
-    begin(loop, exchange, status, content_type, SPAN("public, max-age=300"));
+    reply_begin_cached(loop, exchange, status, content_type, SPAN("public, max-age=300"));
 }
 
 void reply_retry_after(struct http_exchange *exchange, int64_t seconds, uint64_t jitter_s)

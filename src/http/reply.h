@@ -21,6 +21,10 @@ void reply_begin(struct api_loop *loop, struct http_exchange *exchange, int stat
 void reply_begin_page(struct api_loop *loop, struct http_exchange *exchange, int status,
                       struct span content_type);
 
+/* The same with a Cache-Control of its own. */
+void reply_begin_cached(struct api_loop *loop, struct http_exchange *exchange, int status,
+                        struct span content_type, struct span cache_control);
+
 /* A whole JSON answer. */
 void reply_json(struct api_loop *loop, struct http_exchange *exchange, int status,
                 struct span body);

@@ -56,6 +56,9 @@ static const struct route_entry routes[ROUTE_COUNT] = {
     [ROUTE_METRICS] = {"/metrics", GET, ALLOW("GET, HEAD, OPTIONS")},
     [ROUTE_OPENAPI] = {"/openapi.json", GET, ALLOW("GET, HEAD, OPTIONS")},
     [ROUTE_PROBLEM_PAGE] = {"/problems/{code}", GET, ALLOW("GET, HEAD, OPTIONS")},
+    [ROUTE_BOARD] = {"/", GET, ALLOW("GET, HEAD, OPTIONS")},
+    [ROUTE_DROP] = {"/drop/{policy_id}", GET, ALLOW("GET, HEAD, OPTIONS")},
+    [ROUTE_ASSET] = {"/assets/{name}", GET, ALLOW("GET, HEAD, OPTIONS")},
 };
 
 static int hex_value(char digit)
@@ -163,7 +166,8 @@ static bool pattern_matches(const char *pattern, const struct span *segments, si
     for (const char *at = pattern; *at == '/'; index++) {
         const char *end = strchrnul(at + 1, '/');
         struct span word = {at + 1, (size_t)(end - at - 1)};
-        if (index == count || segments[index].length == 0) {
+        /* Only the root's one segment is empty. */
+        if (index == count || (segments[index].length == 0 && word.length > 0)) {
             return false;
         }
         if (word.bytes[0] == '{') {

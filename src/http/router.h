@@ -46,6 +46,9 @@ enum route {
     ROUTE_METRICS,
     ROUTE_OPENAPI,
     ROUTE_PROBLEM_PAGE,
+    ROUTE_BOARD,
+    ROUTE_DROP,
+    ROUTE_ASSET,
     ROUTE_COUNT,
 };
 

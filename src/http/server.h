@@ -55,12 +55,14 @@ struct http_request {
     struct span request_id; /* X-Request-Id as sent */
     struct span origin;
     struct span accept;
+    struct span accept_encoding;
     struct span cookie;
     struct span if_none_match;
     struct span last_event_id;
     struct span access_control_request_method;
     struct span access_control_request_headers;
     struct span traceparent;
+    struct span sec_fetch_site;
     struct span body;
 };
 

@@ -27,6 +27,7 @@ ROUTES = {
     "/v1/coupons/1-1/cancel": {"POST"},
     "/healthz": {"GET", "HEAD"}, "/readyz": {"GET", "HEAD"}, "/metrics": {"GET", "HEAD"},
     "/openapi.json": {"GET", "HEAD"}, "/problems/SOLD_OUT": {"GET", "HEAD"},
+    "/": {"GET", "HEAD"}, "/drop/1": {"GET", "HEAD"}, "/assets/app.js": {"GET", "HEAD"},
 }
 
 
@@ -40,11 +41,13 @@ def test_http__other_methods_are_405_with_allow(shared, path, methods):
 
 
 @pytest.mark.parametrize("path", [
-    "/", "/v1", "/v1/", "/v2/policies", "/v1/policy", "/v1/policies/", "/v1/policies/1/",
+    "//", "/v1", "/v1/", "/v2/policies", "/v1/policy", "/v1/policies/", "/v1/policies/1/",
     "/v1/policies/1/claim", "/v1/policies/1/claims/", "/v1/policies/1/claims/u1/x", "/V1/policies",
     "/v1//policies", "/healthz/", "/problems", "/problems/", "/problems/NOPE", "/problems/sold_out",
     "/v1/users/u1/coupons/", "/v1/coupons/", "/.", "/..", "/v1/../healthz", "/%2e%2e/healthz",
-    "/healthz%00", "/favicon.ico",
+    "/healthz%00", "/favicon.ico", "/drop", "/drop/", "/drop/0", "/drop/x", "/drop/1/", "/assets",
+    "/assets/", "/assets/index.html", "/assets/nothing.js", "/assets/..%2fopenapi.json",
+    "/index.html",
 ])
 def test_http__unknown_paths_are_404(shared, path):
     answer = shared.get(path)

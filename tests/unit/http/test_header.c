@@ -163,6 +163,59 @@ static void test_header__visible_characters(void **state)
     assert_false(header_is_visible(SPAN("\x80"), 2));
 }
 
+static void test_header__quality(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *list;
+        int quality; /* of "gzip" */
+    } cases[] = {
+        {"", -1},
+        {"gzip", 1000},
+        {" GZip ", 1000},
+        {"br,gzip", 1000},
+        {"gzip;q=0", 0},
+        {"gzip;q=0.000", 0},
+        {"gzip;q=1", 1000},
+        {"gzip;q=1.000", 1000},
+        {"gzip;q=0.5", 500},
+        {"gzip;q=0.05", 50},
+        {"gzip ;\tQ=0.123 ", 123},
+        {"gzip;q=1.1", 0},
+        {"gzip;q=0.1234", 0},
+        {"gzip;q=-1", 0},
+        {"gzip;q=", 0},
+        {"gzip;q=0,5", 0},
+        {"gzip;q=.5", 0},
+        {"gzip;x=1;q=0.7", 700},
+        {"gzip;x=1", 1000},
+        {"xgzip, gzipx", -1},
+        {"*;q=0.1", -1},
+        {";q=1, gzip;q=0.2", 200},
+        {"gzip;q=0.3, gzip", 300},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_int_equal(header_quality(span_of(cases[i].list), SPAN("gzip")), cases[i].quality);
+    }
+    assert_int_equal(header_quality((struct span){NULL, 0}, SPAN("gzip")), -1);
+}
+
+static void test_header__known_etags(void **state)
+{
+    (void)state;
+    static const char *const known[] = {"\"a\"", "*", "W/\"a\"", "\"b\", \"a\"",
+                                        "\"b\",W/\"a\" , \"c\""};
+    static const char *const other[] = {"",        "a",     "\"b\"", "\"a", "\"A\"",
+                                        "w/\"a\"", "\"*\"", "W/",    "*, b"};
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        assert_true(header_knows_etag(span_of(known[i]), SPAN("\"a\"")));
+    }
+    for (size_t i = 0; i < sizeof(other) / sizeof(other[0]); i++) {
+        assert_false(header_knows_etag(span_of(other[i]), SPAN("\"a\"")));
+    }
+    assert_false(header_knows_etag((struct span){NULL, 0}, SPAN("\"a\"")));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +226,8 @@ int main(void)
         cmocka_unit_test(test_header__loopback_hosts),
         cmocka_unit_test(test_header__origin_is_the_host),
         cmocka_unit_test(test_header__visible_characters),
+        cmocka_unit_test(test_header__quality),
+        cmocka_unit_test(test_header__known_etags),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

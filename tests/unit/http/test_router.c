@@ -49,6 +49,9 @@ static void test_router__finds_every_path(void **state)
         {"/metrics", ROUTE_METRICS, {NULL, NULL}},
         {"/openapi.json", ROUTE_OPENAPI, {NULL, NULL}},
         {"/problems/SOLD_OUT", ROUTE_PROBLEM_PAGE, {"SOLD_OUT", NULL}},
+        {"/", ROUTE_BOARD, {NULL, NULL}},
+        {"/drop/42", ROUTE_DROP, {"42", NULL}},
+        {"/assets/app-AB12CD34.js", ROUTE_ASSET, {"app-AB12CD34.js", NULL}},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct route_match match;
@@ -66,8 +69,13 @@ static void test_router__near_misses_are_nothing(void **state)
 {
     (void)state;
     static const char *const paths[] = {
-        "/",
+        "",
         "//",
+        "/drop",
+        "/drop/",
+        "/drop/1/",
+        "/assets/",
+        "/assets/a/b",
         "/v1",
         "/v1/",
         "/v1/policies/",
