@@ -5,7 +5,7 @@ void board_check(const struct board *board)
 {
     const struct board_ops *ops = board->ops;
     ensure(ops->name && ops->close && ops->place && ops->build && ops->apply && ops->forget &&
-           ops->top && ops->of && ops->around);
+           ops->top && ops->of && ops->around && ops->visit);
 }
 
 void board_close(struct board *board)
@@ -55,4 +55,11 @@ enum status board_around(struct board *board, int64_t first_day, int64_t last_da
 {
     return board->ops->around(board, first_day, last_day, product_id, distance, lines, count,
                               error);
+}
+
+enum status board_visit(struct board *board, int64_t first_day, int64_t last_day,
+                        struct feed_place *place, const struct board_visitor *visitor,
+                        struct error *error)
+{
+    return board->ops->visit(board, first_day, last_day, place, visitor, error);
 }

@@ -22,6 +22,13 @@
 
 struct board;
 
+/* Who is told a board's counters, in any order, also of 0. */
+struct board_visitor {
+    enum status (*total)(void *context, int64_t day, const struct user_id *product_id, int64_t sold,
+                         struct error *error);
+    void *context;
+};
+
 /* A backend. Every slot is required. */
 struct board_ops {
     const char *name;
@@ -40,6 +47,9 @@ struct board_ops {
     enum status (*around)(struct board *board, int64_t first_day, int64_t last_day,
                           const struct user_id *product_id, int64_t distance,
                           struct sales_line *lines, size_t *count, struct error *error);
+    enum status (*visit)(struct board *board, int64_t first_day, int64_t last_day,
+                         struct feed_place *place, const struct board_visitor *visitor,
+                         struct error *error);
 };
 
 /* Every backend's struct starts with this. */
@@ -78,6 +88,12 @@ enum status board_of(struct board *board, int64_t first_day, int64_t last_day,
 enum status board_around(struct board *board, int64_t first_day, int64_t last_day,
                          const struct user_id *product_id, int64_t distance,
                          struct sales_line *lines, size_t *count, struct error *error) MUST_CHECK;
+
+/* Tells the counters of these days, and the place they stand for. NOT_FOUND: the board has to be
+ * built first. BUSY: it has changed meanwhile, and what was told is worth nothing. */
+enum status board_visit(struct board *board, int64_t first_day, int64_t last_day,
+                        struct feed_place *place, const struct board_visitor *visitor,
+                        struct error *error) MUST_CHECK;
 
 /* The board in this process's memory. */
 enum status board_local_open(struct board **board, struct error *error) MUST_CHECK;

@@ -175,6 +175,27 @@ static enum status board_local_around(struct board *board, int64_t first_day, in
     return status;
 }
 
+static enum status board_local_visit(struct board *board, int64_t first_day, int64_t last_day,
+                                     struct feed_place *place, const struct board_visitor *visitor,
+                                     struct error *error)
+{
+    struct board_local *local = board_local(board);
+
+    pthread_rwlock_rdlock(&local->lock);
+    enum status status = local->is_built ? STATUS_OK : board_local_missing(error);
+    *place = local->place;
+    for (size_t i = 0; i < local->tally.day_count && status == STATUS_OK; i++) {
+        const struct tally_day *day = &local->tally.days[i];
+        if (day->day < first_day || day->day > last_day)
+            continue;
+        for (size_t j = 0; j < day->length && status == STATUS_OK; j++)
+            status = visitor->total(visitor->context, day->day, &local->tally.products[j],
+                                    day->sold[j], error);
+    }
+    pthread_rwlock_unlock(&local->lock);
+    return status;
+}
+
 static const struct board_ops board_local_ops = {
     .name = "local",
     .close = board_local_close,
@@ -185,6 +206,7 @@ static const struct board_ops board_local_ops = {
     .top = board_local_top,
     .of = board_local_of,
     .around = board_local_around,
+    .visit = board_local_visit,
 };
 
 enum status board_local_open(struct board **board, struct error *error)

@@ -460,6 +460,25 @@ enum status ranking_around(struct ranking *ranking, int days, const struct user_
     return status == STATUS_OK ? ranking_complete(&asking, sales, *count, lines, error) : status;
 }
 
+/* --- board and ledger --- */
+
+enum status ranking_audit(struct ranking *ranking, struct board_comparison *comparison,
+                          struct board_difference *differences, size_t max, struct error *error)
+{
+    int64_t today = zone_day(ranking->zone, clock_wall_ms());
+
+    return board_compare(ranking->board, ranking->ledger, today - ranking->board->days_max + 1,
+                         today, comparison, differences, max, error);
+}
+
+enum status ranking_repair(struct ranking *ranking, struct error *error)
+{
+    enum status status = ranking_build(ranking, zone_day(ranking->zone, clock_wall_ms()), error);
+
+    ranking_wake(ranking);
+    return status;
+}
+
 /* --- life --- */
 
 void ranking_wake(struct ranking *ranking)

@@ -19,6 +19,7 @@
 #include "base/zone.h"
 #include "ledger/sales.h"
 #include "ranking/board.h"
+#include "ranking/compare.h"
 
 #define RANKING_DAYS_MAX    30
 #define RANKING_LIMIT_MAX   100
@@ -89,6 +90,16 @@ enum status ranking_around(struct ranking *ranking, int days, const struct user_
                            struct ranking_line lines[2 * RANKING_DISTANCE + 1], size_t *count,
                            enum ranking_source *source, int64_t *as_of_ms,
                            struct error *error) MUST_CHECK;
+
+/* --- board and ledger --- */
+
+/* Holds the board against the ledger, day by day, as board_compare() does. */
+enum status ranking_audit(struct ranking *ranking, struct board_comparison *comparison,
+                          struct board_difference *differences, size_t max,
+                          struct error *error) MUST_CHECK;
+
+/* Builds the board anew from the ledger. BUSY: another server is doing that. */
+enum status ranking_repair(struct ranking *ranking, struct error *error) MUST_CHECK;
 
 /* How the board stands. */
 struct ranking_numbers {

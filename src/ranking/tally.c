@@ -160,6 +160,22 @@ void tally_forget(struct tally *tally, int64_t first_day)
 
 /* --- questions --- */
 
+bool tally_has(const struct tally *tally, const struct user_id *product)
+{
+    return tally_find(tally, product) != NO_PRODUCT;
+}
+
+int64_t tally_one(const struct tally *tally, int64_t day, const struct user_id *product)
+{
+    size_t number = tally_find(tally, product);
+
+    for (size_t i = 0; i < tally->day_count && number != NO_PRODUCT; i++) {
+        if (tally->days[i].day == day)
+            return number < tally->days[i].length ? tally->days[i].sold[number] : 0;
+    }
+    return 0;
+}
+
 /* The days of a window. */
 struct tally_window {
     const struct tally *tally;

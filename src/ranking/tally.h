@@ -41,6 +41,10 @@ enum status tally_add(struct tally *tally, int64_t day, const struct user_id *pr
 /* Drops the days before this one. */
 void tally_forget(struct tally *tally, int64_t first_day);
 
+/* Whether the product was ever seen, and what was sold of it on one day. */
+bool tally_has(const struct tally *tally, const struct user_id *product);
+int64_t tally_one(const struct tally *tally, int64_t day, const struct user_id *product);
+
 /* The best of a window, as ledger_sales_top(). */
 size_t tally_top(const struct tally *tally, int64_t first_day, int64_t last_day, size_t limit,
                  struct sales_line *lines);
