@@ -457,7 +457,7 @@ enum status gate_redis_open(struct gate **gate, const struct gate_options *optio
     }
     redis->options.url = redis->options.password = NULL;
     redis_map_init(&redis->map, &redis->target);
-    redis_pool_init(&redis->pool, &redis->target, &redis->map);
+    redis_pool_init(&redis->pool, &redis->target, &redis->map, &redis_gate_library);
     blocklist_init(&redis->blocklist);
     pthread_mutex_init(&redis->restore_lock, NULL);
     status = redis_check_servers(redis, error);

@@ -43,12 +43,17 @@ static unsigned redis_map_crc16(const char *bytes, size_t length)
     return crc;
 }
 
+unsigned redis_map_slot_of(const char *tag)
+{
+    return redis_map_crc16(tag, strlen(tag)) % REDIS_SLOTS;
+}
+
 unsigned redis_map_slot(int64_t policy_id)
 {
     char tag[24];
-    int length = snprintf(tag, sizeof(tag), "%lld", (long long)policy_id);
 
-    return redis_map_crc16(tag, (size_t)length) % REDIS_SLOTS;
+    snprintf(tag, sizeof(tag), "%lld", (long long)policy_id);
+    return redis_map_slot_of(tag);
 }
 
 /* --- asking --- */
@@ -218,12 +223,15 @@ enum status redis_map_refresh(struct redis_map *map, struct error *error)
 
 bool redis_map_find(struct redis_map *map, int64_t policy_id, struct redis_address *address)
 {
+    return redis_map_find_slot(map, redis_map_slot(policy_id), address);
+}
+
+bool redis_map_find_slot(struct redis_map *map, unsigned slot, struct redis_address *address)
+{
     pthread_mutex_lock(&map->lock);
     bool known = map->node_count > 0;
     if (known)
-        *address = map->nodes[map->target->mode == REDIS_MODE_CLUSTER
-                                  ? map->slots[redis_map_slot(policy_id)]
-                                  : 0];
+        *address = map->nodes[map->target->mode == REDIS_MODE_CLUSTER ? map->slots[slot] : 0];
     pthread_mutex_unlock(&map->lock);
     return known;
 }

@@ -30,14 +30,18 @@ void redis_map_release(struct redis_map *map);
  */
 enum status redis_map_refresh(struct redis_map *map, struct error *error) MUST_CHECK;
 
-/* Who has this policy, as far as known. False: nobody is known yet. */
+/* Who has this policy, or this slot, as far as known. False: nobody is known yet. */
 bool redis_map_find(struct redis_map *map, int64_t policy_id, struct redis_address *address);
+bool redis_map_find_slot(struct redis_map *map, unsigned slot, struct redis_address *address);
 
 /* Every server that holds policies. Returns how many were written. */
 size_t redis_map_list(struct redis_map *map, struct redis_address *addresses, size_t max);
 
 /* The hash slot of a policy's keys: that of its tag, the id in decimal digits. */
 unsigned redis_map_slot(int64_t policy_id);
+
+/* The hash slot of all keys with that tag. */
+unsigned redis_map_slot_of(const char *tag);
 
 /* Reads "MOVED 3999 127.0.0.1:6381" or "ASK …". False: it is not readable. */
 bool redis_map_read_redirect(const char *words, const struct redis_address *from,

@@ -17,10 +17,13 @@
 #define CALL_ARGUMENTS_FEW  32
 #define CALL_ARGUMENTS_HEAD (3 + REDIS_KEYS)
 
+const struct redis_library redis_gate_library = {
+    .file = "redis.lua", .version = "dibs_version", .version_number = REDIS_LIBRARY_VERSION};
+
 void redis_pool_init(struct redis_pool *pool, const struct redis_target *target,
-                     struct redis_map *map)
+                     struct redis_map *map, const struct redis_library *library)
 {
-    *pool = (struct redis_pool){.target = target, .map = map};
+    *pool = (struct redis_pool){.target = target, .map = map, .library = library};
     pthread_mutex_init(&pool->lock, NULL);
 }
 
@@ -43,10 +46,14 @@ void redis_keys_of(struct redis_keys *keys, int64_t policy_id)
 
 /* --- the library --- */
 
-static const struct embedded_file *redis_pool_library(void)
+static const struct embedded_file *redis_pool_file(const struct redis_library *library)
 {
-    ensure(embedded_functions_count == 1);
-    return &embedded_functions[0];
+    const struct embedded_file *file = embedded_functions;
+
+    while (file->name != NULL && strcmp(file->name, library->file) != 0)
+        file++;
+    ensure(file->name != NULL);
+    return file;
 }
 
 /* What passes by itself is UNAVAILABLE; missing rights, or a library that Redis cannot take, are
@@ -62,9 +69,10 @@ static enum status redis_pool_refused(const char *doing, const redisReply *reply
 }
 
 /* Loads ours unless the same or a newer one is there. Reloading disarms every policy. */
-static enum status redis_pool_load(redisContext *link, struct error *error)
+static enum status redis_pool_load(const struct redis_library *library, redisContext *link,
+                                   struct error *error)
 {
-    redisReply *reply = redisCommand(link, "FCALL_RO dibs_version 0");
+    redisReply *reply = redisCommand(link, "FCALL_RO %s 0", library->version);
 
     if (reply == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "%s", link->errstr);
@@ -76,22 +84,23 @@ static enum status redis_pool_load(redisContext *link, struct error *error)
         return status;
     }
     freeReplyObject(reply);
-    if (version == REDIS_LIBRARY_VERSION)
+    if (version == library->version_number)
         return STATUS_OK;
-    if (version > REDIS_LIBRARY_VERSION)
+    if (version > library->version_number)
         return error_set(error, STATUS_FAILED,
                          "the function library in Redis is of a newer dibs (%lld, this one has "
                          "%d); use that version",
-                         version, REDIS_LIBRARY_VERSION);
-    const struct embedded_file *library = redis_pool_library();
-    reply = redisCommand(link, "FUNCTION LOAD REPLACE %b", library->bytes, library->length);
+                         version, library->version_number);
+    const struct embedded_file *file = redis_pool_file(library);
+    reply = redisCommand(link, "FUNCTION LOAD REPLACE %b", file->bytes, file->length);
     if (reply == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "%s", link->errstr);
     enum status status = STATUS_OK;
     if (redis_trouble_of(reply) != REDIS_TROUBLE_NONE)
         status = redis_pool_refused("loading the function library", reply, error);
     else
-        log_event(LOG_INFO, "library_loaded", LOG_FIELD("version", LOG_I64(REDIS_LIBRARY_VERSION)));
+        log_event(LOG_INFO, "library_loaded", LOG_FIELD("library", LOG_TEXT(library->file)),
+                  LOG_FIELD("version", LOG_I64(library->version_number)));
     freeReplyObject(reply);
     return status;
 }
@@ -115,7 +124,7 @@ enum status redis_pool_take(struct redis_pool *pool, const struct redis_address 
     enum status status = redis_link_open(link, pool->target, address, error);
     if (status != STATUS_OK)
         return status;
-    status = redis_pool_load(*link, error);
+    status = redis_pool_load(pool->library, *link, error);
     if (status != STATUS_OK) {
         error_prefix(error, "Redis at %s", redis_address_words(address).text);
         redisFree(*link);
@@ -164,7 +173,7 @@ enum status redis_pool_check(struct redis_pool *pool, const struct redis_address
 
     if (status != STATUS_OK)
         return status;
-    status = redis_pool_load(link, error);
+    status = redis_pool_load(pool->library, link, error);
     if (status == STATUS_OK) {
         redis_pool_give(pool, address, link);
         return STATUS_OK;
@@ -187,10 +196,11 @@ enum status redis_pool_check(struct redis_pool *pool, const struct redis_address
 /* One call on its way through retries and redirections. */
 struct redis_call {
     struct redis_pool *pool;
-    int64_t policy_id;
+    unsigned slot;
+    int64_t policy_id; /* 0: the keys are not those of a policy */
     int argc;
     const char **argv;
-    size_t *lengths;
+    const size_t *lengths;
     int64_t deadline_ms;
     bool asks; /* ASKING comes before it */
     struct redis_address address;
@@ -268,7 +278,7 @@ static bool redis_call_goes_on(struct redis_call *call, enum redis_trouble troub
     case REDIS_TROUBLE_LATER:
         redis_call_pause();
         (void)!redis_map_refresh(call->pool->map, NULL);
-        return redis_map_find(call->pool->map, call->policy_id, &call->address);
+        return redis_map_find_slot(call->pool->map, call->slot, &call->address);
     case REDIS_TROUBLE_NO_LIBRARY:
         /* The connection is given up, and the next one loads it. */
         return true;
@@ -279,10 +289,10 @@ static bool redis_call_goes_on(struct redis_call *call, enum redis_trouble troub
 
 static enum status redis_call_run(struct redis_call *call, redisReply **reply, struct error *error)
 {
-    if (!redis_map_find(call->pool->map, call->policy_id, &call->address)) {
+    if (!redis_map_find_slot(call->pool->map, call->slot, &call->address)) {
         enum status status = redis_map_refresh(call->pool->map, error);
         if (status != STATUS_OK ||
-            !redis_map_find(call->pool->map, call->policy_id, &call->address))
+            !redis_map_find_slot(call->pool->map, call->slot, &call->address))
             return status == STATUS_OK
                        ? error_set(error, STATUS_UNAVAILABLE, "it is not known where Redis is")
                        : status;
@@ -323,6 +333,21 @@ static enum status redis_call_run(struct redis_call *call, redisReply **reply, s
     return STATUS_UNAVAILABLE;
 }
 
+enum status redis_pool_send(struct redis_pool *pool, unsigned slot, const char **words,
+                            const size_t *lengths, size_t count, redisReply **reply,
+                            struct error *error)
+{
+    struct redis_call call = {.pool = pool,
+                              .slot = slot,
+                              .argc = (int)count,
+                              .argv = words,
+                              .lengths = lengths,
+                              .deadline_ms = clock_monotonic_ms() + pool->target->timeout_ms};
+
+    *reply = NULL;
+    return redis_call_run(&call, reply, error);
+}
+
 enum status redis_pool_call_surely(struct redis_pool *pool, int64_t policy_id, const char *function,
                                    const struct redis_argument *arguments, size_t argument_count,
                                    redisReply **reply, struct error *error)
@@ -343,21 +368,22 @@ enum status redis_pool_call(struct redis_pool *pool, int64_t policy_id, const ch
     const char *few_argv[CALL_ARGUMENTS_HEAD + CALL_ARGUMENTS_FEW];
     size_t few_lengths[CALL_ARGUMENTS_HEAD + CALL_ARGUMENTS_FEW];
     struct redis_keys keys;
+    size_t *lengths = few_lengths;
     struct redis_call call = {.pool = pool,
+                              .slot = redis_map_slot(policy_id),
                               .policy_id = policy_id,
                               .argc = (int)(CALL_ARGUMENTS_HEAD + argument_count),
                               .argv = few_argv,
-                              .lengths = few_lengths,
                               .deadline_ms = clock_monotonic_ms() + pool->target->timeout_ms};
 
     *reply = NULL;
     ensure(argument_count <= CALL_ARGUMENTS_MAX);
     if (argument_count > CALL_ARGUMENTS_FEW) {
         call.argv = malloc((size_t)call.argc * sizeof(*call.argv));
-        call.lengths = malloc((size_t)call.argc * sizeof(*call.lengths));
+        lengths = malloc((size_t)call.argc * sizeof(*lengths));
     }
     enum status status = STATUS_UNAVAILABLE;
-    if (call.argv == NULL || call.lengths == NULL) {
+    if (call.argv == NULL || lengths == NULL) {
         error_set(error, status, "no memory to call Redis");
     } else {
         redis_keys_of(&keys, policy_id);
@@ -367,16 +393,17 @@ enum status redis_pool_call(struct redis_pool *pool, int64_t policy_id, const ch
         for (size_t i = 0; i < REDIS_KEYS; i++)
             call.argv[3 + i] = keys.names[i];
         for (size_t i = 0; i < CALL_ARGUMENTS_HEAD; i++)
-            call.lengths[i] = strlen(call.argv[i]);
+            lengths[i] = strlen(call.argv[i]);
         for (size_t i = 0; i < argument_count; i++) {
             call.argv[CALL_ARGUMENTS_HEAD + i] = arguments[i].bytes;
-            call.lengths[CALL_ARGUMENTS_HEAD + i] = arguments[i].length;
+            lengths[CALL_ARGUMENTS_HEAD + i] = arguments[i].length;
         }
+        call.lengths = lengths;
         status = redis_call_run(&call, reply, error);
     }
     if (call.argv != few_argv) {
         free(call.argv);
-        free(call.lengths);
+        free(lengths);
     }
     return status;
 }

@@ -1,4 +1,5 @@
-/* redis_pool.h: blocking calls of our functions, on the server that has the policy.
+/* redis_pool.h: blocking calls of our functions, on the server that has the policy, or whatever
+ * else the keys stand for.
  *
  * Loads the function library where it is missing or older, follows a slot that moved, and waits out
  * what passes by itself, all within the target's timeout. A connection on which anything went wrong
@@ -15,6 +16,14 @@
 #define REDIS_POOL_IDLE_MAX   16
 #define REDIS_KEYS            7
 
+/* One of the function libraries that the binary carries. */
+struct redis_library {
+    const char *file;    /* its name among the embedded ones */
+    const char *version; /* the function that tells its version */
+    int version_number;
+};
+extern const struct redis_library redis_gate_library;
+
 struct redis_idle {
     redisContext *link;
     struct redis_address address;
@@ -23,13 +32,14 @@ struct redis_idle {
 struct redis_pool {
     const struct redis_target *target;
     struct redis_map *map;
+    const struct redis_library *library;
     pthread_mutex_t lock;
     struct redis_idle idle[REDIS_POOL_IDLE_MAX];
     size_t idle_count;
 };
 
 void redis_pool_init(struct redis_pool *pool, const struct redis_target *target,
-                     struct redis_map *map);
+                     struct redis_map *map, const struct redis_library *library);
 void redis_pool_release(struct redis_pool *pool);
 
 /* The names of a policy's keys, in the order every function takes them. */
@@ -59,6 +69,12 @@ enum status redis_pool_call(struct redis_pool *pool, int64_t policy_id, const ch
 enum status redis_pool_call_surely(struct redis_pool *pool, int64_t policy_id, const char *function,
                                    const struct redis_argument *arguments, size_t argument_count,
                                    redisReply **reply, struct error *error) MUST_CHECK;
+
+/* Calls a function of the library whose keys are all in that slot; "FCALL" or "FCALL_RO" is the
+ * first word, `lengths` has the length of each. Statuses and the reply as above. */
+enum status redis_pool_send(struct redis_pool *pool, unsigned slot, const char **words,
+                            const size_t *lengths, size_t count, redisReply **reply,
+                            struct error *error) MUST_CHECK;
 
 /* Whether that server answers, with the library, which is loaded where it is missing. */
 enum status redis_pool_check(struct redis_pool *pool, const struct redis_address *address,
