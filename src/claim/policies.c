@@ -23,7 +23,10 @@ static enum status service_numbers_of_closed(struct service *service, int64_t po
                                          .total = balance.total,
                                          .remaining = balance.unleased + balance.leased,
                                          .issued = balance.active,
+                                         .opens_at_ms = policy.opens_at_ms,
+                                         .closes_at_ms = policy.closes_at_ms,
                                          .version = policy.version,
+                                         .paused = policy.paused,
                                          .closed_by_hand = true,
                                          .state = POLICY_CLOSED};
     return status;

@@ -56,7 +56,10 @@ struct gate_numbers {
     int64_t pending;        /* won, not yet in the ledger */
     int64_t issued;         /* active coupons in the ledger */
     int64_t sold_out_at_ms; /* 0: not sold out */
+    int64_t opens_at_ms;    /* 0: open from the start */
+    int64_t closes_at_ms;   /* 0: never by itself */
     int64_t version;
+    bool paused;
     bool closed_by_hand; /* for good, not by closes_at */
     enum policy_state state;
 };

@@ -455,7 +455,10 @@ static enum status gate_local_count(struct gate *gate, int64_t policy_id, int64_
         .pending = policy->pending_count,
         .issued = policy->active_count - policy->pending_count,
         .sold_out_at_ms = local_policy_is_sold_out(policy) ? policy->last_win_ms : 0,
+        .opens_at_ms = policy->policy.opens_at_ms,
+        .closes_at_ms = policy->policy.closes_at_ms,
         .version = policy->policy.version,
+        .paused = policy->policy.paused,
         .closed_by_hand = policy->policy.closed_at_ms != 0,
         .state = local_policy_state(policy, now_ms),
     };

@@ -183,9 +183,9 @@ static bool redis_watch_take(struct redis_watched *seen, const redisReply *reply
     seen->numbers.version = read[6];
     seen->changes = read[7];
     seen->numbers.sold_out_at_ms = seen->numbers.remaining == 0 ? read[8] : 0;
-    seen->opens_at_ms = read[9];
-    seen->closes_at_ms = read[10];
-    seen->is_paused = read[11] != 0;
+    seen->numbers.opens_at_ms = read[9];
+    seen->numbers.closes_at_ms = read[10];
+    seen->numbers.paused = read[11] != 0;
     seen->numbers.closed_by_hand = read[12] != 0;
     seen->redis_ms = read[13];
     seen->asked_ns = asked_ns;
@@ -392,11 +392,12 @@ static enum policy_state redis_watch_state(const struct redis_watched *seen)
 {
     int64_t now_ms = seen->redis_ms + clock_monotonic_ms() - seen->looked_at_ms;
 
-    if (seen->numbers.closed_by_hand || (seen->closes_at_ms != 0 && now_ms >= seen->closes_at_ms))
+    if (seen->numbers.closed_by_hand ||
+        (seen->numbers.closes_at_ms != 0 && now_ms >= seen->numbers.closes_at_ms))
         return POLICY_CLOSED;
-    if (seen->is_paused)
+    if (seen->numbers.paused)
         return POLICY_PAUSED;
-    if (now_ms < seen->opens_at_ms)
+    if (now_ms < seen->numbers.opens_at_ms)
         return POLICY_SCHEDULED;
     return seen->numbers.remaining == 0 ? POLICY_SOLD_OUT : POLICY_OPEN;
 }

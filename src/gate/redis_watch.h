@@ -26,11 +26,8 @@ struct redis_winners {
 
 struct redis_watched {
     struct gate_numbers numbers; /* `state` is made when it is asked for */
-    int64_t opens_at_ms;
-    int64_t closes_at_ms;
-    bool is_known; /* Redis has it */
+    bool is_known;               /* Redis has it */
     bool is_armed;
-    bool is_paused;
     int64_t changes;      /* Redis's count of changes of its stock and terms */
     int64_t looked_at_ms; /* when it was asked for, monotonic; 0: never */
     int64_t asked_ns;     /* the same, to tell two looks apart */

@@ -113,7 +113,9 @@ static void watcher_gone(void *context)
 static bool numbers_equal(const struct gate_numbers *a, const struct gate_numbers *b)
 {
     return a->total == b->total && a->remaining == b->remaining && a->pending == b->pending &&
-           a->issued == b->issued && a->state == b->state;
+           a->issued == b->issued && a->state == b->state && a->paused == b->paused &&
+           a->opens_at_ms == b->opens_at_ms && a->closes_at_ms == b->closes_at_ms &&
+           a->sold_out_at_ms == b->sold_out_at_ms;
 }
 
 static struct span render_event(struct api_loop *loop, const struct gate_numbers *numbers)
@@ -121,7 +123,7 @@ static struct span render_event(struct api_loop *loop, const struct gate_numbers
     struct buffer *piece = &loop->body;
     buffer_clear(piece);
     buffer_append_literal(piece, "event: numbers\ndata: ");
-    render_numbers(piece, numbers);
+    render_numbers(piece, numbers, http_loop_wall_ms(loop->http));
     buffer_append_literal(piece, "\n\n");
     return (struct span){piece->bytes, piece->length};
 }

@@ -80,11 +80,9 @@ void render_policy(struct buffer *out, const struct policy_view *view)
     buffer_append_literal(out, "}");
 }
 
-void render_numbers(struct buffer *out, const struct gate_numbers *numbers)
+void render_number_members(struct buffer *out, const struct gate_numbers *numbers)
 {
-    buffer_append_literal(out, "{\"policy_id\":");
-    buffer_append_i64(out, numbers->policy_id);
-    buffer_append_literal(out, ",\"state\":");
+    buffer_append_literal(out, "\"state\":");
     append_quoted(out, policy_state_name(numbers->state));
     buffer_append_literal(out, ",\"total\":");
     buffer_append_i64(out, numbers->total);
@@ -94,6 +92,24 @@ void render_numbers(struct buffer *out, const struct gate_numbers *numbers)
     buffer_append_i64(out, numbers->pending);
     buffer_append_literal(out, ",\"issued\":");
     buffer_append_i64(out, numbers->issued);
+    buffer_append_literal(out, ",\"paused\":");
+    append_flag(out, numbers->paused);
+    buffer_append_literal(out, ",\"opens_at\":");
+    json_append_time(out, numbers->opens_at_ms);
+    buffer_append_literal(out, ",\"closes_at\":");
+    json_append_time(out, numbers->closes_at_ms);
+    buffer_append_literal(out, ",\"sold_out_at\":");
+    json_append_time(out, numbers->sold_out_at_ms);
+}
+
+void render_numbers(struct buffer *out, const struct gate_numbers *numbers, int64_t now_ms)
+{
+    buffer_append_literal(out, "{\"now\":");
+    json_append_time(out, now_ms);
+    buffer_append_literal(out, ",\"policy_id\":");
+    buffer_append_i64(out, numbers->policy_id);
+    buffer_append_literal(out, ",");
+    render_number_members(out, numbers);
     buffer_append_literal(out, "}");
 }
 

@@ -13,8 +13,12 @@ enum code_sight { CODE_HIDDEN, CODE_SHOWN };
 
 void render_policy(struct buffer *out, const struct policy_view *view);
 
-/* {"policy_id","state","total","remaining","pending","issued"} */
-void render_numbers(struct buffer *out, const struct gate_numbers *numbers);
+/* {"now","policy_id","state","total","remaining","pending","issued","paused","opens_at","closes_at",
+ * "sold_out_at"} */
+void render_numbers(struct buffer *out, const struct gate_numbers *numbers, int64_t now_ms);
+
+/* The same without its first two members and the braces, for what says more of the policy. */
+void render_number_members(struct buffer *out, const struct gate_numbers *numbers);
 
 void render_coupon(struct buffer *out, const struct service *service, const struct coupon *coupon,
                    int64_t now_ms, enum code_sight sight);
