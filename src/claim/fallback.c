@@ -123,7 +123,18 @@ static void fallback_switched(struct fallback *fallback, const struct fallback_p
 {
     enum breaker_state state = policy->breaker.state;
 
+    static const char *const words[BREAKER_STATES] = {
+        [BREAKER_CLOSED] = "The gate answers again.",
+        [BREAKER_HALF_OPEN] = "The gate is tried again.",
+        [BREAKER_OPEN] = "The gate is away",
+    };
+
     fallback->numbers.switches[state]++;
+    notices_add(&fallback->service->notices, clock_wall_ms(), policy->id, "gate_breaker", "%s%s",
+                words[state],
+                state != BREAKER_OPEN ? ""
+                : fallback->serves    ? ": claims are served from the reserve."
+                                      : ": claims are refused with 503.");
     log_event(state == BREAKER_OPEN ? LOG_ERROR : LOG_INFO, "gate_breaker",
               LOG_FIELD("policy", LOG_I64(policy->id)),
               LOG_FIELD("state", LOG_TEXT(breaker_state_name(state))),

@@ -268,6 +268,7 @@ enum status service_open(struct service **service, const struct service_options 
         return error_set(error, STATUS_UNAVAILABLE, "no memory for the service");
     opened->options = *options;
     pthread_mutex_init(&opened->bells_lock, NULL);
+    notices_init(&opened->notices);
     steward_init(&opened->steward, opened);
     enum status status = service_open_parts(opened, error);
     if (status != STATUS_OK) {
@@ -303,7 +304,13 @@ void service_close(struct service *service)
     gate_close(service->gate);
     zone_free(service->zone);
     pthread_mutex_destroy(&service->bells_lock);
+    notices_release(&service->notices);
     free(service);
+}
+
+struct notices *service_notices(struct service *service)
+{
+    return &service->notices;
 }
 
 struct gate *service_gate(struct service *service)

@@ -16,6 +16,7 @@
 #include "base/hash.h"
 #include "base/model.h"
 #include "claim/breaker.h"
+#include "claim/notices.h"
 #include "gate/gate.h"
 #include "ledger/ledger.h"
 #include "ledger/sales.h"
@@ -71,6 +72,8 @@ enum status service_open(struct service **service, const struct service_options 
 void service_close(struct service *service);
 
 struct gate *service_gate(struct service *service);
+/* What has happened lately, for people who watch. */
+struct notices *service_notices(struct service *service);
 struct ledger *service_ledger(struct service *service);
 
 /* Whether reading asks nobody but this process: the gate is in its memory, the ledger in a file. */

@@ -215,8 +215,13 @@ static enum status sync_letters(struct sync *sync, struct error *error)
     int64_t count = 0;
     enum status status = ledger_letter_count(sync->service->ledger, &count, error);
 
-    if (status == STATUS_OK)
-        atomic_store(&sync->service->letter_count, count);
+    if (status == STATUS_OK) {
+        int64_t before = atomic_exchange(&sync->service->letter_count, count);
+        if (count > before)
+            notices_add(&sync->service->notices, clock_wall_ms(), 0, "dead_letters",
+                        "Dead letters: %lld, %lld more than before.", (long long)count,
+                        (long long)(count - before));
+    }
     return status;
 }
 

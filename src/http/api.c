@@ -9,6 +9,7 @@
 #include "http/call.h"
 #include "http/context.h"
 #include "http/handlers.h"
+#include "http/live.h"
 #include "http/reply.h"
 #include "http/router.h"
 
@@ -25,6 +26,8 @@ static handler *const handlers[ROUTE_COUNT][METHODS] = {
                       [HTTP_METHOD_PATCH] = policies_change,
                       [HTTP_METHOD_DELETE] = policies_close},
     [ROUTE_POLICY_EVENTS] = {[HTTP_METHOD_GET] = events_policy},
+    [ROUTE_POLICY_LIVE] = {[HTTP_METHOD_GET] = live_policy},
+    [ROUTE_LIVE] = {[HTTP_METHOD_GET] = live_board},
     [ROUTE_CLAIMS] = {[HTTP_METHOD_POST] = claims_post_routed},
     [ROUTE_CLAIM] = {[HTTP_METHOD_GET] = status_get},
     [ROUTE_CLAIM_EVENTS] = {[HTTP_METHOD_GET] = status_events},
@@ -128,6 +131,9 @@ enum status api_open(struct api **api, struct service *service, const struct con
     if (status == STATUS_OK) {
         status = web_open(opened, error);
     }
+    if (status == STATUS_OK) {
+        status = live_open(opened, error);
+    }
     if (status != STATUS_OK) {
         api_close(opened);
         return status;
@@ -149,6 +155,7 @@ bool api_stopping(const struct api *api)
 static void loop_free(struct api_loop *loop)
 {
     json_reader_free(loop->reader);
+    live_loop_free(loop);
     buffer_release(&loop->body);
     pthread_mutex_destroy(&loop->lock);
     free(loop);
@@ -166,6 +173,7 @@ void api_close(struct api *api)
     rate_limiter_free(api->addresses);
     web_close(api);
     auth_release(&api->auth);
+    live_close(api);
     pthread_mutex_destroy(&api->loops_lock);
     free(api);
 }
@@ -238,6 +246,8 @@ static enum status loop_open(void *server_context, struct http_loop *http, unsig
     enum status status = STATUS_FAILED;
     if (loop->reader == NULL || !buffer_reserve(&loop->body, CLAIM_BODY_MAX)) {
         error_set(error, STATUS_FAILED, "no memory for a loop");
+    } else if (live_loop_open(loop, error) != STATUS_OK) {
+        status = STATUS_FAILED;
     } else if (api->only_watched) {
         status = STATUS_OK;
     } else {
@@ -266,6 +276,7 @@ static void loop_close(void *context)
 {
     struct api_loop *loop = context;
     events_loop_close(loop);
+    live_loop_close(loop);
     status_loop_close(loop);
     ranking_loop_close(loop);
     call_abandon_all(loop);
@@ -292,11 +303,13 @@ static void on_tick(void *context, int64_t wall_ms)
         loop->due_ms = now_ms + TICK_MS;
         status_tick(loop, now_ms);
         events_tick(loop, now_ms);
-        if (desk_waiting(loop->desk) == 0 && loop->parked == NULL && loop->watches == NULL) {
+        live_tick(loop, now_ms);
+        if (desk_waiting(loop->desk) == 0 && loop->parked == NULL && loop->watches == NULL &&
+            !live_wants_ticks(loop->live)) {
             uv_timer_stop(&loop->timer);
             loop->timer_runs = false;
         }
-    } else if (desk_waiting(loop->desk) > 0) {
+    } else if (desk_waiting(loop->desk) > 0 || live_wants_ticks(loop->live)) {
         api_loop_keep_ticking(loop);
     }
 }

@@ -5,6 +5,7 @@
 #include "claim/code.h"
 #include "http/handlers.h"
 #include "http/header.h"
+#include "http/live.h"
 #include "http/render.h"
 #include "http/reply.h"
 
@@ -64,10 +65,17 @@ void claims_loop_init(struct api_loop *loop)
     };
 }
 
+/* One that never came to the desk. */
+static void count_refused(struct api_loop *loop, enum claim_result result)
+{
+    counter_add(&loop->counters.claims[result], 1);
+    loop->live->has_news = true;
+}
+
 static void refuse(struct api_loop *loop, struct http_exchange *exchange, enum claim_result result,
                    enum problem problem, const char *detail, const char *field)
 {
-    counter_add(&loop->counters.claims[result], 1);
+    count_refused(loop, result);
     if (detail == NULL) {
         reply_problem(loop, exchange, problem);
     } else {
@@ -85,7 +93,7 @@ static bool read_body(struct api_loop *loop, struct http_exchange *exchange,
     }
     if (request->query.length > 0 || request->body.length == 0) {
         struct ask ask = {.loop = loop, .exchange = exchange, .request = request};
-        counter_add(&loop->counters.claims[CLAIM_INVALID], 1);
+        count_refused(loop, CLAIM_INVALID);
         if (ask_no_query(&ask)) {
             ask_refuse(&ask, "The body must be a JSON object.", NULL);
         }
@@ -126,7 +134,7 @@ static bool within_limit(struct api_loop *loop, struct http_exchange *exchange,
     if (limit.allowed) {
         return true;
     }
-    counter_add(&loop->counters.claims[CLAIM_RATE_LIMITED], 1);
+    count_refused(loop, CLAIM_RATE_LIMITED);
     reply_rate_limited(loop, exchange, &limit);
     return false;
 }
@@ -188,7 +196,7 @@ void claims_post_routed(struct ask *ask)
         claims_post(ask->loop, ask->exchange, ask->request, policy_id);
         return;
     }
-    counter_add(&ask->loop->counters.claims[CLAIM_INVALID], 1);
+    count_refused(ask->loop, CLAIM_INVALID);
     (void)ask_policy_id(ask, 0, &policy_id);
 }
 
@@ -206,10 +214,6 @@ static void answer_held(struct api_loop *loop, struct http_exchange *exchange,
                  : wish->is_accepted ? SPAN("ACCEPTED")
                                      : SPAN("ISSUED"),
                  wish);
-    enum claim_result result = !won                ? CLAIM_ALREADY_ISSUED
-                               : wish->is_accepted ? CLAIM_ACCEPTED
-                                                   : CLAIM_ISSUED;
-    counter_add(&loop->counters.claims[result], 1);
     reply_begin(loop, exchange, !won ? 200 : wish->is_accepted ? 202 : 201, JSON_CONTENT_TYPE);
     http_answer_header(exchange, SPAN("Location"), (struct span){body->bytes, location_length});
     http_answer_end(exchange,
@@ -230,18 +234,29 @@ static void answer_not_open(struct api_loop *loop, struct http_exchange *exchang
     http_answer_end(exchange, (struct span){body->bytes, body->length});
 }
 
+static enum claim_result result_of(const struct wish *wish)
+{
+    if (wish->verdict == VERDICT_WON) {
+        return wish->is_accepted ? CLAIM_ACCEPTED : CLAIM_ISSUED;
+    }
+    return wish->verdict == VERDICT_HELD ? CLAIM_ALREADY_ISSUED : refusals[wish->verdict].result;
+}
+
 void claims_answer(void *context, void *asker, const struct wish *wish)
 {
     struct api_loop *loop = context;
     struct http_exchange *exchange = asker;
     int64_t elapsed_ns = loop->tick_ns - http_exchange_notes(exchange)->started_ns;
-    histogram_record(&loop->counters.claim_ns, elapsed_ns < 0 ? 0 : (uint64_t)elapsed_ns);
+    uint64_t took_ns = elapsed_ns < 0 ? 0 : (uint64_t)elapsed_ns;
+    enum claim_result result = result_of(wish);
+    histogram_record(&loop->counters.claim_ns, took_ns);
+    counter_add(&loop->counters.claims[result], 1);
+    live_count(loop, wish, result, took_ns);
     if (wish->verdict == VERDICT_WON || wish->verdict == VERDICT_HELD) {
         answer_held(loop, exchange, wish);
         return;
     }
     const struct refusal *refusal = &refusals[wish->verdict];
-    counter_add(&loop->counters.claims[refusal->result], 1);
     if (wish->verdict == VERDICT_NOT_OPEN) {
         answer_not_open(loop, exchange, wish);
     } else {

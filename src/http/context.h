@@ -26,8 +26,9 @@
 #define CLAIM_BODY_MAX 4096
 /* A page of a thousand policies with the longest names still fits. */
 #define ANSWER_LENGTH_MAX ((size_t)16 * 1024 * 1024)
-/* A slow reader may keep 256 KiB each; so much memory streams may take on a loop at most. */
-#define STREAMS_PER_LOOP_MAX 1000
+/* A slow reader may keep 128 KiB each before it is cut off; so much memory streams may take on a
+ * loop at most. */
+#define STREAMS_PER_LOOP_MAX 2000
 #define ORIGINS_MAX          200
 
 /* How a claim ended, for dibs_claims_total. */
@@ -74,6 +75,8 @@ static inline void counter_subtract(_Atomic uint64_t *counter, uint64_t number)
 }
 
 struct api_loop;
+struct live;
+struct live_loop;
 
 struct api {
     struct service *service;
@@ -89,6 +92,7 @@ struct api {
     int64_t started_ms;
     char etag[24];        /* of /openapi.json */
     struct assets assets; /* the pages' files; none when built without them */
+    struct live *live;    /* what is kept for those who watch */
 
     unsigned loops_max;
     /* The loops that are open; the lock keeps one from closing while another reads its counters. */
@@ -120,6 +124,7 @@ struct api_loop {
     struct json_reader *reader;
     struct buffer body; /* scratch for the answer at hand */
     struct api_counters counters;
+    struct live_loop *live;
 
     /* Ids made here: eight random bytes, then a count. */
     uint8_t id_prefix[8];

@@ -38,6 +38,11 @@ void events_loop_close(struct api_loop *loop);
  * answering a HEAD, which gets no events. */
 bool events_begin(struct api_loop *loop, struct http_exchange *exchange);
 
+/* --- live_board.c, live_policy.c --- */
+
+void live_board(struct ask *ask);
+void live_policy(struct ask *ask);
+
 /* --- policies.c --- */
 
 void policies_create(struct ask *ask);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "http/call.h"
 #include "http/handlers.h"
+#include "http/live.h"
 #include "http/render.h"
 #include "http/reply.h"
 
@@ -145,6 +146,7 @@ static void work_create(struct call *call, struct service *service)
     }
     call_log(call, "policy_created", LOG_FIELD("policy", LOG_I64(view.policy.id)),
              LOG_FIELD("total", LOG_I64(view.policy.total)));
+    live_policy_created(call->loop->api, &view);
     answer_policy(call, 201, &view);
     snprintf(call->location, sizeof call->location, "/v1/policies/%" PRId64, view.policy.id);
 }
@@ -259,6 +261,7 @@ static void work_change(struct call *call, struct service *service)
         call_log(call, self->change.closes ? "policy_closed" : "policy_changed",
                  LOG_FIELD("policy", LOG_I64(self->id)),
                  LOG_FIELD("version", LOG_I64(view.policy.version)));
+        live_policy_changed(call->loop->api, self->id);
         answer_policy(call, 200, &view);
     } else if (status == STATUS_CONFLICT && self->change.sets_total) {
         call_problem(call, PROBLEM_CONFLICT, error.text, "total");

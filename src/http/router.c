@@ -30,6 +30,8 @@ static const struct route_entry routes[ROUTE_COUNT] = {
     [ROUTE_POLICY] = {"/v1/policies/{policy_id}", GET | PATCH | DELETE,
                       ALLOW("GET, HEAD, PATCH, DELETE, OPTIONS")},
     [ROUTE_POLICY_EVENTS] = {"/v1/policies/{policy_id}/events", GET, ALLOW("GET, HEAD, OPTIONS")},
+    [ROUTE_POLICY_LIVE] = {"/v1/policies/{policy_id}/live", GET, ALLOW("GET, HEAD, OPTIONS")},
+    [ROUTE_LIVE] = {"/v1/live", GET, ALLOW("GET, HEAD, OPTIONS")},
     [ROUTE_CLAIMS] = {"/v1/policies/{policy_id}/claims", POST, ALLOW("POST, OPTIONS")},
     [ROUTE_CLAIM] = {"/v1/policies/{policy_id}/claims/{user}", GET, ALLOW("GET, HEAD, OPTIONS")},
     [ROUTE_CLAIM_EVENTS] = {"/v1/policies/{policy_id}/claims/{user}/events", GET,

@@ -184,7 +184,7 @@ void http_answer_close(struct http_exchange *exchange);
 /* A stream (SSE): headers go out at once, then pieces as they come, until either side ends.
  * `on_gone` is called once when the client went away or the server stops; then the exchange is
  * gone too, and nothing more may be written. http_stream_end() ends it from our side (no
- * on_gone). A piece that finds more than 256 KiB unsent ends the stream: a reader that does not
+ * on_gone). A piece that finds more than 128 KiB unsent ends the stream: a reader that does not
  * read. http_answer_header() may be called between begin and stream_start. */
 void http_stream_start(struct http_exchange *exchange, void (*on_gone)(void *context),
                        void *context);

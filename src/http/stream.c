@@ -5,7 +5,7 @@
 #include "http/loop.h"
 
 /* A piece that finds more than this unsent ends the stream. */
-#define STREAM_UNSENT_MAX ((size_t)256 * 1024)
+#define STREAM_UNSENT_MAX ((size_t)128 * 1024)
 
 /* Its bytes before its turn count as waiting. */
 static void stream_append(struct http_exchange *exchange, const void *bytes, size_t length)

@@ -1,0 +1,125 @@
+/* watchers.c: a list of streams and what they are being sent. */
+#include "http/watchers.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "http/handlers.h"
+#include "http/reply.h"
+
+#define HEARTBEAT_MS 10000
+/* So many are written to in one tick without a thought. */
+#define AT_ONCE 50
+
+struct watcher {
+    struct watchers *watchers;
+    struct http_exchange *exchange;
+    struct watcher *next;
+    struct watcher **place;
+};
+
+void watchers_init(struct watchers *watchers, struct api_loop *loop,
+                   void (*on_empty)(struct watchers *watchers))
+{
+    *watchers = (struct watchers){.loop = loop, .on_empty = on_empty};
+    buffer_init(&watchers->piece, ANSWER_LENGTH_MAX);
+}
+
+static void forget(struct watcher *watcher)
+{
+    struct watchers *watchers = watcher->watchers;
+    if (watchers->position == watcher) {
+        watchers->position = watcher->next;
+    }
+    *watcher->place = watcher->next;
+    if (watcher->next != NULL) {
+        watcher->next->place = watcher->place;
+    }
+    watchers->count--;
+    counter_subtract(&watchers->loop->counters.streams_open, 1);
+    free(watcher);
+}
+
+void watchers_release(struct watchers *watchers)
+{
+    while (watchers->first != NULL) {
+        http_stream_end(watchers->first->exchange);
+        forget(watchers->first);
+    }
+    buffer_release(&watchers->piece);
+}
+
+static void on_gone(void *context)
+{
+    struct watcher *watcher = context;
+    struct watchers *watchers = watcher->watchers;
+    forget(watcher);
+    if (watchers->first == NULL) {
+        watchers->on_empty(watchers);
+    }
+}
+
+bool watchers_add(struct watchers *watchers, struct http_exchange *exchange, struct span piece)
+{
+    struct watcher *watcher = calloc(1, sizeof *watcher);
+    if (watcher == NULL) {
+        reply_problem(watchers->loop, exchange, PROBLEM_UNAVAILABLE);
+        return false;
+    }
+    if (!events_begin(watchers->loop, exchange)) {
+        free(watcher);
+        return false;
+    }
+    if (watchers->first == NULL) {
+        watchers->heartbeat_due_ms = clock_monotonic_ms() + HEARTBEAT_MS;
+    }
+    watcher->watchers = watchers;
+    watcher->exchange = exchange;
+    /* In front: behind whoever gets the piece next it would be told what it is told now. */
+    watcher->next = watchers->first;
+    watcher->place = &watchers->first;
+    if (watcher->next != NULL) {
+        watcher->next->place = &watcher->next;
+    }
+    watchers->first = watcher;
+    watchers->count++;
+    http_stream_start(exchange, on_gone, watcher);
+    http_stream_write(exchange, piece);
+    api_loop_keep_ticking(watchers->loop);
+    return true;
+}
+
+static void send_to(struct watchers *watchers, size_t count)
+{
+    struct span piece = {watchers->piece.bytes, watchers->piece.length};
+    struct watcher *watcher = watchers->position;
+    for (; watcher != NULL && count > 0; count--) {
+        http_stream_write(watcher->exchange, piece);
+        watcher = watcher->next;
+    }
+    watchers->position = watcher;
+}
+
+void watchers_send(struct watchers *watchers, struct span piece, size_t ticks, int64_t now_ms)
+{
+    send_to(watchers, SIZE_MAX);
+    buffer_clear(&watchers->piece);
+    buffer_append_span(&watchers->piece, piece);
+    if (watchers->piece.overflowed) {
+        return;
+    }
+    size_t share = (watchers->count + ticks - 1) / ticks;
+    watchers->per_tick = share > AT_ONCE ? share : AT_ONCE;
+    watchers->position = watchers->first;
+    watchers->heartbeat_due_ms = now_ms + HEARTBEAT_MS;
+    send_to(watchers, watchers->per_tick);
+}
+
+void watchers_tick(struct watchers *watchers, int64_t now_ms)
+{
+    if (watchers->position != NULL) {
+        send_to(watchers, watchers->per_tick);
+    } else if (now_ms >= watchers->heartbeat_due_ms) {
+        watchers_send(watchers, SPAN(":\n\n"), 1, now_ms);
+    }
+}
