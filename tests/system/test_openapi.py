@@ -31,6 +31,8 @@ REQUESTS = {
     "changePolicy": ("PATCH", "/v1/policies/{id}", {"paused": False}),
     "closePolicy": ("DELETE", "/v1/policies/{id}", None),
     "watchPolicy": ("GET", "/v1/policies/{id}/events", None),
+    "watchServer": ("GET", "/v1/live", None),
+    "watchDrop": ("GET", "/v1/policies/{id}/live", None),
     "claim": ("POST", "/v1/policies/{id}/claims", {"user": "u1"}),
     "getClaim": ("GET", "/v1/policies/{id}/claims/u1", None),
     "watchClaim": ("GET", "/v1/policies/{id}/claims/u1/events", None),
@@ -81,11 +83,12 @@ class Tour:
             assert answer.code == code, f"{method} {path}: {answer}"
         return answer
 
-    def listen(self, path, name):
-        """Opens a stream and checks its head and its first event."""
+    def listen(self, path, *names):
+        """Opens a stream and checks its head and its first events."""
         with self.server.events_of(path) as stream:
-            event, _ = self.spec.check_stream(path, stream)
-            assert event == name
+            for name in names:
+                event, _ = self.spec.check_stream(path, stream)
+                assert event == name
 
     def operation(self, name, status, **options):
         """The good request of REQUESTS, which this server answers with `status`."""
@@ -237,6 +240,11 @@ def tour_policies(tour):
     tour.listen(f"{path}/events", "numbers")
     tour.ask(404, "GET", "/v1/policies/987654321/events")
     tour.ask(400, "GET", "/v1/policies/0/events")
+    tour.listen(f"{path}/live", "history", "numbers")
+    tour.ask(404, "GET", "/v1/policies/987654321/live")
+    tour.ask(400, "GET", "/v1/policies/0/live")
+    tour.listen("/v1/live", "snapshot", "numbers")
+    tour.ask(400, "GET", "/v1/live?stranger=1")
 
     tour.ask(200, "DELETE", path)
     tour.ask(200, "DELETE", path)
@@ -444,7 +452,7 @@ def tour_heads(tour):
     policy = tour.server.create(total=5)["id"]
     coupon = tour.server.win(policy, "u1")["coupon_id"]
     for method, path, _ in REQUESTS.values():
-        if method == "GET" and not path.endswith("/events"):
+        if method == "GET" and not path.endswith(("/events", "/live")):
             tour.ask(200, "HEAD", path.format(id=policy, coupon=coupon))
 
 

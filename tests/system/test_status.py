@@ -131,11 +131,14 @@ def test_claim_events__no_claim_and_no_policy(shared):
 
 def test_policy_events__live_numbers(shared):
     policy = shared.create(total=20)
+    before = now_rfc3339()
     with shared.events_of(f"/v1/policies/{policy['id']}/events") as stream:
         name, numbers = stream.next()
         assert name == "numbers"
+        assert before <= numbers.pop("now") <= now_rfc3339(1)
         assert numbers == {"policy_id": policy["id"], "state": "OPEN", "total": 20,
-                           "remaining": 20, "pending": 0, "issued": 0}
+                           "remaining": 20, "pending": 0, "issued": 0, "paused": False,
+                           "opens_at": None, "closes_at": None, "sold_out_at": None}
         shared.claims(policy["id"], [f"u{i}" for i in range(30)])
         deadline = time.monotonic() + 10 * SLOW
         while numbers["issued"] != 20:
@@ -143,6 +146,7 @@ def test_policy_events__live_numbers(shared):
             name, numbers = stream.next()
             assert numbers["remaining"] + numbers["pending"] + numbers["issued"] == 20
         assert numbers["state"] == "SOLD_OUT"
+        assert before <= numbers["sold_out_at"] <= numbers["now"]
         expect(shared.patch(policy["id"], paused=True), 200)
         while numbers["state"] != "PAUSED":
             name, numbers = stream.next()
