@@ -16,7 +16,12 @@
 /* So many users and addresses are remembered by the rate limits: 1 MiB each. */
 #define RATE_LIMIT_KEYS 65536
 
-#define METHODS         (HTTP_METHOD_DELETE + 1)
+/* Ten wrong tokens at the login, then one every five seconds, from one address. */
+#define LOGINS_PER_SECOND 0.2
+#define LOGINS_BURST      10
+#define LOGINS_KEYS       4096
+
+#define METHODS           (HTTP_METHOD_DELETE + 1)
 
 typedef void handler(struct ask *ask);
 
@@ -48,6 +53,9 @@ static handler *const handlers[ROUTE_COUNT][METHODS] = {
     [ROUTE_DEAD] = {[HTTP_METHOD_GET] = dead_list},
     [ROUTE_DEAD_LETTER] = {[HTTP_METHOD_DELETE] = dead_drop},
     [ROUTE_DEAD_RETRY] = {[HTTP_METHOD_POST] = dead_retry},
+    [ROUTE_SESSION] = {[HTTP_METHOD_GET] = login_show,
+                       [HTTP_METHOD_POST] = login_create,
+                       [HTTP_METHOD_DELETE] = login_end},
     [ROUTE_HEALTHZ] = {[HTTP_METHOD_GET] = health_live},
     [ROUTE_READYZ] = {[HTTP_METHOD_GET] = health_ready},
     [ROUTE_METRICS] = {[HTTP_METHOD_GET] = health_metrics},
@@ -87,7 +95,8 @@ static enum status open_limits(struct api *api, const struct config *config, str
         api->addresses = rate_limiter_new(config->rate_limit_address,
                                           config->rate_limit_address_burst, RATE_LIMIT_KEYS);
     }
-    if ((config->rate_limit_user > 0 && api->users == NULL) ||
+    api->logins = rate_limiter_new(LOGINS_PER_SECOND, LOGINS_BURST, LOGINS_KEYS);
+    if (api->logins == NULL || (config->rate_limit_user > 0 && api->users == NULL) ||
         (config->rate_limit_address > 0 && api->addresses == NULL)) {
         return error_set(error, STATUS_FAILED, "no memory for the rate limits");
     }
@@ -171,6 +180,7 @@ void api_close(struct api *api)
     free(api->loops);
     rate_limiter_free(api->users);
     rate_limiter_free(api->addresses);
+    rate_limiter_free(api->logins);
     web_close(api);
     auth_release(&api->auth);
     live_close(api);

@@ -39,8 +39,8 @@ bool ask_user(struct ask *ask, size_t param, struct user_id *user)
 
 void ask_identify(struct ask *ask)
 {
-    auth_identify(&ask->loop->api->auth, ask->request->authorization,
-                  http_loop_wall_ms(ask->loop->http), &ask->caller);
+    auth_identify_request(&ask->loop->api->auth, ask->request, http_loop_wall_ms(ask->loop->http),
+                          &ask->caller);
 }
 
 static bool allow(struct ask *ask, const char *refusal)

@@ -25,6 +25,7 @@ void auth_init(struct auth *auth, const struct auth_options *options)
     auth->claims_are_open = auth->on_loopback && !auth->has_service_token && !auth->has_user_key;
     if (auth->has_admin_token) {
         digest(auth, options->admin_token, auth->admin_digest);
+        session_key_derive(&auth->session_key, options->admin_token);
     }
     if (auth->has_service_token) {
         digest(auth, options->service_token, auth->service_digest);
@@ -74,6 +75,54 @@ void auth_identify(const struct auth *auth, struct span authorization, int64_t n
         }
         caller->words = token_verdict_words(verdict);
     }
+}
+
+bool auth_is_admin_token(const struct auth *auth, struct span token)
+{
+    uint8_t given[AUTH_DIGEST_SIZE];
+    digest(auth, token, given);
+    return auth->has_admin_token && sodium_memcmp(given, auth->admin_digest, sizeof given) == 0;
+}
+
+/* Another page can make a browser send any request, also with the cookie where SameSite is not
+ * understood or that page is another port of the same host. It can change nothing that way. What
+ * it makes the browser read it does not get to see, but there is no reason to fetch it either. */
+static bool cookie_counts(const struct http_request *request)
+{
+    if (header_is_own_page(request->sec_fetch_site, request->origin, request->host)) {
+        return true;
+    }
+    bool reads = request->method == HTTP_METHOD_GET || request->method == HTTP_METHOD_HEAD;
+    bool by_hand =
+        request->sec_fetch_site.bytes == NULL || span_equal(request->sec_fetch_site, SPAN("none"));
+    return reads && by_hand && request->origin.bytes == NULL;
+}
+
+void auth_identify_request(const struct auth *auth, const struct http_request *request,
+                           int64_t now_ms, struct caller *caller)
+{
+    auth_identify(auth, request->authorization, now_ms, caller);
+    if (caller->kind != CALLER_NOBODY || request->cookie.bytes == NULL || !auth->has_admin_token) {
+        return;
+    }
+    switch (session_check(&auth->session_key, request->cookie, now_ms)) {
+    case SESSION_ABSENT:
+        return;
+    case SESSION_VALID:
+        if (cookie_counts(request)) {
+            caller->kind = CALLER_ADMIN;
+            return;
+        }
+        caller->words = "With the session's cookie, only this server's own pages may do this.";
+        break;
+    case SESSION_EXPIRED:
+        caller->words = "The session has ended: log in again.";
+        break;
+    case SESSION_WRONG:
+        caller->words = "This session is not of this server's admin token: log in again.";
+        break;
+    }
+    caller->kind = CALLER_WRONG;
 }
 
 /* What to say to someone whose token, if any, does not do. */

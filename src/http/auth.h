@@ -6,6 +6,9 @@
  * whom a signed token names and by nobody else; without one a service token lets the shop's
  * backend act for its users.
  *
+ * In a browser a session's cookie stands for the admin token. Browsers send it along whoever makes
+ * them ask, so it counts only for requests that no other page can have made.
+ *
  * Every decision returns NULL for "may", or a sentence for the 401.
  *
  * Threads: written by init and release only; any thread may ask.
@@ -18,6 +21,8 @@
 
 #include "base/buffer.h"
 #include "base/model.h"
+#include "http/server.h"
+#include "http/session.h"
 #include "http/token.h"
 
 #define AUTH_DIGEST_SIZE 32
@@ -54,6 +59,7 @@ struct auth {
     uint8_t digest_key[AUTH_DIGEST_SIZE];
     uint8_t admin_digest[AUTH_DIGEST_SIZE];
     uint8_t service_digest[AUTH_DIGEST_SIZE];
+    struct session_key session_key; /* of the admin token, if there is one */
     struct token_verifier verifier;
 };
 
@@ -64,6 +70,13 @@ void auth_release(struct auth *auth);
 /* Reads the Authorization header. */
 void auth_identify(const struct auth *auth, struct span authorization, int64_t now_ms,
                    struct caller *caller);
+
+/* The same with the session's cookie, where no Authorization header was sent. */
+void auth_identify_request(const struct auth *auth, const struct http_request *request,
+                           int64_t now_ms, struct caller *caller);
+
+/* For a login: in constant time. False when there is no admin token. */
+bool auth_is_admin_token(const struct auth *auth, struct span token);
 
 /* Create, change and close policies, block users, redeem and cancel by id. */
 const char *auth_may_administer(const struct auth *auth, const struct caller *caller,

@@ -85,6 +85,7 @@ struct api {
     struct auth auth;
     struct rate_limiter *users;     /* NULL: off */
     struct rate_limiter *addresses; /* NULL: off */
+    struct rate_limiter *logins;    /* wrong admin tokens at the login, by address */
     bool logs_requests;
     bool only_watched; /* nothing but /healthz, /readyz and /metrics; the loops have no desks */
     bool allows_any_origin; /* cors_origin is "*" */

@@ -96,6 +96,12 @@ void dead_list(struct ask *ask);
 void dead_retry(struct ask *ask);
 void dead_drop(struct ask *ask);
 
+/* --- login.c --- */
+
+void login_create(struct ask *ask);
+void login_show(struct ask *ask);
+void login_end(struct ask *ask);
+
 /* --- health.c --- */
 
 void health_live(struct ask *ask);

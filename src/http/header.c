@@ -215,3 +215,9 @@ bool header_origin_is_host(struct span origin, struct span host)
     }
     return false;
 }
+
+bool header_is_own_page(struct span sec_fetch_site, struct span origin, struct span host)
+{
+    return sec_fetch_site.bytes != NULL ? span_equal(sec_fetch_site, SPAN("same-origin"))
+                                        : header_origin_is_host(origin, host);
+}

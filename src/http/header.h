@@ -38,4 +38,9 @@ bool header_host_is_loopback(struct span host);
 /* Whether an Origin ("http://127.0.0.1:8080") is the host that was asked. */
 bool header_origin_is_host(struct span origin, struct span host);
 
+/* Whether a page of this very server sends the request, by Sec-Fetch-Site, which no page can forge
+ * and which a proxy that changes the Host leaves alone, or, where the browser does not send that
+ * (old ones, and plain HTTP), by its Origin. */
+bool header_is_own_page(struct span sec_fetch_site, struct span origin, struct span host);
+
 #endif

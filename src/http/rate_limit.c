@@ -110,12 +110,38 @@ static uint32_t whole_seconds(int64_t duration_ns)
     return seconds > UINT32_MAX ? UINT32_MAX : (uint32_t)seconds;
 }
 
-struct rate_limit rate_limiter_take(struct rate_limiter *limiter, struct span key, int64_t now_ns)
+/* Where a hash may be: the shard, and its set of slots there. */
+static struct slot *find_set(struct rate_limiter *limiter, uint64_t hash, struct shard **shard)
+{
+    *shard = &limiter->shards[hash % SHARDS];
+    return (*shard)->slots + ((hash / SHARDS) & limiter->sets_mask) * WAYS;
+}
+
+static uint64_t hash_of(const struct rate_limiter *limiter, struct span key)
 {
     uint64_t hash = hash_table(limiter->key, key.bytes, key.length);
-    hash += hash == 0;
-    struct shard *shard = &limiter->shards[hash % SHARDS];
-    struct slot *set = shard->slots + ((hash / SHARDS) & limiter->sets_mask) * WAYS;
+    return hash + (hash == 0);
+}
+
+void rate_limiter_give_back(struct rate_limiter *limiter, struct span key)
+{
+    uint64_t hash = hash_of(limiter, key);
+    struct shard *shard;
+    struct slot *set = find_set(limiter, hash, &shard);
+    pthread_mutex_lock(&shard->lock);
+    for (size_t way = 0; way < WAYS; way++) {
+        if (set[way].hash == hash) {
+            set[way].full_at -= limiter->interval_ns;
+        }
+    }
+    pthread_mutex_unlock(&shard->lock);
+}
+
+struct rate_limit rate_limiter_take(struct rate_limiter *limiter, struct span key, int64_t now_ns)
+{
+    uint64_t hash = hash_of(limiter, key);
+    struct shard *shard;
+    struct slot *set = find_set(limiter, hash, &shard);
     struct rate_limit result = {.limit = limiter->burst};
 
     pthread_mutex_lock(&shard->lock);

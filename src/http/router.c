@@ -53,6 +53,8 @@ static const struct route_entry routes[ROUTE_COUNT] = {
     [ROUTE_DEAD] = {"/v1/dead", GET, ALLOW("GET, HEAD, OPTIONS")},
     [ROUTE_DEAD_LETTER] = {"/v1/dead/{letter}", DELETE, ALLOW("DELETE, OPTIONS")},
     [ROUTE_DEAD_RETRY] = {"/v1/dead/{letter}/retry", POST, ALLOW("POST, OPTIONS")},
+    [ROUTE_SESSION] = {"/v1/session", GET | POST | DELETE,
+                       ALLOW("GET, HEAD, POST, DELETE, OPTIONS")},
     [ROUTE_HEALTHZ] = {"/healthz", GET, ALLOW("GET, HEAD, OPTIONS")},
     [ROUTE_READYZ] = {"/readyz", GET, ALLOW("GET, HEAD, OPTIONS")},
     [ROUTE_METRICS] = {"/metrics", GET, ALLOW("GET, HEAD, OPTIONS")},

@@ -1,4 +1,5 @@
-/* fuzz_token.c: any bytes as a token, and any bytes as the inside of a token that is signed right.
+/* fuzz_token.c: any bytes as a token or a cookie, and any bytes as the inside of a token that is
+ * signed right.
  *
  * Without the second half the signature would keep the fuzzer away from everything behind it. What
  * is accepted must name a valid user; what is signed by nobody must never be accepted.
@@ -12,6 +13,7 @@
 #include "http/auth.h"
 #include "http/header.h"
 #include "http/query.h"
+#include "http/session.h"
 #include "http/token.h"
 
 #define KEY    "0123456789abcdef0123456789abcdef"
@@ -80,6 +82,33 @@ static void read_values(struct span value)
     (void)!query_read(value, params, 2, field, &error);
     (void)header_host_is_loopback(value);
     (void)header_is_json(value);
+    int quality = header_quality(value, SPAN("gzip"));
+    ensure(quality >= -1 && quality <= 1000);
+    (void)header_knows_etag(value, SPAN("\"a\""));
+    (void)header_is_own_page(value, value, value);
+}
+
+/* Any Cookie header by itself, then with a good session behind it, and then with that session
+ * changed by the input's first byte. */
+static void check_sessions(const uint8_t *bytes, size_t size)
+{
+    static const char name[] = "; " SESSION_COOKIE "=";
+    char header[HTTP_HEADERS_BYTES_MAX + sizeof(name) + SESSION_VALUE_SIZE];
+    struct session_key key;
+    if (size == 0 || size > HTTP_HEADERS_BYTES_MAX) {
+        return;
+    }
+    session_key_derive(&key, SPAN(KEY));
+    ensure(session_check(&key, (struct span){(const char *)bytes, size}, NOW_MS) != SESSION_VALID);
+    memcpy(header, bytes, size);
+    memcpy(header + size, name, sizeof(name) - 1);
+    char *value = header + size + sizeof(name) - 1;
+    session_write(&key, NOW_MS / 1000 + 1, value);
+    ensure(session_check(&key, (struct span){header, strlen(value) + (size_t)(value - header)},
+                         NOW_MS) == SESSION_VALID);
+    value[bytes[0] % strlen(value)] ^= 1;
+    ensure(session_check(&key, (struct span){header, strlen(value) + (size_t)(value - header)},
+                         NOW_MS) != SESSION_VALID);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
@@ -89,5 +118,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     ensure(verify(input) != TOKEN_VALID);
     verify_signed(bytes, size);
     read_values(input);
+    check_sessions(bytes, size);
     return 0;
 }

@@ -25,6 +25,7 @@ ROUTES = {
     "/v1/coupons/1-1": {"GET", "HEAD"},
     "/v1/coupons/1-1/redeem": {"POST"},
     "/v1/coupons/1-1/cancel": {"POST"},
+    "/v1/session": {"GET", "HEAD", "POST", "DELETE"},
     "/healthz": {"GET", "HEAD"}, "/readyz": {"GET", "HEAD"}, "/metrics": {"GET", "HEAD"},
     "/openapi.json": {"GET", "HEAD"}, "/problems/SOLD_OUT": {"GET", "HEAD"},
     "/": {"GET", "HEAD"}, "/drop/1": {"GET", "HEAD"}, "/assets/app.js": {"GET", "HEAD"},

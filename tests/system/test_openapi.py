@@ -55,6 +55,9 @@ REQUESTS = {
     "retryDeadLetter": ("POST", "/v1/dead/{coupon}/retry", {}),
     "audit": ("GET", "/v1/audit", None),
     "repairLedger": ("POST", "/v1/audit/repair", {}),
+    "showSession": ("GET", "/v1/session", None),
+    "login": ("POST", "/v1/session", {"token": "not-the-admin-token"}),
+    "logout": ("DELETE", "/v1/session", None),
     "health": ("GET", "/healthz", None),
     "readiness": ("GET", "/readyz", None),
     "metrics": ("GET", "/metrics", None),
@@ -173,7 +176,7 @@ def spoiled(value):
 
 
 @pytest.mark.parametrize("name", ["Policy", "Claim", "ClaimStatus", "Coupon", "User", "Problem",
-                                  "PolicyAudit", "Repair", "Order", "Product"])
+                                  "PolicyAudit", "Repair", "Order", "Product", "Session"])
 def test_openapi__validator_refuses_spoiled_answers(spec, name):
     schema = spec.root["components"]["schemas"][name]
     good = schema["examples"][0]
@@ -403,6 +406,16 @@ def tour_operations(tour):
     tour.ask(404, "GET", "/problems/NOTHING")
 
 
+def tour_session(tour):
+    """Without an admin token; tour_tokens() logs in."""
+    tour.operation("showSession", 200)
+    tour.ask(400, "GET", "/v1/session?x=1")
+    tour.operation("login", 409)
+    refuse_bodies(tour, "POST", "/v1/session", {"token": ""})
+    tour.operation("logout", 204)
+    tour.ask(400, "DELETE", "/v1/session?x=1")
+
+
 def tour_audit(tour):
     policy = tour.server.create(total=5)["id"]
     tour.server.create(total=5)
@@ -470,10 +483,15 @@ def tour_tokens(spec, serve, folder):
     won = tour.ask(201, "POST", path, {}, token=mine).json
     assert won["user"] == "u1" and "code" in won
     for name in spec.named:
-        if "401" in spec.responses(name):
+        if name == "logout":  # anyone may, but for another's page
+            tour.operation(name, 401, headers={"Origin": "http://elsewhere.example"})
+        elif "401" in spec.responses(name):
             tour.operation(name, 401, id=policy, coupon=won["coupon_id"], token=False)
             tour.operation(name, 401, id=policy, coupon=won["coupon_id"], token="wrong-token")
     assert "code" in tour.ask(200, "GET", f"{path}/u1", token=mine).json
+    cookie = tour.ask(204, "POST", "/v1/session", {"token": ADMIN_TOKEN}, token=False).headers[
+        "set-cookie"].split(";")[0]
+    assert tour.ask(200, "GET", "/v1/session", token=False, headers={"Cookie": cookie}).json["admin"]
     tour.ask(200, "GET", "/v1/users/u1/coupons", token=mine)
 
 
@@ -523,7 +541,7 @@ def test_openapi__real_answers_are_documented_and_documented_answers_are_real(sp
                                                                               tmp_path):
     server = serve()
     for visit in (tour_policies, tour_claims, tour_coupons, tour_sales, tour_expiry,
-                  tour_operations, tour_audit, tour_dead, tour_heads):
+                  tour_operations, tour_session, tour_audit, tour_dead, tour_heads):
         visit(Tour(spec, server))
     tour_tokens(spec, serve, tmp_path)
     tour_limits(spec, serve)

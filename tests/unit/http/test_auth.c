@@ -215,6 +215,100 @@ static void test_auth__pages_of_other_origins_change_nothing(void **state)
     auth_release(&auth);
 }
 
+/* What a browser sends along with the cookie of a valid session. */
+struct sent {
+    enum http_method method;
+    const char *site;
+    const char *origin;
+    bool counts;
+};
+
+static struct span span_or_none(const char *text)
+{
+    return text != NULL ? span_of(text) : (struct span){NULL, 0};
+}
+
+static void test_auth__a_cookie_counts_for_our_own_pages_only(void **state)
+{
+    (void)state;
+    static const struct sent cases[] = {
+        {HTTP_METHOD_POST, "same-origin", "http://127.0.0.1:8080", true},
+        {HTTP_METHOD_DELETE, "same-origin", NULL, true},
+        /* Behind a proxy that names us otherwise. */
+        {HTTP_METHOD_PATCH, "same-origin", "https://shop.example", true},
+        {HTTP_METHOD_POST, NULL, "http://127.0.0.1:8080", true},
+        {HTTP_METHOD_POST, NULL, NULL, false},
+        {HTTP_METHOD_POST, NULL, "null", false},
+        {HTTP_METHOD_POST, NULL, "http://127.0.0.1:3000", false},
+        {HTTP_METHOD_POST, NULL, "http://evil.example", false},
+        {HTTP_METHOD_POST, "same-site", "http://127.0.0.1:8080", false},
+        {HTTP_METHOD_POST, "cross-site", NULL, false},
+        {HTTP_METHOD_POST, "none", NULL, false},
+        {HTTP_METHOD_PUT, "", "http://127.0.0.1:8080", false},
+        {HTTP_METHOD_GET, NULL, NULL, true},
+        {HTTP_METHOD_HEAD, "none", NULL, true},
+        {HTTP_METHOD_GET, "same-origin", NULL, true},
+        {HTTP_METHOD_GET, "same-site", NULL, false},
+        {HTTP_METHOD_GET, "cross-site", NULL, false},
+        {HTTP_METHOD_GET, NULL, "http://evil.example", false},
+    };
+    struct auth auth;
+    char value[SESSION_VALUE_SIZE];
+    char cookie[128] = SESSION_COOKIE "=";
+    open_auth(&auth, HAS_ADMIN | HAS_SERVICE);
+    session_write(&auth.session_key, NOW_MS / 1000 + 1, value);
+    strcat(cookie, value);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct http_request request = {.method = cases[i].method,
+                                       .host = own_host,
+                                       .cookie = span_of(cookie),
+                                       .sec_fetch_site = span_or_none(cases[i].site),
+                                       .origin = span_or_none(cases[i].origin)};
+        struct caller caller;
+        auth_identify_request(&auth, &request, NOW_MS, &caller);
+        assert_int_equal(caller.kind, cases[i].counts ? CALLER_ADMIN : CALLER_WRONG);
+        assert_true((caller.words == NULL) == cases[i].counts);
+        auth_identify_request(&auth, &request, NOW_MS + 1000, &caller);
+        assert_int_equal(caller.kind, CALLER_WRONG);
+    }
+    auth_release(&auth);
+}
+
+static void test_auth__a_header_goes_before_the_cookie(void **state)
+{
+    (void)state;
+    struct auth auth;
+    struct caller caller;
+    char value[SESSION_VALUE_SIZE];
+    char cookie[128] = SESSION_COOKIE "=";
+    open_auth(&auth, HAS_ADMIN | HAS_SERVICE);
+    session_write(&auth.session_key, NOW_MS / 1000 + 1, value);
+    strcat(cookie, value);
+    struct http_request request = {.host = own_host, .cookie = span_of(cookie)};
+    request.authorization = SPAN("Bearer " SERVICE);
+    auth_identify_request(&auth, &request, NOW_MS, &caller);
+    assert_int_equal(caller.kind, CALLER_SERVICE);
+    request.authorization = SPAN("Bearer x");
+    auth_identify_request(&auth, &request, NOW_MS, &caller);
+    assert_int_equal(caller.kind, CALLER_WRONG);
+    request.authorization = (struct span){NULL, 0};
+    request.cookie = SPAN("other=1");
+    auth_identify_request(&auth, &request, NOW_MS, &caller);
+    assert_int_equal(caller.kind, CALLER_NOBODY);
+    auth_release(&auth);
+
+    /* Where there is no admin token, no cookie means anything, also one of an empty token. */
+    open_auth(&auth, HAS_SERVICE);
+    struct session_key zero = {{0}};
+    session_write(&zero, NOW_MS / 1000 + 1, value);
+    strcpy(strchr(cookie, '=') + 1, value);
+    request.cookie = span_of(cookie);
+    auth_identify_request(&auth, &request, NOW_MS, &caller);
+    assert_int_equal(caller.kind, CALLER_NOBODY);
+    assert_false(auth_is_admin_token(&auth, SPAN("")));
+    auth_release(&auth);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -224,6 +318,8 @@ int main(void)
         cmocka_unit_test(test_auth__who_claims),
         cmocka_unit_test(test_auth__who_sees),
         cmocka_unit_test(test_auth__pages_of_other_origins_change_nothing),
+        cmocka_unit_test(test_auth__a_cookie_counts_for_our_own_pages_only),
+        cmocka_unit_test(test_auth__a_header_goes_before_the_cookie),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,6 +44,7 @@ static void test_router__finds_every_path(void **state)
         {"/v1/dead/42-17", ROUTE_DEAD_LETTER, {"42-17", NULL}},
         {"/v1/dead/42-17/retry", ROUTE_DEAD_RETRY, {"42-17", NULL}},
         {"/%761/policies", ROUTE_POLICIES, {NULL, NULL}},
+        {"/v1/session", ROUTE_SESSION, {NULL, NULL}},
         {"/healthz", ROUTE_HEALTHZ, {NULL, NULL}},
         {"/readyz", ROUTE_READYZ, {NULL, NULL}},
         {"/metrics", ROUTE_METRICS, {NULL, NULL}},
