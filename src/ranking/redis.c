@@ -1,0 +1,450 @@
+/* redis.c: the board in Redis: its calls, and how their answers are read. */
+#include "ranking/redis.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fault.h"
+#include "ranking/redis_board.h"
+
+#define TIMEOUT_DEFAULT_MS 1000
+#define TAG                "rank"
+#define META               BOARD_PREFIX "meta"
+#define PAGE               2000
+#define ANSWER_HEAD        3 /* the word, and the place */
+
+static const struct redis_library board_redis_library = {
+    .file = "redis_board.lua", .version = "dibs_rank_version", .version_number = 1};
+
+/* --- calls --- */
+
+/* What the first word of an answer means. */
+static enum status board_redis_word(const redisReply *reply, struct error *error)
+{
+    static const struct {
+        const char *word;
+        enum status status;
+        const char *text;
+    } words[] = {
+        {"OK", STATUS_OK, ""},
+        {"GONE", STATUS_NOT_FOUND, "the board in Redis is missing, or not whole"},
+        {"MOVED", STATUS_CONFLICT, "the board stands elsewhere in the feed"},
+        {"LOST", STATUS_CONFLICT, "what was being built in Redis is gone"},
+        {"BUSY", STATUS_BUSY, "another server is at it"},
+        {"FULL", STATUS_FAILED,
+         "a product sells more in a day than the board in Redis can count; set board=local"},
+    };
+    const char *word =
+        reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 ? reply->element[0]->str : NULL;
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]) && word != NULL; i++) {
+        if (strcmp(word, words[i].word) == 0)
+            return words[i].status == STATUS_OK
+                       ? STATUS_OK
+                       : error_set(error, words[i].status, "%s", words[i].text);
+    }
+    return error_set(error, STATUS_FAILED, "the board in Redis answers something else");
+}
+
+static enum status board_redis_send(struct board_redis *redis, struct board_words *words,
+                                    int attempts, redisReply **reply, struct error *error)
+{
+    enum status status = STATUS_UNKNOWN;
+
+    for (int i = 0; i < attempts && status == STATUS_UNKNOWN; i++)
+        status = redis_pool_send(&redis->pool, redis->slot, words->words, words->lengths,
+                                 words->count, reply, error);
+    free(words);
+    if (status != STATUS_OK)
+        return status;
+    status = board_redis_word(*reply, error);
+    if (status != STATUS_OK) {
+        freeReplyObject(*reply);
+        *reply = NULL;
+    }
+    return status;
+}
+
+enum status board_redis_call(struct board_redis *redis, struct board_words *words,
+                             redisReply **reply, struct error *error)
+{
+    return board_redis_send(redis, words, 1, reply, error);
+}
+
+/* A connection that was idle while Redis restarted tells nothing about Redis. */
+enum status board_redis_ask(struct board_redis *redis, struct board_words *words,
+                            redisReply **reply, struct error *error)
+{
+    enum status status = board_redis_send(redis, words, 2, reply, error);
+
+    return status == STATUS_UNKNOWN ? STATUS_UNAVAILABLE : status;
+}
+
+enum status board_redis_do(struct board_redis *redis, struct board_words *words,
+                           struct error *error)
+{
+    redisReply *reply = NULL;
+    enum status status = board_redis_call(redis, words, &reply, error);
+
+    freeReplyObject(reply);
+    return status;
+}
+
+/* --- reading --- */
+
+static bool board_redis_number(const redisReply *reply, size_t at, int64_t *number)
+{
+    if (at >= reply->elements || reply->element[at]->str == NULL)
+        return false;
+    const char *text = reply->element[at]->str;
+    return redis_read_whole(&text, '\0', number);
+}
+
+static bool board_redis_read_place(const redisReply *reply, struct feed_place *place)
+{
+    return board_redis_number(reply, 1, &place->feed_id) &&
+           board_redis_number(reply, 2, &place->written_at_ms);
+}
+
+static bool board_redis_read_product(const redisReply *reply, size_t at, struct user_id *product)
+{
+    if (at >= reply->elements || reply->element[at]->str == NULL || reply->element[at]->len == 0 ||
+        reply->element[at]->len > ID_LENGTH_MAX)
+        return false;
+    *product = user_id_of((struct span){reply->element[at]->str, reply->element[at]->len});
+    return true;
+}
+
+static enum status board_redis_unreadable(struct error *error)
+{
+    return error_set(error, STATUS_NOT_FOUND, "the board in Redis is not readable");
+}
+
+static enum status board_redis_read_lines(const redisReply *reply, size_t max,
+                                          struct sales_line *lines, size_t *count,
+                                          struct error *error)
+{
+    *count = (reply->elements - ANSWER_HEAD) / BOARD_LINE_WORDS;
+    if (*count > max)
+        return board_redis_unreadable(error);
+    for (size_t i = 0; i < *count; i++) {
+        size_t at = ANSWER_HEAD + i * BOARD_LINE_WORDS;
+        if (!board_redis_number(reply, at, &lines[i].rank) ||
+            !board_redis_read_product(reply, at + 1, &lines[i].product_id) ||
+            !board_redis_number(reply, at + 2, &lines[i].sold) ||
+            !board_redis_number(reply, at + 3, &lines[i].sold_last_day))
+            return board_redis_unreadable(error);
+    }
+    return STATUS_OK;
+}
+
+/* --- the place --- */
+
+void board_redis_note(struct board_redis *redis, const struct feed_place *place, int64_t floor)
+{
+    pthread_mutex_lock(&redis->lock);
+    redis->place = *place;
+    redis->floor = floor;
+    pthread_mutex_unlock(&redis->lock);
+}
+
+static enum status board_redis_place(struct board *board, struct feed_place *place,
+                                     struct error *error)
+{
+    struct board_redis *redis = board_redis(board);
+    struct board_words *words = board_words_new("FCALL_RO", "dibs_rank_place", 1, error);
+    redisReply *reply = NULL;
+    int64_t floor;
+
+    if (words == NULL)
+        return STATUS_UNAVAILABLE;
+    board_words_text(words, META);
+    enum status status = board_redis_ask(redis, words, &reply, error);
+    if (status == STATUS_OK &&
+        !(board_redis_read_place(reply, place) && board_redis_number(reply, 3, &floor)))
+        status = board_redis_unreadable(error);
+    if (status == STATUS_OK)
+        board_redis_note(redis, place, floor);
+    freeReplyObject(reply);
+    return status;
+}
+
+/* --- following --- */
+
+static bool feed_place_equal(const struct feed_place *a, const struct feed_place *b)
+{
+    return a->feed_id == b->feed_id && a->written_at_ms == b->written_at_ms;
+}
+
+/* One call, behind a place that the board had with that floor. */
+static enum status board_redis_apply_batch(struct board_redis *redis,
+                                           const struct feed_place *after, int64_t floor,
+                                           const struct feed_entry *entries, size_t count,
+                                           struct error *error)
+{
+    struct board_key keys[BOARD_KEYS_MAX];
+    size_t key_count = board_keys_of(entries, count, floor, keys);
+    struct board_words *words = board_words_new("FCALL", "dibs_rank_apply", key_count + 1, error);
+    const struct feed_place *last = &entries[count - 1].place;
+
+    if (words == NULL)
+        return STATUS_UNAVAILABLE;
+    board_words_text(words, META);
+    for (size_t i = 0; i < key_count; i++)
+        board_words_key(words, "", &keys[i]);
+    board_words_number(words, after->feed_id);
+    board_words_number(words, after->written_at_ms);
+    board_words_number(words, floor);
+    board_words_number(words, last->feed_id);
+    board_words_number(words, last->written_at_ms);
+    board_words_changes(words, redis->zone, keys, key_count, entries, count);
+    FAULT_POINT("board.before_apply");
+    enum status status = board_redis_do(redis, words, error);
+    FAULT_POINT("board.after_apply");
+    if (status == STATUS_OK)
+        board_redis_note(redis, last, floor);
+    return status;
+}
+
+static enum status board_redis_apply(struct board *board, const struct feed_place *after,
+                                     const struct feed_entry *entries, size_t count,
+                                     struct error *error)
+{
+    struct board_redis *redis = board_redis(board);
+    struct feed_place at = *after;
+    enum status status = STATUS_OK;
+
+    pthread_mutex_lock(&redis->lock);
+    bool is_there = feed_place_equal(&redis->place, after);
+    int64_t floor = redis->floor;
+    pthread_mutex_unlock(&redis->lock);
+    if (!is_there)
+        return error_set(error, STATUS_CONFLICT, "the board stands elsewhere in the feed");
+    while (count > 0 && status == STATUS_OK) {
+        size_t taken = board_batch(entries, count);
+        status = board_redis_apply_batch(redis, &at, floor, entries, taken, error);
+        at = entries[taken - 1].place;
+        entries += taken;
+        count -= taken;
+    }
+    return status;
+}
+
+static enum status board_redis_forget(struct board *board, int64_t first_day, struct error *error)
+{
+    struct board_words *words = board_words_new("FCALL", "dibs_rank_forget", 1, error);
+    char day[ZONE_DAY_TEXT_SIZE];
+    char window_end[ZONE_DAY_TEXT_SIZE];
+
+    if (words == NULL)
+        return STATUS_UNAVAILABLE;
+    zone_format_day(first_day + 1, day);
+    zone_format_day(first_day + 2, window_end);
+    board_words_text(words, META);
+    board_words_number(words, first_day);
+    board_words_text(words, day);
+    board_words_text(words, window_end);
+    enum status status = board_redis_do(board_redis(board), words, error);
+    /* A board that is not there has nothing to forget. */
+    return status == STATUS_NOT_FOUND ? STATUS_OK : status;
+}
+
+/* --- questions --- */
+
+/* The beginning of a question about a window. NULL: the board does not keep it, or no memory. */
+static struct board_words *board_redis_question(const char *function, int64_t first_day,
+                                                int64_t last_day, struct error *error)
+{
+    const struct board_key key = {.first_day = first_day, .last_day = last_day};
+
+    if (last_day < first_day || last_day - first_day >= BOARD_WINDOW_DAYS_MAX) {
+        error_set(error, STATUS_NOT_FOUND, "the board in Redis keeps three days");
+        return NULL;
+    }
+    struct board_words *words = board_words_new("FCALL_RO", function, 2, error);
+    if (words == NULL)
+        return NULL;
+    board_words_text(words, META);
+    board_words_key(words, "", &key);
+    board_words_text(words, first_day == last_day ? "day" : "sum");
+    board_words_number(words, board_key_floor_max(&key));
+    return words;
+}
+
+/* Asks it. A board that went back, because Redis did, or because it was built anew a moment ago,
+ * does not know what was already told. */
+static enum status board_redis_lines(struct board_redis *redis, struct board_words *words,
+                                     size_t max, struct sales_line *lines, size_t *count,
+                                     struct error *error)
+{
+    struct feed_place place;
+    redisReply *reply = NULL;
+    enum status status = board_redis_ask(redis, words, &reply, error);
+
+    *count = 0;
+    if (status == STATUS_OK && !board_redis_read_place(reply, &place))
+        status = board_redis_unreadable(error);
+    pthread_mutex_lock(&redis->lock);
+    if (status == STATUS_OK && place.feed_id < redis->place.feed_id)
+        status = error_set(error, STATUS_NOT_FOUND, "the board in Redis went back");
+    pthread_mutex_unlock(&redis->lock);
+    if (status == STATUS_OK)
+        status = board_redis_read_lines(reply, max, lines, count, error);
+    freeReplyObject(reply);
+    return status;
+}
+
+static enum status board_redis_top(struct board *board, int64_t first_day, int64_t last_day,
+                                   size_t limit, struct sales_line *lines, size_t *count,
+                                   struct error *error)
+{
+    struct board_words *words = board_redis_question("dibs_rank_top", first_day, last_day, error);
+
+    if (words == NULL)
+        return STATUS_NOT_FOUND;
+    board_words_number(words, (int64_t)limit);
+    return board_redis_lines(board_redis(board), words, limit, lines, count, error);
+}
+
+static int board_redis_compare_ranks(const void *left, const void *right)
+{
+    const struct sales_line *a = left;
+    const struct sales_line *b = right;
+
+    return (a->rank > b->rank) - (a->rank < b->rank);
+}
+
+static enum status board_redis_of(struct board *board, int64_t first_day, int64_t last_day,
+                                  const struct user_id *ids, size_t id_count,
+                                  struct sales_line *lines, size_t *count, struct error *error)
+{
+    struct board_words *words = board_redis_question("dibs_rank_of", first_day, last_day, error);
+
+    if (words == NULL)
+        return STATUS_NOT_FOUND;
+    for (size_t i = 0; i < id_count; i++)
+        board_words_add(words, ids[i].bytes, ids[i].length);
+    enum status status =
+        board_redis_lines(board_redis(board), words, id_count, lines, count, error);
+    if (status == STATUS_OK)
+        qsort(lines, *count, sizeof(*lines), board_redis_compare_ranks);
+    return status;
+}
+
+static enum status board_redis_around(struct board *board, int64_t first_day, int64_t last_day,
+                                      const struct user_id *product_id, int64_t distance,
+                                      struct sales_line *lines, size_t *count, struct error *error)
+{
+    struct board_words *words =
+        board_redis_question("dibs_rank_around", first_day, last_day, error);
+
+    if (words == NULL)
+        return STATUS_NOT_FOUND;
+    board_words_add(words, product_id->bytes, product_id->length);
+    board_words_number(words, distance);
+    return board_redis_lines(board_redis(board), words, (size_t)(2 * distance + 1), lines, count,
+                             error);
+}
+
+/* --- reading everything --- */
+
+/* Tells one page of a day; *size becomes how many products the day has. */
+static enum status board_redis_visit_page(struct board_redis *redis, int64_t day, int64_t from,
+                                          struct feed_place *place, int64_t *size,
+                                          const struct board_visitor *visitor, struct error *error)
+{
+    struct board_words *words = board_redis_question("dibs_rank_visit", day, day, error);
+    redisReply *reply = NULL;
+
+    if (words == NULL)
+        return STATUS_NOT_FOUND;
+    board_words_number(words, from);
+    board_words_number(words, PAGE);
+    enum status status = board_redis_ask(redis, words, &reply, error);
+    if (status == STATUS_OK &&
+        !(board_redis_read_place(reply, place) && reply->elements > ANSWER_HEAD))
+        status = board_redis_unreadable(error);
+    if (status == STATUS_OK)
+        *size = reply->element[ANSWER_HEAD]->integer;
+    for (size_t at = ANSWER_HEAD + 1; status == STATUS_OK && at < reply->elements; at += 2) {
+        struct user_id product;
+        int64_t sold;
+        status = board_redis_read_product(reply, at, &product) &&
+                         board_redis_number(reply, at + 1, &sold)
+                     ? visitor->total(visitor->context, day, &product, sold, error)
+                     : board_redis_unreadable(error);
+    }
+    freeReplyObject(reply);
+    return status;
+}
+
+static enum status board_redis_visit(struct board *board, int64_t first_day, int64_t last_day,
+                                     struct feed_place *place, const struct board_visitor *visitor,
+                                     struct error *error)
+{
+    struct board_redis *redis = board_redis(board);
+    enum status status = board_redis_place(board, place, error);
+
+    for (int64_t day = first_day; day <= last_day && status == STATUS_OK; day++) {
+        int64_t size = 1;
+        for (int64_t from = 0; from < size && status == STATUS_OK; from += PAGE) {
+            struct feed_place now;
+            status = board_redis_visit_page(redis, day, from, &now, &size, visitor, error);
+            if (status == STATUS_OK && !feed_place_equal(place, &now))
+                status = error_set(error, STATUS_BUSY, "the board changes while it is read");
+        }
+    }
+    return status;
+}
+
+/* --- life --- */
+
+static void board_redis_close(struct board *board)
+{
+    struct board_redis *redis = board_redis(board);
+
+    redis_pool_release(&redis->pool);
+    redis_map_release(&redis->map);
+    redis_target_release(&redis->target);
+    pthread_mutex_destroy(&redis->lock);
+    free(redis);
+}
+
+static const struct board_ops board_redis_ops = {
+    .name = "redis",
+    .close = board_redis_close,
+    .place = board_redis_place,
+    .build = board_redis_build,
+    .apply = board_redis_apply,
+    .forget = board_redis_forget,
+    .top = board_redis_top,
+    .of = board_redis_of,
+    .around = board_redis_around,
+    .visit = board_redis_visit,
+};
+
+enum status board_redis_open(struct board **board, const struct board_redis_options *options,
+                             struct error *error)
+{
+    struct board_redis *redis = calloc(1, sizeof(*redis));
+
+    *board = NULL;
+    if (redis == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for the board");
+    enum status status = redis_target_init(
+        &redis->target, options->url, options->password,
+        options->timeout_ms > 0 ? options->timeout_ms : TIMEOUT_DEFAULT_MS, error);
+    if (status != STATUS_OK) {
+        free(redis);
+        return status;
+    }
+    redis->board = (struct board){.ops = &board_redis_ops, .days_max = BOARD_WINDOW_DAYS_MAX};
+    redis->zone = options->zone;
+    redis->slot = redis_map_slot_of(TAG);
+    redis_map_init(&redis->map, &redis->target);
+    redis_pool_init(&redis->pool, &redis->target, &redis->map, &board_redis_library);
+    pthread_mutex_init(&redis->lock, NULL);
+    board_check(&redis->board);
+    *board = &redis->board;
+    return STATUS_OK;
+}
