@@ -1,5 +1,80 @@
-// app.js: the board for operators.
-import { getJson } from "./api.js";
+// app.js: the pages for operators, by the address behind the #, and who may see them.
+import { get, remove } from "./api.js";
+import { boardPage } from "./board.js";
+import { serverNow, ticking } from "./clock.js";
+import { clockTime } from "./format.js";
+import { mark, put } from "./dom.js";
+import { formPage } from "./form.js";
+import { loginPage } from "./login.js";
+import { policyPage } from "./policy.js";
 
-const session = await getJson("/v1/policies");
-document.querySelector("#app").textContent = `${session.items.length} policies`;
+const ROUTES = [
+  { pattern: /^\/$/, page: "board", title: "Board", open: boardPage },
+  { pattern: /^\/new$/, page: "new", title: "New policy", open: formPage },
+  { pattern: /^\/policies\/(\d+)$/, page: "policy", title: "Policy", open: policyPage },
+  { pattern: /^\/login$/, page: "login", title: "Sign in", open: loginPage },
+];
+const CONNECTION_WORDS = {
+  connecting: "Connecting", live: "Live", waiting: "Connection lost, trying again",
+  refused: "Not connected", ended: "Not connected", idle: "",
+};
+
+const root = document.getElementById("app");
+const signOut = document.getElementById("sign-out");
+let close = () => {};
+let isFirst = true;
+
+/* Tells how the page's stream is doing, in the same place on every page. */
+function connection(state) {
+  const node = document.getElementById("connection");
+  mark(node, "data-state", state);
+  put(node.lastElementChild, CONNECTION_WORDS[state]);
+}
+
+/* A stream or call was refused: whoever was signed in is so no longer. */
+export function refused(status) {
+  connection("refused");
+  if (status === 401) location.hash = `#/login?next=${encodeURIComponent(location.hash.slice(1))}`;
+}
+
+function where() {
+  const [path, query] = (location.hash.slice(1) || "/").split("?");
+  const route = ROUTES.find(({ pattern }) => pattern.test(path));
+  return { route, path, id: route?.pattern.exec(path)[1], query: new URLSearchParams(query) };
+}
+
+async function show() {
+  const place = where();
+  if (!place.route) return location.replace("#/");
+  close();
+  close = () => {};
+  connection("idle");
+  const session = await get("/v1/session").catch(() => null);
+  if (location.hash.slice(1) && where().path !== place.path) return;
+  mark(signOut, "hidden", !(session?.admin && session.login === "token"));
+  if (session && !session.admin && place.route.page !== "login") return refused(401);
+
+  document.title = `${place.route.title} · dibs`;
+  for (const link of document.querySelectorAll("nav a")) {
+    mark(link, "aria-current", link.dataset.page === place.route.page ? "page" : null);
+  }
+  root.replaceChildren();
+  root.dataset.page = place.route.page;
+  scrollTo(0, 0);
+  close = place.route.open(root, { ...place, session, connection, refused }) ?? (() => {});
+  // A new page is read out from its beginning; the first is by the browser.
+  if (!isFirst && !root.contains(document.activeElement)) root.focus({ preventScroll: true });
+  isFirst = false;
+}
+
+signOut.addEventListener("click", async () => {
+  await remove("/v1/session").catch(() => {});
+  location.hash = "#/login";
+});
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  root.focus();
+});
+addEventListener("hashchange", show);
+ticking(250, () => put(document.getElementById("server-clock"), clockTime(serverNow())));
+show();

@@ -1,0 +1,75 @@
+// feed.js: the last claims, and what happened to the policy, newest first.
+//
+// The rows stay where they are and only their words change: nothing jumps while a crowd goes by.
+import { h, mark, put } from "./dom.js";
+import { clockTime } from "./format.js";
+
+const KEPT = 50;
+const RESULTS = {
+  ISSUED: ["won", "issued"], ACCEPTED: ["won", "accepted"], ALREADY_ISSUED: ["held", "asked again"],
+  SOLD_OUT: ["sold_out", "sold out"], LIMIT_REACHED: ["refused", "limit reached"],
+  NOT_OPEN: ["refused", "too early"], PAUSED: ["refused", "paused"], CLOSED: ["refused", "closed"],
+  BLOCKED: ["refused", "blocked"], UNAVAILABLE: ["refused", "unavailable"],
+  RATE_LIMITED: ["refused", "too fast"],
+};
+
+function slots(title, id, empty, row) {
+  const rows = Array.from({ length: KEPT }, row);
+  const note = h("p", { class: "empty" }, empty);
+  const list = h("ol", { class: id }, rows.map(({ node }) => node));
+  let items = [];
+  return {
+    node: h("section", { class: "card", "aria-labelledby": `${id}-title` },
+      h("h2", { id: `${id}-title` }, title),
+      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title }, note, list)),
+    /* Newer ones go on top, in the order of their time. */
+    add(more) {
+      if (!more?.length) return;
+      items = [...more, ...items].sort((a, b) => Date.parse(b.at) - Date.parse(a.at)).slice(0, KEPT);
+      this.draw();
+    },
+    set(all) {
+      items = [];
+      this.add(all);
+      if (!all?.length) this.draw();
+    },
+    draw() {
+      mark(note, "hidden", items.length > 0);
+      rows.forEach(({ node, show }, i) => {
+        mark(node, "hidden", !items[i]);
+        if (items[i]) show(items[i]);
+      });
+    },
+  };
+}
+
+export function claimFeed() {
+  return slots("Last claims", "feed", "Nobody has claimed yet.", () => {
+    const at = h("time"), user = h("span", { class: "feed-user" });
+    const result = h("span", { class: "feed-result" }), seq = h("b", { class: "feed-seq" });
+    return {
+      node: h("li", { hidden: true }, at, user, result, seq),
+      show(claim) {
+        const [kind, words] = RESULTS[claim.result] ?? ["refused", claim.result.toLowerCase()];
+        put(at, clockTime(claim.at, 3));
+        put(user, claim.user);
+        put(result, words);
+        mark(result, "data-kind", kind);
+        put(seq, claim.seq ? `#${claim.seq}` : "");
+      },
+    };
+  });
+}
+
+export function eventLog() {
+  return slots("Event log", "log", "Nothing has happened yet.", () => {
+    const at = h("time"), words = h("span");
+    return {
+      node: h("li", { hidden: true }, at, words),
+      show(entry) {
+        put(at, clockTime(entry.at));
+        put(words, entry.words);
+      },
+    };
+  });
+}

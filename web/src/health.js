@@ -1,0 +1,34 @@
+// health.js: a light for each part of the server, with its words.
+import { h, mark, put } from "./dom.js";
+
+const NAMES = ["gate", "ledger", "relay", "reconciliation"];
+const TITLES = { gate: "Gate", ledger: "Ledger", relay: "Relay", reconciliation: "Reconciliation" };
+const STATES = { ok: "fine", degraded: "degraded", down: "down", unknown: "unknown" };
+
+/* The lights; `show(parts)` takes what a stream says of them. */
+export function healthLights() {
+  const lights = new Map(NAMES.map((name) => [name, light(TITLES[name])]));
+  return {
+    node: h("ul", { class: "lights", "aria-label": "Health" },
+      [...lights.values()].map(({ node }) => node)),
+    show(parts) {
+      for (const part of parts) lights.get(part.name)?.show(part);
+    },
+  };
+}
+
+function light(title) {
+  const state = h("span", { class: "sr" }, "unknown");
+  const words = h("span", { class: "light-words" }, "…");
+  const node = h("li", { "data-state": "unknown" }, h("i", { class: "dot" }),
+    h("b", {}, title), state, words);
+  return {
+    node,
+    show(part) {
+      mark(node, "data-state", part.state);
+      put(state, STATES[part.state] ?? part.state);
+      put(words, part.words);
+      mark(node, "title", part.words);
+    },
+  };
+}
