@@ -3,7 +3,7 @@ import { heardTime, serverNow, ticking } from "./clock.js";
 import { deadLetters } from "./dead.js";
 import { h, put } from "./dom.js";
 import { clockTime, lasted, whole } from "./format.js";
-import { healthLights } from "./health.js";
+import { healthLights, partsWithKinds } from "./health.js";
 import { legend } from "./legend.js";
 import { grouped, OUTCOMES, stackedBars } from "./plot.js";
 import { policyList } from "./policies.js";
@@ -35,7 +35,7 @@ export function boardPage(root, { connection, refused }) {
     for (const policy of numbers.policies) {
       policies.set(policy.id, { ...policies.get(policy.id), ...policy });
     }
-    lights.show(numbers.parts);
+    lights.show(partsWithKinds(numbers.parts, numbers.server));
     server.show(numbers);
     rates.add(Date.parse(numbers.now), numbers.claims_per_s);
     letters.show(numbers.dead_letters);
@@ -85,12 +85,12 @@ function ratesFigure() {
   const key = legend();
   const node = h("figure", { class: "card rates", role: "group", "aria-labelledby": "rates-title" },
     h("figcaption", {}, h("h2", { id: "rates-title" }, "Claims per second"), total), box, key.node);
-  let plot, xs = [], columns = [], pointed = null;
+  let plot, xs = [], columns = [], pointed = null, latest = OUTCOMES.map(() => 0);
 
   function label() {
     if (pointed !== null && xs[pointed]) {
       key.show(columns.map((column) => column[pointed]), clockTime(xs[pointed] * 1000));
-    } else key.show(columns.map((column) => column.at(-1) ?? 0), "now");
+    } else key.show(latest, "now");
   }
   function draw() {
     const last = Math.floor(serverNow() / 1000);
@@ -98,7 +98,7 @@ function ratesFigure() {
     columns = OUTCOMES.map((_, k) => xs.map((t) => seconds.get(t)?.[k] ?? 0));
     for (const t of seconds.keys()) if (t < xs[0]) seconds.delete(t);
     plot.set(xs, columns, { min: xs[0], max: last + 1 });
-    put(total, whole(columns.reduce((sum, column) => sum + column.at(-1), 0)));
+    put(total, whole(latest.reduce((sum, n) => sum + n, 0)));
     label();
   }
   let stopTicking = () => {};
@@ -110,7 +110,8 @@ function ratesFigure() {
       stopTicking = ticking(1000, draw);
     },
     add(now_ms, counts) {
-      seconds.set(Math.floor(now_ms / 1000), grouped(counts));
+      latest = grouped(counts);
+      seconds.set(Math.floor(now_ms / 1000), latest);
       draw();
     },
     stop() {

@@ -6,11 +6,9 @@ import { clockTime } from "./format.js";
 
 const KEPT = 50;
 const RESULTS = {
-  ISSUED: ["won", "issued"], ACCEPTED: ["won", "accepted"], ALREADY_ISSUED: ["held", "asked again"],
-  SOLD_OUT: ["sold_out", "sold out"], LIMIT_REACHED: ["refused", "limit reached"],
-  NOT_OPEN: ["refused", "too early"], PAUSED: ["refused", "paused"], CLOSED: ["refused", "closed"],
-  BLOCKED: ["refused", "blocked"], UNAVAILABLE: ["refused", "unavailable"],
-  RATE_LIMITED: ["refused", "too fast"],
+  issued: ["won", "issued"], accepted: ["won", "accepted"], already_issued: ["held", "asked again"],
+  sold_out: ["sold_out", "sold out"], limit_reached: ["refused", "limit reached"],
+  not_open: ["refused", "too early"],
 };
 
 function slots(title, id, empty, row) {
@@ -50,7 +48,7 @@ export function claimFeed() {
     return {
       node: h("li", { hidden: true }, at, user, result, seq),
       show(claim) {
-        const [kind, words] = RESULTS[claim.result] ?? ["refused", claim.result.toLowerCase()];
+        const [kind, words] = RESULTS[claim.result] ?? ["refused", claim.result.replaceAll("_", " ")];
         put(at, clockTime(claim.at, 3));
         put(user, claim.user);
         put(result, words);

@@ -17,6 +17,7 @@ export function milliseconds(ms) {
   if (ms === null || ms === undefined) return "–";
   if (ms >= 10000) return `${(ms / 1000).toFixed(0)} s`;
   if (ms >= 1000) return `${(ms / 1000).toFixed(2)} s`;
+  if (ms < 0.1) return `${(ms * 1000).toFixed(0)} µs`;
   return `${ms.toFixed(ms >= 100 ? 0 : ms >= 10 ? 1 : 2)} ms`;
 }
 

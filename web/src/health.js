@@ -5,7 +5,21 @@ const NAMES = ["gate", "ledger", "relay", "reconciliation"];
 const TITLES = { gate: "Gate", ledger: "Ledger", relay: "Relay", reconciliation: "Reconciliation" };
 const STATES = { ok: "fine", degraded: "degraded", down: "down", unknown: "unknown" };
 
-/* The lights; `show(parts)` takes what a stream says of them. */
+/* What `/readyz` says, as the stream of the board says it. */
+export function partsOf(readiness) {
+  return readiness.parts.map(({ name, kind, ready, detail }) => ({
+    name: name === "steward" ? "reconciliation" : name, state: ready ? "ok" : "down",
+    words: detail === "ok" ? kind : detail,
+  }));
+}
+
+/* What the board's stream says, with the kind of each part where there is nothing to tell. */
+export function partsWithKinds(parts, server) {
+  return parts.map((part) => ({ ...part,
+    words: part.words === "ok" ? server[part.name] ?? "in order" : part.words }));
+}
+
+/* The lights; `show(parts)` takes what the server says of them. */
 export function healthLights() {
   const lights = new Map(NAMES.map((name) => [name, light(TITLES[name])]));
   return {

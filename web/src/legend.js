@@ -4,11 +4,11 @@ import { whole } from "./format.js";
 import { OUTCOMES } from "./plot.js";
 
 /* A legend; `show(numbers, words)` puts one number to each outcome and says of when they are. */
-export function legend() {
-  const numbers = OUTCOMES.map(() => h("b", {}, "0"));
+export function legend(outcomes = OUTCOMES) {
+  const numbers = outcomes.map(() => h("b", {}, "0"));
   const when = h("span", { class: "legend-when" });
   const node = h("div", { class: "legend" },
-    OUTCOMES.map(({ name, words }, i) => h("span", { class: "legend-item" },
+    outcomes.map(({ name, words }, i) => h("span", { class: "legend-item" },
       h("i", { class: `swatch is-${name}` }), `${words} `, numbers[i])), when);
   return {
     node,

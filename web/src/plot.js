@@ -11,6 +11,12 @@ export const OUTCOMES = [
   { name: "refused", words: "Refused", fields: null },
 ];
 
+/* What the first seconds are told apart by. */
+export const FIRST_OUTCOMES = [
+  { name: "won", words: "Won" }, { name: "sold_out", words: "Sold out" },
+  { name: "refused", words: "Other" },
+];
+
 const KNOWN = new Set(["t", ...OUTCOMES.flatMap((outcome) => outcome.fields ?? [])]);
 
 /* The server's counts of one span of time, one number for each outcome. */
@@ -70,11 +76,11 @@ function axes(words) {
   ];
 }
 
-/* Puts a plot in `box`, whose size is the style sheet's. `words(x)` labels the axis, `mark()` may name
-   an instant, `hover(index)` hears which bar is pointed at, null for none. */
-export function stackedBars(box, { words, mark, hover = () => {} }) {
+/* Puts a plot of `outcomes` in `box`, whose size is the style sheet's. `words(x)` labels the axis, `mark()`
+   may name an instant, `hover(index)` hears which bar is pointed at, null for none. */
+export function stackedBars(box, { outcomes = OUTCOMES, words, mark, hover = () => {} }) {
   readColours();
-  const series = [...OUTCOMES].reverse().map(({ name }) => ({
+  const series = [...outcomes].reverse().map(({ name }) => ({
     fill: () => colours[name], width: 0, points: { show: false },
     paths: uPlot.paths.bars({ size: [0.86, 64], align: 1, gap: 0 }),
   }));
@@ -88,7 +94,7 @@ export function stackedBars(box, { words, mark, hover = () => {} }) {
       draw: [(self) => drawMark(self, mark)],
       setCursor: [(self) => hover(self.cursor.idx ?? null)],
     },
-  }, [[], ...OUTCOMES.map(() => [])], box);
+  }, [[], ...outcomes.map(() => [])], box);
 
   const size = new ResizeObserver(() => {
     if (box.clientWidth) u.setSize({ width: box.clientWidth, height: box.clientHeight });

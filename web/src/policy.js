@@ -1,11 +1,12 @@
 // policy.js: one policy's page: its numbers, what becomes of the claims, and what to do with it.
 import { policyActions } from "./actions.js";
+import { get } from "./api.js";
 import { heardTime, serverNow, ticking } from "./clock.js";
 import { h, put } from "./dom.js";
 import { claimFeed, eventLog } from "./feed.js";
 import { funnel, latencies } from "./flow.js";
 import { left, share, whole } from "./format.js";
-import { healthLights } from "./health.js";
+import { healthLights, partsOf } from "./health.js";
 import { preflight } from "./preflight.js";
 import { sentenceOf } from "./preview.js";
 import { firstFigure, outcomesFigure } from "./seconds.js";
@@ -13,6 +14,8 @@ import { nextWords, statePill } from "./state.js";
 import { stockBar } from "./stock.js";
 import { follow } from "./stream.js";
 import { ownZone } from "./zones.js";
+
+const HEALTH_MS = 5000;
 
 export function policyPage(root, { id, connection, refused }) {
   const head = policyHead(id);
@@ -35,7 +38,6 @@ export function policyPage(root, { id, connection, refused }) {
   function heard(message) {
     heardTime(message.now);
     policy = { ...policy, ...message.policy };
-    if (message.parts) parts.lights.show(message.parts);
     if (message.funnel) parts.funnel.show(message.funnel, message.pending_age_ms);
     if ("latency_ms" in message) parts.latency.show(message.latency_ms);
     head.show(policy);
@@ -53,14 +55,16 @@ export function policyPage(root, { id, connection, refused }) {
   function heardNumbers(message) {
     heard(message);
     parts.outcomes.add(message.last);
-    if (message.first_at) parts.first.began(message.first_at);
-    if (message.tenths?.length || "sold_out_at" in message) {
-      parts.first.add(message.tenths_from, message.tenths, message.sold_out_at);
-    }
+    parts.first.began(message.first_at);
+    parts.first.add(message.tenths_from, message.tenths, message.sold_out_at);
     parts.feed.add(message.feed);
     parts.log.add(message.log);
   }
   const stopTicking = ticking(250, () => policy && head.show(policy));
+  // A part that is down makes the answer a refusal, which says the same.
+  const stopAsking = ticking(HEALTH_MS, () => get("/readyz").catch(({ body }) => body).then((answer) => {
+    if (answer?.parts) parts.lights.show(partsOf(answer));
+  }));
   const stopStream = follow(`/v1/policies/${id}/live`, {
     on: { history: heardHistory, numbers: heardNumbers },
     quiet_ms: 8000,
@@ -73,6 +77,7 @@ export function policyPage(root, { id, connection, refused }) {
   return () => {
     stopStream();
     stopTicking();
+    stopAsking();
     parts.outcomes.stop();
     parts.first.stop();
   };

@@ -3,14 +3,14 @@ import { serverNow, ticking } from "./clock.js";
 import { h, put } from "./dom.js";
 import { clockTime } from "./format.js";
 import { legend } from "./legend.js";
-import { grouped, OUTCOMES, stackedBars } from "./plot.js";
+import { FIRST_OUTCOMES, grouped, OUTCOMES, stackedBars } from "./plot.js";
 
 const SPANS = [{ span_s: 60, bin_s: 1, words: "1 min" }, { span_s: 300, bin_s: 1, words: "5 min" },
   { span_s: 900, bin_s: 5, words: "15 min" }];
 const TENTHS = 300;
 
-function figure(id, title, note, extra) {
-  const box = h("div", { class: "plot" }), key = legend();
+function figure(id, title, note, outcomes, extra) {
+  const box = h("div", { class: "plot" }), key = legend(outcomes);
   const words = h("p", { class: "soft" }, note);
   const node = h("figure", { class: "card", role: "group", "aria-labelledby": id },
     h("figcaption", {}, h("h2", { id }, title), extra ?? null), words, box, key.node);
@@ -24,7 +24,7 @@ export function outcomesFigure() {
   const radios = SPANS.map((span, i) => h("label", {}, h("input", { type: "radio", name: "span",
     checked: i === 0, onchange: () => { chosen = span; draw(); } }), h("span", {}, span.words)));
   const { node, box, key } = figure("outcomes-title", "Outcomes per second", "Claims answered by this "
-    + "server, by what they came to", h("div", { class: "segments", role: "radiogroup",
+    + "server, by what they came to", OUTCOMES, h("div", { class: "segments", role: "radiogroup",
     "aria-label": "How far back" }, radios));
 
   function label() {
@@ -71,9 +71,9 @@ export function outcomesFigure() {
 /* The first thirty seconds in tenths, with the instant of the sell-out. */
 export function firstFigure() {
   const { node, box, key, words } = figure("first-title", "The first 30 seconds",
-    "Begins with the first claim after the opening");
+    "Begins with the first claim after the opening", FIRST_OUTCOMES);
   const xs = Array.from({ length: TENTHS }, (_, i) => i / 10);
-  const columns = OUTCOMES.map(() => new Array(TENTHS).fill(0));
+  const columns = FIRST_OUTCOMES.map(() => new Array(TENTHS).fill(0));
   let plot, began_ms = null, sold_out_ms = null, pointed = null;
 
   const soldAfter_s = () => (began_ms && sold_out_ms && sold_out_ms >= began_ms
@@ -97,7 +97,7 @@ export function firstFigure() {
   return {
     node,
     start() {
-      plot = stackedBars(box, { words: (s) => `${+s.toFixed(1)} s`,
+      plot = stackedBars(box, { outcomes: FIRST_OUTCOMES, words: (s) => `${+s.toFixed(1)} s`,
         mark: () => (soldAfter_s() === null ? null
           : { x: soldAfter_s(), words: `sold out ${soldAfter_s().toFixed(2)} s` }),
         hover: (index) => { pointed = index; label(); } });
@@ -105,20 +105,19 @@ export function firstFigure() {
     },
     set(first, sold_out_at) {
       for (const column of columns) column.fill(0);
-      began_ms = first?.at ? Date.parse(first.at) : null;
-      this.add(0, first?.tenths ?? [], sold_out_at);
+      began_ms = null;
+      this.began(first.at);
+      this.add(0, first.tenths, sold_out_at);
     },
+    /* When the first claim came; null while nobody has claimed. */
     began(at) {
       if (at) began_ms = Date.parse(at);
     },
-    /* Each of `tenths` is [won, sold out, other]. */
+    /* Each of `tenths` has a number for each of the outcomes. */
     add(from, tenths, sold_out_at) {
-      if (sold_out_at !== undefined) sold_out_ms = sold_out_at ? Date.parse(sold_out_at) : null;
-      (tenths ?? []).forEach(([won, sold_out, other], i) => {
-        if (from + i >= TENTHS) return;
-        columns[0][from + i] = won;
-        columns[2][from + i] = sold_out;
-        columns[3][from + i] = other;
+      sold_out_ms = sold_out_at ? Date.parse(sold_out_at) : null;
+      tenths.forEach((counts, i) => {
+        if (from + i < TENTHS) counts.forEach((n, k) => { columns[k][from + i] = n; });
       });
       draw();
     },
