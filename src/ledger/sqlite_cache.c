@@ -22,7 +22,8 @@ struct cache_page {
     unsigned key;
 };
 
-/* Followed by its struct cache_page[] and then by the pages' bytes. */
+/* Followed by its pages: each its struct cache_page, what SQLite keeps about it, which is looked at
+ * together with it, and its bytes. */
 struct cache_block {
     struct cache_block *next;
     size_t size;
@@ -88,8 +89,8 @@ static void cache_free(void *memory, size_t size)
 /* Adds free pages, if there is memory. */
 static void cache_add_block(struct cache *cache)
 {
-    size_t stride = (cache->page_size + cache->extra_size + 7) / 8 * 8;
-    size_t each = stride + sizeof(struct cache_page);
+    size_t before = (sizeof(struct cache_page) + cache->extra_size + 7) / 8 * 8;
+    size_t each = (before + cache->page_size + 7) / 8 * 8;
     size_t size = cache->block_size_next;
 
     while (size < sizeof(struct cache_block) + each)
@@ -102,17 +103,17 @@ static void cache_add_block(struct cache *cache)
 
     struct cache_block *block = memory;
     size_t count = (size - sizeof(*block)) / each;
-    struct cache_page *pages = (struct cache_page *)(block + 1);
-    char *bytes = (char *)(pages + count);
+    char *first = (char *)(block + 1);
 
     block->size = size;
     block->next = cache->blocks;
     cache->blocks = block;
     for (size_t i = count; i-- > 0;) {
-        pages[i].page.pBuf = bytes + i * stride;
-        pages[i].page.pExtra = bytes + i * stride + cache->page_size;
-        pages[i].next = cache->free;
-        cache->free = &pages[i];
+        struct cache_page *page = (struct cache_page *)(first + i * each);
+        page->page.pExtra = page + 1;
+        page->page.pBuf = (char *)page + before;
+        page->next = cache->free;
+        cache->free = page;
     }
 }
 
