@@ -129,6 +129,7 @@ static enum status ledger_sqlite_configure_writer(sqlite3 *database, struct erro
                                  "PRAGMA wal_autocheckpoint = 0;"
                                  "PRAGMA journal_size_limit = 134217728;"
                                  "PRAGMA foreign_keys = ON;"
+                                 "PRAGMA secure_delete = OFF;"
                                  "PRAGMA temp_store = MEMORY;",
                                  "setting up the database", error);
 }
