@@ -162,7 +162,6 @@ struct api_loop {
     struct policy_watch *watches;
     struct ranking_page rankings[RANKING_PAGES]; /* by a hash of the query */
     int64_t numbers_due_ms;
-    int64_t heartbeat_due_ms;
 };
 
 /* Keeps the loop ticking every TICK_MS while something waits for time to pass. */

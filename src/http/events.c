@@ -1,27 +1,19 @@
 /* events.c: a policy's live numbers for everyone who watches, rendered once for all of them. */
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "http/call.h"
 #include "http/handlers.h"
 #include "http/render.h"
 #include "http/reply.h"
+#include "http/watchers.h"
 
-#define NUMBERS_MS   250
-#define HEARTBEAT_MS 10000
-
-struct watcher {
-    struct policy_watch *watch;
-    struct http_exchange *exchange;
-    struct watcher *next;
-    struct watcher **place;
-};
+#define NUMBERS_MS    250
+#define NUMBERS_TICKS (NUMBERS_MS / TICK_MS)
 
 /* One policy and those on this loop who watch it. */
 struct policy_watch {
-    struct api_loop *loop;
+    struct watchers watchers; /* first: this is what on_empty gets */
     struct gate_numbers sent;
-    struct watcher *watchers;
     struct policy_watch *next;
     struct policy_watch **place;
 };
@@ -52,13 +44,24 @@ static struct policy_watch *find_watch(struct api_loop *loop, int64_t policy_id)
     return watch;
 }
 
+static void free_watch(struct watchers *watchers)
+{
+    struct policy_watch *watch = (struct policy_watch *)(void *)watchers;
+    *watch->place = watch->next;
+    if (watch->next != NULL) {
+        watch->next->place = watch->place;
+    }
+    watchers_release(watchers);
+    free(watch);
+}
+
 static struct policy_watch *add_watch(struct api_loop *loop, const struct gate_numbers *numbers)
 {
     struct policy_watch *watch = calloc(1, sizeof *watch);
     if (watch == NULL) {
         return NULL;
     }
-    watch->loop = loop;
+    watchers_init(&watch->watchers, loop, free_watch);
     watch->sent = *numbers;
     watch->next = loop->watches;
     watch->place = &loop->watches;
@@ -67,45 +70,6 @@ static struct policy_watch *add_watch(struct api_loop *loop, const struct gate_n
     }
     loop->watches = watch;
     return watch;
-}
-
-static void free_watch(struct policy_watch *watch)
-{
-    *watch->place = watch->next;
-    if (watch->next != NULL) {
-        watch->next->place = watch->place;
-    }
-    free(watch);
-}
-
-static void add_watcher(struct policy_watch *watch, struct watcher *watcher)
-{
-    watcher->watch = watch;
-    watcher->next = watch->watchers;
-    watcher->place = &watch->watchers;
-    if (watcher->next != NULL) {
-        watcher->next->place = &watcher->next;
-    }
-    watch->watchers = watcher;
-}
-
-static void free_watcher(struct watcher *watcher)
-{
-    struct policy_watch *watch = watcher->watch;
-    *watcher->place = watcher->next;
-    if (watcher->next != NULL) {
-        watcher->next->place = watcher->place;
-    }
-    counter_subtract(&watch->loop->counters.streams_open, 1);
-    free(watcher);
-    if (watch->watchers == NULL) {
-        free_watch(watch);
-    }
-}
-
-static void watcher_gone(void *context)
-{
-    free_watcher(context);
 }
 
 /* --- what they see --- */
@@ -128,91 +92,58 @@ static struct span render_event(struct api_loop *loop, const struct gate_numbers
     return (struct span){piece->bytes, piece->length};
 }
 
-static void write_to_all(const struct policy_watch *watch, struct span piece)
+static void send_numbers(struct policy_watch *watch, int64_t now_ms)
 {
-    for (struct watcher *watcher = watch->watchers; watcher != NULL; watcher = watcher->next) {
-        http_stream_write(watcher->exchange, piece);
-    }
-}
-
-static void send_numbers(struct api_loop *loop)
-{
-    struct gate *gate = service_gate(loop->api->service);
-    int64_t wall_ms = http_loop_wall_ms(loop->http);
-    for (struct policy_watch *watch = loop->watches; watch != NULL; watch = watch->next) {
-        struct gate_numbers numbers;
-        if (gate_count(gate, watch->sent.policy_id, wall_ms, &numbers) == STATUS_OK &&
-            !numbers_equal(&numbers, &watch->sent)) {
-            watch->sent = numbers;
-            write_to_all(watch, render_event(loop, &numbers));
-        }
+    struct api_loop *loop = watch->watchers.loop;
+    struct gate_numbers numbers;
+    if (gate_count(service_gate(loop->api->service), watch->sent.policy_id,
+                   http_loop_wall_ms(loop->http), &numbers) == STATUS_OK &&
+        !numbers_equal(&numbers, &watch->sent)) {
+        watch->sent = numbers;
+        watchers_send(&watch->watchers, render_event(loop, &numbers), NUMBERS_TICKS, now_ms);
+    } else {
+        watchers_tick(&watch->watchers, now_ms);
     }
 }
 
 void events_tick(struct api_loop *loop, int64_t now_ms)
 {
-    if (loop->watches == NULL) {
-        return;
-    }
-    if (now_ms >= loop->numbers_due_ms) {
+    bool is_due = loop->watches != NULL && now_ms >= loop->numbers_due_ms;
+    if (is_due) {
         loop->numbers_due_ms = now_ms + NUMBERS_MS;
-        send_numbers(loop);
     }
-    if (now_ms >= loop->heartbeat_due_ms) {
-        loop->heartbeat_due_ms = now_ms + HEARTBEAT_MS;
-        for (struct policy_watch *watch = loop->watches; watch != NULL; watch = watch->next) {
-            write_to_all(watch, SPAN(":\n\n"));
+    for (struct policy_watch *watch = loop->watches; watch != NULL; watch = watch->next) {
+        if (is_due) {
+            send_numbers(watch, now_ms);
+        } else {
+            watchers_tick(&watch->watchers, now_ms);
         }
     }
 }
 
 void events_loop_close(struct api_loop *loop)
 {
-    struct policy_watch *next_watch;
-    for (struct policy_watch *watch = loop->watches; watch != NULL; watch = next_watch) {
-        next_watch = watch->next;
-        struct watcher *next;
-        for (struct watcher *watcher = watch->watchers; watcher != NULL; watcher = next) {
-            next = watcher->next;
-            http_stream_end(watcher->exchange);
-            counter_subtract(&loop->counters.streams_open, 1);
-            free(watcher);
-        }
-        free(watch);
+    while (loop->watches != NULL) {
+        free_watch(&loop->watches->watchers);
     }
-    loop->watches = NULL;
 }
 
 static void start_watching(struct api_loop *loop, struct http_exchange *exchange,
                            const struct gate_numbers *numbers)
 {
-    struct watcher *watcher = calloc(1, sizeof *watcher);
     struct policy_watch *watch = find_watch(loop, numbers->policy_id);
-    bool watched_before = watch != NULL;
-    if (watcher != NULL && watch == NULL) {
-        if (loop->watches == NULL) {
-            loop->heartbeat_due_ms = clock_monotonic_ms() + HEARTBEAT_MS;
-        }
+    if (watch == NULL) {
         watch = add_watch(loop, numbers);
     }
-    if (watcher == NULL || watch == NULL) {
-        free(watcher);
+    if (watch == NULL) {
         reply_problem(loop, exchange, PROBLEM_UNAVAILABLE);
         return;
     }
-    if (!events_begin(loop, exchange)) {
-        free(watcher);
-        if (!watched_before) {
-            free_watch(watch);
-        }
-        return;
-    }
-    watcher->exchange = exchange;
-    add_watcher(watch, watcher);
-    http_stream_start(exchange, watcher_gone, watcher);
     /* What the others saw last, so that all of them hear of the next change. */
-    http_stream_write(exchange, render_event(loop, &watch->sent));
-    api_loop_keep_ticking(loop);
+    if (!watchers_add(&watch->watchers, exchange, render_event(loop, &watch->sent)) &&
+        watch->watchers.first == NULL) {
+        free_watch(&watch->watchers);
+    }
 }
 
 /* A policy that this process has not heard of yet. */

@@ -19,6 +19,7 @@
 /* How far those who watch have been told. */
 struct live_cursor {
     uint64_t change;
+    size_t tenth_count;
     uint64_t feed_count;
     uint64_t notice;
 };
@@ -87,10 +88,11 @@ static void render_tenths(struct buffer *out, const struct live_past *past, size
     buffer_append_literal(out, "]");
 }
 
-static size_t first_changed_tenth(const struct live_past *past, uint64_t change)
+/* The first that is news: one that was added to, or an empty one behind the last that was told. */
+static size_t first_new_tenth(const struct live_past *past, const struct live_cursor *cursor)
 {
     size_t index = 0;
-    while (index < past->tenth_count && past->tenths[index].change <= change) {
+    while (index < cursor->tenth_count && past->tenths[index].change <= cursor->change) {
         index++;
     }
     return index;
@@ -120,6 +122,19 @@ static void render_claim_line(struct buffer *out, const struct live_claim *claim
     buffer_append_literal(out, "}");
 }
 
+/* By time: each loop adds its own claims of a moment in one go. */
+static void sort_claims(const struct live_claim **claims, size_t count)
+{
+    for (size_t index = 1; index < count; index++) {
+        const struct live_claim *claim = claims[index];
+        size_t place = index;
+        for (; place > 0 && claims[place - 1]->at_ms > claim->at_ms; place--) {
+            claims[place] = claims[place - 1];
+        }
+        claims[place] = claim;
+    }
+}
+
 /* The last `max` claims of those numbered from `from` to `until`, oldest first. */
 static void render_feed(struct buffer *out, const struct live_past *past, uint64_t from,
                         uint64_t until, uint64_t max)
@@ -127,12 +142,18 @@ static void render_feed(struct buffer *out, const struct live_past *past, uint64
     uint64_t kept = past->feed_count > LIVE_FEED ? past->feed_count - LIVE_FEED : 0;
     uint64_t first = from > kept ? from : kept;
     first = until > first && until - first > max ? until - max : first;
-    buffer_append_literal(out, "[");
+    const struct live_claim *claims[LIVE_FEED];
+    size_t count = 0;
     for (uint64_t number = first; number < until; number++) {
-        if (number > first) {
+        claims[count++] = &past->feed[number % LIVE_FEED];
+    }
+    sort_claims(claims, count);
+    buffer_append_literal(out, "[");
+    for (size_t index = 0; index < count; index++) {
+        if (index > 0) {
             buffer_append_literal(out, ",");
         }
-        render_claim_line(out, &past->feed[number % LIVE_FEED]);
+        render_claim_line(out, claims[index]);
     }
     buffer_append_literal(out, "]");
 }
@@ -213,7 +234,7 @@ static void render_news(struct buffer *out, struct live_watch *watch, const stru
     struct service *service = watch->watchers.loop->api->service;
     const struct live_cursor *cursor = &watch->cursor;
     uint64_t notice = notices_latest(service_notices(service));
-    size_t from = first_changed_tenth(past, cursor->change);
+    size_t from = first_new_tenth(past, cursor);
     buffer_append_literal(out, "event: numbers\ndata: {\"now\":");
     json_append_time(out, wall_ms);
     buffer_append_literal(out, ",\"policy\":{\"id\":");
@@ -235,7 +256,11 @@ static void render_news(struct buffer *out, struct live_watch *watch, const stru
     render_log(out, service, watch->policy_id, cursor->notice, notice);
     buffer_append_literal(out, "}\n\n");
     watch->cursor = (struct live_cursor){
-        .change = past->changes, .feed_count = past->feed_count, .notice = notice};
+        .change = past->changes,
+        .tenth_count = past->tenth_count,
+        .feed_count = past->feed_count,
+        .notice = notice,
+    };
 }
 
 /* All but the policy. Claims and notices only as far as the others were told: the rest comes to all
@@ -300,6 +325,7 @@ static struct live_watch *add_watch(struct api_loop *loop, const struct gate_num
     live_history_copy(&loop->api->live->history, watch->policy_id, &live->past);
     watch->cursor = (struct live_cursor){
         .change = live->past.changes,
+        .tenth_count = live->past.tenth_count,
         .feed_count = live->past.feed_count,
         .notice = notices_latest(service_notices(loop->api->service)),
     };

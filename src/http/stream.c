@@ -1,11 +1,14 @@
 /* stream.c: answers without a known end (SSE): chunked for HTTP/1.1, until the close for 1.0. */
 #include <stdio.h>
+#include <sys/socket.h>
 
 #include "http/connection.h"
 #include "http/loop.h"
 
 /* A piece that finds more than this unsent ends the stream. */
 #define STREAM_UNSENT_MAX ((size_t)128 * 1024)
+/* The kernel would hold megabytes for a reader that is slow; it doubles this for its own use. */
+#define STREAM_KERNEL_BYTES (64 * 1024)
 
 /* Its bytes before its turn count as waiting. */
 static void stream_append(struct http_exchange *exchange, const void *bytes, size_t length)
@@ -39,6 +42,9 @@ void http_stream_start(struct http_exchange *exchange, void (*on_gone)(void *con
         connection->ready_bytes += exchange->own.length;
     }
     exchange->state = HTTP_EXCHANGE_STREAMING;
+    int kernel_bytes = STREAM_KERNEL_BYTES;
+    (void)setsockopt(connection->socket_fd, SOL_SOCKET, SO_SNDBUF, &kernel_bytes,
+                     sizeof kernel_bytes);
     if (connection->head == exchange) {
         http_line_advance(connection);
     }
