@@ -5,7 +5,8 @@
 
 #include "base/clock.h"
 
-#define TENTH_MS 100
+#define TENTH_MS           100
+#define NANOSECONDS_PER_MS 1000000
 
 static const enum live_outcome outcomes[CLAIM_RESULT_COUNT] = {
     [CLAIM_ISSUED] = LIVE_ISSUED,
@@ -98,9 +99,11 @@ void live_count(struct api_loop *loop, const struct wish *wish, enum claim_resul
         return;
     }
     bool is_held = result <= CLAIM_ALREADY_ISSUED;
+    /* When it came, not when it was answered: the last unit goes in between. */
+    int64_t came_ms = http_loop_wall_ms(loop->http) - (int64_t)(elapsed_ns / NANOSECONDS_PER_MS);
     live_tallies_count(&live->tallies, &(struct live_answer){
                                            .policy_id = wish->policy_id,
-                                           .wall_ms = http_loop_wall_ms(loop->http),
+                                           .wall_ms = came_ms,
                                            .elapsed_ns = elapsed_ns,
                                            .user = &wish->user,
                                            .seq = is_held ? wish->seq : 0,

@@ -88,7 +88,7 @@ struct live_tallies {
     struct live_tally tallies[LIVE_TALLIES];
 };
 
-/* One claim that was answered. `begins`: see live_tally.has_begun. */
+/* One claim that was answered; it came at `wall_ms`. `begins`: see live_tally.has_begun. */
 struct live_answer {
     int64_t policy_id;
     int64_t wall_ms;
