@@ -16,6 +16,7 @@
 #include "claim/traces.h"
 #include "claim/worker.h"
 #include "ranking/ranking.h"
+#include "ranking/redis.h"
 #include "relay/announcer.h"
 #include "relay/kafka_orders.h"
 #include "relay/relay.h"

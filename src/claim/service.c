@@ -209,13 +209,32 @@ static enum status service_open_ledger(struct service *service, struct error *er
     return status == STATUS_OK ? ledger_zone_settle(service->ledger, error) : status;
 }
 
+static enum status service_open_board(struct service *service, struct board **board,
+                                      struct error *error)
+{
+    const struct service_options *options = &service->options;
+    const struct board_redis_options redis_options = {
+        .url = options->gate_url,
+        .password = options->gate_password,
+        .timeout_ms = options->gate_timeout_ms,
+        .zone = service->zone,
+    };
+
+    if (options->board == BOARD_REDIS && !service->gate->ops->is_shared)
+        return error_set(error, STATUS_INVALID,
+                         "board=redis needs a gate in Redis: set gate=redis://…, or board=local");
+    return options->board == BOARD_LOCAL || !service->gate->ops->is_shared
+               ? board_local_open(board, error)
+               : board_redis_open(board, &redis_options, error);
+}
+
 static enum status service_rank(struct service *service, struct error *error)
 {
     struct ranking_options options = {.ledger = service->ledger, .zone = service->zone};
 
     if (service->options.role != SERVICE_SERVES)
         return STATUS_OK;
-    enum status status = board_local_open(&options.board, error);
+    enum status status = service_open_board(service, &options.board, error);
     return status == STATUS_OK ? ranking_open(&service->ranking, &options, error) : status;
 }
 

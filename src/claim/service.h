@@ -36,6 +36,9 @@ enum service_role {
 /* What becomes of claims while a shared gate is away. */
 enum service_fallback { FALLBACK_REJECT, FALLBACK_LEDGER };
 
+/* Where the ranking's counters are. */
+enum service_board { BOARD_WITH_GATE, BOARD_LOCAL, BOARD_REDIS };
+
 struct service_options {
     enum service_role role;
     const char *gate_url;
@@ -53,6 +56,7 @@ struct service_options {
     const char *relay_url;
     const char *relay_password; /* NULL: as the URL says */
     enum ledger_integrity integrity;
+    enum service_board board;
     const char *timezone; /* of the days that sales are counted in; NULL: UTC */
     size_t pending_max;
     int64_t ack_timeout_ms;

@@ -33,6 +33,9 @@ struct service_options command_service_options(const struct config *config, enum
         .relay_url = config->relay,
         .relay_password = config->relay_password.bytes,
         .integrity = integrity[config->integrity_check],
+        .board = strcmp(config->board, "local") == 0   ? BOARD_LOCAL
+                 : strcmp(config->board, "redis") == 0 ? BOARD_REDIS
+                                                       : BOARD_WITH_GATE,
         .timezone = config->timezone,
         .pending_max = (size_t)config->pending_max,
         .ack_timeout_ms = config->ack_timeout_ms,

@@ -73,6 +73,7 @@ struct config {
     int64_t gate_timeout_ms;
     char *ack; /* "gate" or "ledger" */
     int64_t replicas;
+    char *board; /* "auto", "local" or "redis" */
     int64_t sync_interval_ms;
     char *worker_listen; /* "": nowhere */
     char *fallback;      /* "reject" or "ledger" */

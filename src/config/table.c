@@ -5,6 +5,7 @@
 
 static const char *const config_acks[] = {"gate", "ledger", NULL};
 static const char *const config_fallbacks[] = {"reject", "ledger", NULL};
+static const char *const config_boards[] = {"auto", "local", "redis", NULL};
 
 /* In the order of the enums they become. */
 static const char *const config_integrity_checks[] = {"quick", "full", "off", NULL};
@@ -133,6 +134,18 @@ const struct config_key config_keys[] = {
         .help = "With Redis, how many of its replicas must have a win before it is answered; with "
                 "too few the answer is 503, and the retry finds the claim.",
         .example = "1",
+    },
+    {
+        .name = "board",
+        .group = "Backends",
+        .type = CONFIG_CHOICE,
+        .offset = offsetof(struct config, board),
+        .fallback = "auto",
+        .choices = config_boards,
+        .value_word = "WHERE",
+        .help = "Where the ranking's counters are: local in the memory of each server, redis in "
+                "the gate's Redis, shared by all; auto goes with the gate.",
+        .example = "local",
     },
     {
         .name = "sync_interval",

@@ -32,6 +32,7 @@ struct ranking {
     pthread_t thread;
     bool has_thread;
     struct feed_entry *entries; /* the thread's own */
+    struct feed_place place;    /* the thread's own: where it last saw the board */
     int64_t today;              /* the thread's own: for which days the board was last trimmed */
 
     pthread_mutex_t lock; /* guards what follows */
@@ -61,6 +62,15 @@ static void ranking_trouble(struct ranking *ranking, const struct error *error)
                   LOG_FIELD("error", LOG_TEXT(error->text)));
 }
 
+/* Another server builds the board: until then the ledger answers. */
+static bool ranking_wait(struct ranking *ranking)
+{
+    pthread_mutex_lock(&ranking->lock);
+    ranking->is_current = false;
+    pthread_mutex_unlock(&ranking->lock);
+    return true;
+}
+
 static void ranking_changed(struct ranking *ranking, size_t applied, bool is_built)
 {
     pthread_mutex_lock(&ranking->lock);
@@ -85,6 +95,16 @@ static enum status ranking_build(struct ranking *ranking, int64_t today, struct 
     return STATUS_OK;
 }
 
+/* A board that others share has changed when it stands elsewhere. */
+static void ranking_look(struct ranking *ranking, const struct feed_place *place)
+{
+    if (place->feed_id == ranking->place.feed_id &&
+        place->written_at_ms == ranking->place.written_at_ms)
+        return;
+    ranking->place = *place;
+    ranking_changed(ranking, 0, false);
+}
+
 /* One step behind the place where the board stands; *is_over: there is no more. */
 static enum status ranking_step(struct ranking *ranking, int64_t today, bool *is_over,
                                 struct error *error)
@@ -94,23 +114,27 @@ static enum status ranking_step(struct ranking *ranking, int64_t today, bool *is
     enum status status = board_place(ranking->board, &place, error);
 
     *is_over = false;
-    if (status == STATUS_OK)
+    if (status == STATUS_OK) {
+        ranking_look(ranking, &place);
         status =
             ledger_sales_after(ranking->ledger, &place, ranking->entries, ENTRIES, &count, error);
-    if (status == STATUS_NOT_FOUND)
+        *is_over = status == STATUS_OK && count < ENTRIES;
+    }
+    if (status == STATUS_OK)
+        status = board_apply(ranking->board, &place, ranking->entries, count, error);
+    if (status == STATUS_NOT_FOUND) {
+        *is_over = false;
         return ranking_build(ranking, today, error);
-    if (status != STATUS_OK)
-        return status;
-    *is_over = count < ENTRIES;
-    status = board_apply(ranking->board, &place, ranking->entries, count, error);
+    }
     /* Another process was quicker, or the answer was lost: the place tells. */
     if (status == STATUS_CONFLICT || status == STATUS_UNKNOWN) {
         *is_over = false;
-        ranking_changed(ranking, 0, false);
         return STATUS_OK;
     }
-    if (status == STATUS_OK && count > 0)
+    if (status == STATUS_OK && count > 0) {
+        ranking->place = ranking->entries[count - 1].place;
         ranking_changed(ranking, count, false);
+    }
     return status;
 }
 
@@ -137,12 +161,15 @@ static bool ranking_follow(struct ranking *ranking, int64_t today)
 
     if (ranking->today != today) {
         status = board_forget(ranking->board, today - ranking->board->days_max, &error);
-        ranking->today = today;
+        if (status == STATUS_OK)
+            ranking->today = today;
         ranking_changed(ranking, 0, false);
     }
     /* Bounded, so that questions are answered although the feed never ends. */
     for (int i = 0; i < 100 && status == STATUS_OK && !is_over; i++)
         status = ranking_step(ranking, today, &is_over, &error);
+    if (status == STATUS_BUSY)
+        return ranking_wait(ranking);
     if (status != STATUS_OK) {
         ranking_trouble(ranking, &error);
         return false;
@@ -247,11 +274,13 @@ static enum status ranking_make_from(struct ranking *ranking, int days, int64_t 
     return status;
 }
 
-/* Whether the board can answer for that window. */
+/* Whether the board can answer for that window. One that is late, because more comes in than it can
+ * take over, cannot. */
 static bool ranking_has_window(struct ranking *ranking, int days)
 {
     pthread_mutex_lock(&ranking->lock);
-    bool has = ranking->is_current && days <= ranking->board->days_max;
+    bool has = ranking->is_current && days <= ranking->board->days_max &&
+               clock_monotonic_ms() - ranking->current_at_ms <= RANKING_LATE_MS;
     pthread_mutex_unlock(&ranking->lock);
     return has;
 }

@@ -27,6 +27,7 @@
 #define RANKING_CACHE_MS    600000
 #define RANKING_CHANGE_NONE INT64_MIN /* a newcomer: not in yesterday's window */
 #define RANKING_FRESH_MS    1000
+#define RANKING_LATE_MS     1000 /* a board that is further behind is not asked */
 
 struct ranking;
 

@@ -137,6 +137,7 @@ def test_ranking__is_there_after_a_restart(serve):
     assert seen(top(server, fresh=True)) == before == [(1, "mug", 3, None), (2, "pen", 1, None)]
 
 
+@pytest.mark.one_server("what is at hand is at hand of one server")
 def test_ranking__a_question_without_fresh_is_answered_from_what_is_at_hand(serve):
     server = serve()
     order(server, {"mug": 3})
