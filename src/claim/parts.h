@@ -8,12 +8,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/traces.h"
 #include "claim/clerk.h"
 #include "claim/fallback.h"
 #include "claim/service.h"
 #include "claim/steward.h"
 #include "claim/sync.h"
-#include "claim/traces.h"
 #include "claim/worker.h"
 #include "ranking/ranking.h"
 #include "ranking/redis.h"

@@ -56,11 +56,11 @@ static void service_on_events(void *context)
 }
 
 static bool service_find_trace(void *context, const struct request_id *request_id,
-                               char traceparent[LEDGER_TRACEPARENT_SIZE])
+                               char traceparent[TRACEPARENT_SIZE])
 {
     struct service *service = context;
 
-    return service->traces != NULL && traces_find(service->traces, request_id, traceparent);
+    return traces_find(service->traces, request_id, traceparent);
 }
 
 static void service_on_stock(void *context)
@@ -124,6 +124,7 @@ static enum status service_open_relay(struct service *service, struct error *err
                : service_works(service)       ? RELAY_CARRIES
                                               : RELAY_WATCHES,
         .is_vital = service->options.role == SERVICE_WORKS,
+        .traces = service->traces,
     };
     return relay_open(&service->relay, &options, error);
 }
@@ -255,6 +256,7 @@ static enum status service_open_parts(struct service *service, struct error *err
     };
 
     enum status status = service_open_ledger(service, error);
+    gate_options.traces = service->traces;
     if (status == STATUS_OK)
         status = gate_open(&service->gate, &gate_options, error);
     if (status == STATUS_OK)
@@ -428,8 +430,7 @@ bool service_count_events(struct service *service, struct announcer_numbers *num
 void service_trace(struct service *service, const struct request_id *request_id,
                    struct span traceparent)
 {
-    if (service->traces != NULL)
-        traces_put(service->traces, request_id, traceparent);
+    traces_put(service->traces, request_id, traceparent);
 }
 
 bool service_count_fallback(struct service *service, struct fallback_numbers *numbers)

@@ -106,6 +106,7 @@ struct gate_outlet {
 };
 
 struct gate;
+struct traces;
 
 /* What a shared gate keeps of a policy until the ledger has it, and how the policy stands. */
 #define GATE_PENDING_MAX 500
@@ -145,6 +146,9 @@ struct gate_options {
     /* Of a shared gate, from a thread of its own: stock or terms of a policy have changed. */
     void (*stock_changed)(void *context);
     void *context;
+    /* A shared gate keeps with a win the trace that its request is found with here, and puts it
+     * here when what is pending is read. NULL: nobody asks for traces. */
+    struct traces *traces;
 };
 
 struct uv_loop_s;

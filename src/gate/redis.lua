@@ -13,7 +13,7 @@
 --                        comma; several in the order of seqs. Behind the last one "P0," is left out
 --   4 LEASE      list    "id:first:next:end" of each lease, oldest first
 --   5 META       hash    the policy's row, stock numbers, the arming token, the mark of what is
---                        published and its publisher's token
+--                        published and its publisher's token, the traces of pending claims
 --   6 KEYS       hash    request id of an Idempotency-Key -> "seq:nth:user"
 --   7 BOUND      zset    seq -> request id, a colon, seq: keys bound later, for the ledger; the
 --                        outbox
@@ -36,13 +36,14 @@
 -- Refusals begin with a word that the caller knows: UNARMED, NOPOLICY, STALELEASE, TOOSOON, TOOFEW,
 -- SPREAD, PENDING, ARMED, FENCED, DIBSBAD (keys or arguments that are not ours).
 
-local VERSION = 4
+local VERSION = 5
 local BOUND_MAX = 31
 local KEYED = 128 -- the first byte of a request id that was made from a key is this or above
 local HOLD_BACK_MS = 500
 local BATCH_MAX = 2000 -- what one call may carry: Lua's stack is limited
 local RECALL_LEASES_MAX = 64
 local DAY_MS = 86400000
+local TRACE_SIZE = 55 -- a W3C traceparent
 
 local armed = {} -- token -> META of its policy; of every database
 local building = {} -- name of what is built since a reset -> META of its policy
@@ -81,7 +82,8 @@ end
 local ROW = {'version', 'limit', 'opens', 'closes', 'paused', 'closed', 'unleased', 'total',
   'days', 'next', 'reserve', 'created', 'kind', 'value', 'name'}
 local META = {'version', 'limit', 'opens', 'closes', 'paused', 'closed', 'unleased', 'total',
-  'days', 'lease_top', 'seq_top', 'issued', 'changes', 'announced_at', 'sold_at', 'reset_at'}
+  'days', 'lease_top', 'seq_top', 'issued', 'changes', 'announced_at', 'sold_at', 'reset_at',
+  'traced'}
 -- What a claim needs of it: each field costs time.
 local RULES = {'version', 'limit', 'opens', 'closes', 'paused', 'closed', 'unleased', 'days'}
 
@@ -307,7 +309,7 @@ local function new_batch(keys, meta, now, requests)
   return {keys = keys, meta = meta, now = now, now_text = whole(now), requests = requests,
     remaining = read_remaining(keys[1]), leases = read_leases(keys[4]), lease_at = 0, win_count = 0,
     field_count = 0, answer_count = 0, texts = {}, keys_of = {}, key_names = {}, bound = {},
-    shown = {}}
+    shown = {}, traced = {}}
 end
 
 local function request_at(batch, i)
@@ -347,6 +349,38 @@ local function no_stock(meta)
   return meta.unleased > 0 and 'G' or 'S'
 end
 
+-- The trace of each wish that has one, by its number.
+local function read_traces(text, count)
+  local traces, size = {}, 4 + TRACE_SIZE
+  if #text % size > 0 then
+    fail('DIBSBAD the traces')
+  end
+  for from = 1, #text, size do
+    local i = tonumber(string.match(string.sub(text, from, from + 3), '^%d%d%d%d$'))
+    if not i or i < 1 or i > count then
+      fail('DIBSBAD the traces')
+    end
+    traces[i] = string.sub(text, from + 4, from + size - 1)
+  end
+  return traces
+end
+
+local function trace_field(seq)
+  return 'trace:' .. whole(seq)
+end
+
+-- The wishes from number i on, up to that one, have won the seqs from that one on: their traces are
+-- kept while they are pending. The highest seq that ever had one tells when none is to be looked for.
+local function keep_traces(batch, i, last, seq)
+  local kept = batch.traced
+  for number = i, last do
+    if batch.traces[number] then
+      kept[#kept + 1], kept[#kept + 2] = trace_field(seq + number - i), batch.traces[number]
+      batch.traced_top = whole(seq + number - i)
+    end
+  end
+end
+
 -- Wins of wishes that nothing is known about, from number i on, until someone holds something or
 -- the lease is sold: the number of the next wish. This is what a crowd's wins cost, so it does in
 -- one loop with few texts what win() does for one.
@@ -370,6 +404,9 @@ local function win_many(batch, lease, args, found, i, count)
   batch.win_count, batch.field_count = at / 2, field_at
   batch.remaining = batch.remaining - (i - first)
   lease.next = number + (i - first)
+  if batch.traces then
+    keep_traces(batch, first, i - 1, number)
+  end
   answer(batch, 'W' .. whole(number) .. ':1', i - first)
   return i
 end
@@ -388,6 +425,9 @@ local function win(batch, i, user, nth, text)
   batch.texts[user] = FIELDS[at + 2]
   batch.win_count, batch.field_count = batch.win_count + 1, at + 2
   batch.remaining = batch.remaining - 1
+  if batch.traces then
+    keep_traces(batch, i, i, lease.next)
+  end
   lease.next = lease.next + 1
   return 'W' .. seq .. ':' .. nth, seq
 end
@@ -518,6 +558,10 @@ local function write_batch(keys, batch)
   end
   call_many('HSET', keys[6], named, #named)
   call_many('ZADD', keys[7], batch.bound, #batch.bound)
+  if batch.traced_top then
+    call_many('HSET', keys[5], batch.traced, #batch.traced)
+    redis.call('HSET', keys[5], 'traced', batch.traced_top)
+  end
 end
 
 -- To which claims the keys of a batch are bound.
@@ -547,27 +591,31 @@ end
 
 -- ARGS: the batch's name, the request ids in one text, one digit for each wish, then the users. The
 -- digit is the sum of 1: it has a key, 2: the user is blocked, 4: the user is in this batch more
--- than once, which all wishes of that user must say.
+-- than once, which all wishes of that user must say. Where wishes came with a trace one more text:
+-- for each of those four digits, its number, and the trace.
 -- Answers the name, the time, and one text with the verdicts in order, parted by blanks:
 --   W seq:nth  won         H seq:nth:state  held       K another's key   B blocked   C closed
 --   P paused   N opens_at  L limit reached  S sold out G more in the ledger
 -- A plus and a number behind it: as many wishes after it get the same, a win the seqs after it.
 local function claim(keys, args)
-  local requests, flags, count = args[2], args[3], #args - 3
-  if count < 1 or count > BATCH_MAX or #requests ~= 16 * count or #flags ~= count or
-    string.find(flags, '[^0-7]') then
+  local requests, flags = args[2] or '', args[3] or ''
+  local count, traces = #flags, args[#flags + 4]
+  if count < 1 or count > BATCH_MAX or #requests ~= 16 * count or
+    #args ~= count + (traces and 4 or 3) or string.find(flags, '[^0-7]') then
     fail('DIBSBAD a batch of ' .. count)
   end
   local meta = need_meta(keys[5], RULES)
   need_armed(keys[5], meta)
   local batch = new_batch(keys, meta, now_ms(), requests)
+  batch.traces = traces and read_traces(traces, count)
   if string.find(flags, '[1357]') then
     read_keys(batch, flags, count)
   end
   if not DIGITS[0] then
     make_digits()
   end
-  decide_all(batch, args, redis.call('HMGET', keys[3], unpack(args, 4)), flags, count)
+  decide_all(batch, args, redis.call('HMGET', keys[3], unpack(args, 4, count + 3)), flags,
+    count)
   write_batch(keys, batch)
   show_held(batch)
   return {args[1], batch.now_text, table.concat(ANSWERS, ' ', 1, batch.answer_count)}
@@ -698,6 +746,17 @@ local function acknowledge_some(keys, meta, users, state_of)
   return #removed, issued
 end
 
+-- The ledger has these claims, and with them their traces.
+local function drop_traces(key, traced, state_of)
+  local fields = {}
+  for seq in pairs(state_of) do
+    if seq <= traced then
+      fields[#fields + 1] = trace_field(seq)
+    end
+  end
+  call_many('HDEL', key, fields, #fields)
+end
+
 -- ARGS: of what the ledger has settled either the first seq, I (issued), and the last seq of a run
 -- without gaps, or the seq, V (void or merged), and the user. What is not pending any more is
 -- passed over, so a second call does nothing.
@@ -712,6 +771,9 @@ local function acknowledge(keys, args)
   end
   if meta and issued > 0 then
     redis.call('HINCRBY', keys[5], 'issued', issued)
+  end
+  if meta and meta.traced > 0 then
+    drop_traces(keys[5], meta.traced, state_of)
   end
   return removed
 end
@@ -753,6 +815,7 @@ local function settle(keys, args)
       end
       local pending = redis.call('ZREMRANGEBYSCORE', keys[2], args[2], args[2])
       redis.call('HINCRBY', keys[5], 'issued', (state == 'C' and 0 or 1) - (1 - pending))
+      redis.call('HDEL', keys[5], trace_field(seq))
       if #held > 0 then
         redis.call('HSET', keys[3], user, held_text(held))
       else
@@ -1178,8 +1241,18 @@ local function settled(keys, args)
   return table.concat(letters)
 end
 
+-- The traces of the pending claims with those members, false for one that has none.
+local function pending_traces(keys, members)
+  local fields = {}
+  for i, score in ipairs(redis.call('ZMSCORE', keys[2], unpack(members))) do
+    fields[i] = trace_field(tonumber(score))
+  end
+  return redis.call('HMGET', keys[5], unpack(fields))
+end
+
 -- ARGS: after which seq, and how many. Answers the numbers (nil: not known, or let go), then
--- pending claims in seq order as PENDING has them, then what their users hold, then bound keys.
+-- pending claims in seq order as PENDING has them, then what their users hold, then bound keys, and
+-- their traces where any may have one.
 local function pending(keys, args)
   check_count(args, 2)
   check_whole(args, 1, 2)
@@ -1197,8 +1270,10 @@ local function pending(keys, args)
   elseif #users > 0 then
     texts = redis.call('HMGET', keys[3], unpack(users))
   end
+  local traced = meta and #users > 0 and meta.traced > tonumber(args[1])
   return {meta and numbers(keys, meta) or false, members, texts,
-    redis.call('ZRANGE', keys[7], '-inf', '+inf', 'BYSCORE', 'LIMIT', 0, args[2])}
+    redis.call('ZRANGE', keys[7], '-inf', '+inf', 'BYSCORE', 'LIMIT', 0, args[2]),
+    traced and pending_traces(keys, members) or nil}
 end
 
 -- ARGS: a cursor, '0' to begin with, and about how many users. Answers the next cursor, '0' at the

@@ -290,7 +290,7 @@ static void redis_line_send(struct redis_call_out *call, struct redis_channel *c
     redis_keys_of(&keys, call->policy_id);
     if (link != NULL)
         redis_words_write_claim(&line->words, &keys, call->name, call->wishes, call->count,
-                                &line->gate->blocklist);
+                                line->gate);
     /* A command that was taken comes back, with or without a reply. */
     if (link == NULL ||
         redisAsyncCommandArgv(link, redis_line_on_verdicts, call, (int)line->words.count,

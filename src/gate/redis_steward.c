@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/random.h"
+#include "base/traces.h"
 #include "gate/redis_gate.h"
 
 #define ACKNOWLEDGE_MAX 500
@@ -82,6 +83,18 @@ static enum status redis_read_bindings(const redisReply *reply, int64_t policy_i
     return STATUS_OK;
 }
 
+/* The traces of the claims, each a text or nothing; for the relay and the ledger to find. */
+static void redis_read_traces(const redisReply *reply, const struct gate_pending *pending,
+                              struct traces *traces)
+{
+    for (size_t i = 0; i < reply->elements && i < pending->claim_count; i++) {
+        const redisReply *trace = reply->element[i];
+        if (trace->type == REDIS_REPLY_STRING)
+            traces_put(traces, &pending->claims[i].request_id,
+                       (struct span){.bytes = trace->str, .length = trace->len});
+    }
+}
+
 static int64_t redis_number(const redisReply *reply)
 {
     return reply->type == REDIS_REPLY_INTEGER ? reply->integer
@@ -107,7 +120,7 @@ enum status gate_redis_pending(struct gate *gate, int64_t policy_id, int64_t aft
     pending->remaining = pending->unleased = pending->pending_count = pending->version = 0;
     if (status != STATUS_OK)
         return status == STATUS_UNKNOWN ? STATUS_UNAVAILABLE : status;
-    bool is_readable = reply->type == REDIS_REPLY_ARRAY && reply->elements == 4 &&
+    bool is_readable = reply->type == REDIS_REPLY_ARRAY && reply->elements >= 4 &&
                        reply->element[1]->type == REDIS_REPLY_ARRAY &&
                        reply->element[2]->type == REDIS_REPLY_ARRAY &&
                        reply->element[3]->type == REDIS_REPLY_ARRAY;
@@ -126,6 +139,8 @@ enum status gate_redis_pending(struct gate *gate, int64_t policy_id, int64_t aft
         status = redis_read_claims(reply->element[1], reply->element[2], policy_id, pending, error);
     if (status == STATUS_OK)
         status = redis_read_bindings(reply->element[3], policy_id, pending, error);
+    if (status == STATUS_OK && reply->elements > 4)
+        redis_read_traces(reply->element[4], pending, gate_redis_of(gate)->options.traces);
     freeReplyObject(reply);
     return status;
 }

@@ -55,9 +55,28 @@ static void redis_words_mark_repeats(struct redis_words *words, struct wish *con
     }
 }
 
+/* Most requests have no trace, and then nothing is added. */
+static void redis_words_add_traces(struct redis_words *words, struct wish *const *wishes,
+                                   size_t count, struct traces *traces)
+{
+    size_t found_count = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        char traceparent[TRACEPARENT_SIZE];
+        char number[8];
+        if (!traces_find(traces, &wishes[i]->request_id, traceparent))
+            continue;
+        snprintf(number, sizeof(number), "%04zu", i + 1);
+        memcpy(words->traces[found_count], number, 4);
+        memcpy(words->traces[found_count++] + 4, traceparent, TRACEPARENT_LENGTH);
+    }
+    if (found_count > 0)
+        redis_words_add(words, words->traces[0], found_count * REDIS_TRACE_SIZE);
+}
+
 void redis_words_write_claim(struct redis_words *words, const struct redis_keys *keys,
                              const char *name, struct wish *const *wishes, size_t count,
-                             struct blocklist *blocklist)
+                             struct gate_redis *gate)
 {
     const size_t id_length = sizeof(struct request_id);
 
@@ -66,7 +85,7 @@ void redis_words_write_claim(struct redis_words *words, const struct redis_keys 
         const struct wish *wish = wishes[i];
         memcpy(words->requests + id_length * i, &wish->request_id, id_length);
         words->flags[i] = (char)('0' | (request_id_is_keyed(&wish->request_id) ? FLAG_KEYED : 0) |
-                                 (blocklist_has(blocklist, &wish->user) ? FLAG_BLOCKED : 0));
+                                 (blocklist_has(&gate->blocklist, &wish->user) ? FLAG_BLOCKED : 0));
     }
     redis_words_mark_repeats(words, wishes, count);
     redis_words_begin(words, "FCALL", "dibs_claim", keys);
@@ -75,6 +94,7 @@ void redis_words_write_claim(struct redis_words *words, const struct redis_keys 
     redis_words_add(words, words->flags, count);
     for (size_t i = 0; i < count; i++)
         redis_words_add(words, wishes[i]->user.bytes, wishes[i]->user.length);
+    redis_words_add_traces(words, wishes, count, gate->options.traces);
 }
 
 void redis_words_write_settled(struct redis_words *words, const struct redis_keys *keys,

@@ -7,10 +7,12 @@
 #define GATE_REDIS_WORDS_H
 
 #include "base/hash.h"
+#include "base/traces.h"
 #include "gate/redis_gate.h"
 
 #define CALL_WISHES_MAX  1000
 #define CALL_WORDS_MAX   (3 + REDIS_KEYS + 3 + 2 * CALL_WISHES_MAX)
+#define REDIS_TRACE_SIZE (4 + TRACEPARENT_LENGTH) /* the wish's number, the trace */
 #define CALL_USERS_SLOTS 2048 /* a power of two, twice CALL_WISHES_MAX and more */
 
 struct redis_words {
@@ -20,6 +22,7 @@ struct redis_words {
     char requests[CALL_WISHES_MAX * sizeof(struct request_id)];
     char flags[CALL_WISHES_MAX];
     char seqs[CALL_WISHES_MAX][24];
+    char traces[CALL_WISHES_MAX][REDIS_TRACE_SIZE]; /* of the wishes that have one */
     uint16_t users[CALL_USERS_SLOTS]; /* 1 and the number of the first wish of a user; 0: none */
     struct hash_key users_key;
 };
@@ -29,7 +32,7 @@ void redis_words_init(struct redis_words *words);
 /* A claim of up to CALL_WISHES_MAX wishes, by that name. */
 void redis_words_write_claim(struct redis_words *words, const struct redis_keys *keys,
                              const char *name, struct wish *const *wishes, size_t count,
-                             struct blocklist *blocklist);
+                             struct gate_redis *gate);
 
 /* The question what became of the wishes' claims, or of all claims where there is nothing left. */
 void redis_words_write_settled(struct redis_words *words, const struct redis_keys *keys,

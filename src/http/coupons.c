@@ -22,7 +22,7 @@ struct coupon_call {
     struct user_id user;  /* whose list */
     struct page page;
     struct user_id order_id;
-    char traceparent[LEDGER_TRACEPARENT_SIZE]; /* "": none */
+    char traceparent[TRACEPARENT_SIZE]; /* "": none */
 };
 
 /* Reads the id or code of the path. What is neither, or is a wrong code, is answered like a
@@ -49,9 +49,9 @@ static struct coupon_call *new_call(struct ask *ask, int64_t policy_id, int64_t 
         self->by_code = by_code;
         self->caller = ask->caller;
         self->traceparent[0] = '\0';
-        if (event_traceparent_valid(ask->request->traceparent)) {
-            memcpy(self->traceparent, ask->request->traceparent.bytes, EVENT_TRACEPARENT_SIZE);
-            self->traceparent[EVENT_TRACEPARENT_SIZE] = '\0';
+        if (traceparent_valid(ask->request->traceparent)) {
+            memcpy(self->traceparent, ask->request->traceparent.bytes, TRACEPARENT_LENGTH);
+            self->traceparent[TRACEPARENT_LENGTH] = '\0';
         }
     }
     return self;

@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "base/histogram.h"
 #include "base/model.h"
+#include "base/traces.h"
 
 struct ledger;
 struct zone;
@@ -30,11 +31,9 @@ enum ledger_integrity { LEDGER_CHECK_QUICK, LEDGER_CHECK_FULL, LEDGER_CHECK_OFF 
  * one. SQLite is never shared between processes. */
 enum ledger_use { LEDGER_OWN, LEDGER_SHARE };
 
-#define LEDGER_TRACEPARENT_SIZE 56 /* of a W3C traceparent, with its NUL */
-
 /* Writes the traceparent that a request came with; false: it came with none. */
 typedef bool (*ledger_trace_fn)(void *context, const struct request_id *request_id,
-                                char traceparent[LEDGER_TRACEPARENT_SIZE]);
+                                char traceparent[TRACEPARENT_SIZE]);
 
 struct ledger_options {
     const char *url; /* "sqlite:dibs.db", "postgres://host/database", "mysql://host/database" */
@@ -219,7 +218,7 @@ struct ledger_event {
      * when it would have as things were then. */
     struct coupon coupon;
     int64_t changed_at_ms;
-    char traceparent[LEDGER_TRACEPARENT_SIZE]; /* "": none */
+    char traceparent[TRACEPARENT_SIZE]; /* "": none */
 };
 
 /* Up to `max` events after that place, by rising policies, then numbers. */

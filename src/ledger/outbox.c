@@ -7,10 +7,9 @@
 #include "ledger/inside.h"
 #include "ledger/rows.h"
 
-#define ROWS_MAX         1000 /* of one statement */
-#define TEXT_LENGTH_MAX  (ROWS_MAX * 1024)
-#define NOTES_COUNT_MIN  256
-#define TRACEPARENT_SIZE LEDGER_TRACEPARENT_SIZE
+#define ROWS_MAX        1000 /* of one statement */
+#define TEXT_LENGTH_MAX (ROWS_MAX * 1024)
+#define NOTES_COUNT_MIN 256
 
 void outbox_init(struct outbox *outbox, ledger_trace_fn find_trace, void *context)
 {

@@ -59,41 +59,6 @@ enum coupon_state event_kind_state(enum event_kind kind)
     return states[kind];
 }
 
-static bool event_is_hex(struct span text)
-{
-    for (size_t i = 0; i < text.length; i++) {
-        char byte = text.bytes[i];
-        if (!((byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'f'))) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static bool event_is_zero(struct span text)
-{
-    for (size_t i = 0; i < text.length; i++) {
-        if (text.bytes[i] != '0') {
-            return false;
-        }
-    }
-    return true;
-}
-
-bool event_traceparent_valid(struct span text)
-{
-    /* 00-<32 hex digits>-<16 hex digits>-<2 hex digits> */
-    if (text.length != EVENT_TRACEPARENT_SIZE || memcmp(text.bytes, "00-", 3) != 0 ||
-        text.bytes[35] != '-' || text.bytes[52] != '-') {
-        return false;
-    }
-    struct span trace = {.bytes = text.bytes + 3, .length = 32};
-    struct span parent = {.bytes = text.bytes + 36, .length = 16};
-    struct span flags = {.bytes = text.bytes + 53, .length = 2};
-    return event_is_hex(trace) && event_is_hex(parent) && event_is_hex(flags) &&
-           !event_is_zero(trace) && !event_is_zero(parent);
-}
-
 /* A buffer over memory of a fixed size: full, it overflows and never grows. */
 static struct buffer event_buffer(char *bytes, size_t size)
 {
@@ -136,8 +101,8 @@ static void event_write_head(struct event *event, enum event_kind kind, const st
     event_add_header(event, "ce_time",
                      (struct span){.bytes = event->time, .length = CLOCK_TEXT_SIZE - 1});
     event_add_header(event, "content-type", SPAN("application/json"));
-    if (event_traceparent_valid(traceparent)) {
-        memcpy(event->traceparent, traceparent.bytes, EVENT_TRACEPARENT_SIZE);
+    if (traceparent_valid(traceparent)) {
+        memcpy(event->traceparent, traceparent.bytes, TRACEPARENT_LENGTH);
         event_add_header(event, "traceparent",
                          (struct span){.bytes = event->traceparent, .length = traceparent.length});
     }
@@ -194,6 +159,8 @@ void event_write_claim(struct event *event, const struct claim *claim, struct sp
     event_append_number(&value, ",\"lease\":", claim->lease_id);
     event_append_request(&value, claim);
     buffer_append_literal(&value, "}");
+    if (event->message.header_count == EVENT_HEADERS_MAX)
+        buffer_append_literal(&value, "\n");
     event->message.value = event_span(&value);
 }
 

@@ -21,6 +21,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/model.h"
+#include "base/traces.h"
 
 enum event_kind {
     EVENT_CLAIM_PENDED, /* won at the gate, not yet in the ledger */
@@ -61,9 +62,8 @@ struct event_message {
 
 /* --- writing --- */
 
-#define EVENT_HEADERS_MAX      7
-#define EVENT_TRACEPARENT_SIZE 55 /* of version 00 */
-#define EVENT_VALUE_SIZE       1536
+#define EVENT_HEADERS_MAX 7
+#define EVENT_VALUE_SIZE  1536
 
 /* A message and all that it points to; it must not be moved or copied. */
 struct event {
@@ -72,11 +72,12 @@ struct event {
     char id[64];
     char source[48];
     char time[32];
-    char traceparent[EVENT_TRACEPARENT_SIZE];
+    char traceparent[TRACEPARENT_LENGTH];
     char value[EVENT_VALUE_SIZE];
 };
 
-/* Fills event->message. `traceparent` that is empty or not valid is left out. */
+/* Fills event->message. `traceparent` that is empty or not valid is left out. The value of one that
+ * has it ends with a line feed, so that whoever reads only values knows where to look for it. */
 void event_write_claim(struct event *event, const struct claim *claim, struct span traceparent);
 
 /* What became of a coupon, at that time: its row as it is or was afterwards. Only what belongs to
@@ -116,11 +117,9 @@ enum status event_read_order(struct json_reader *reader, const struct event_mess
 
 /* The same from key and value alone, when the value is byte for byte as event_write_claim() has it;
  * else false, and event_read_claim() says what it is. Then headers need not be looked at: they say
- * nothing that the value does not. In event_own.c. */
-bool event_read_own_claim(struct span key, struct span value, struct claim *claim);
-
-/* True for "00-" and so on, as W3C Trace Context has it, with ids that are not all zero. */
-bool event_traceparent_valid(struct span text);
+ * nothing that the value does not, but the traceparent where there is one. In event_own.c. */
+bool event_read_own_claim(struct span key, struct span value, struct claim *claim,
+                          bool *has_traceparent);
 
 /* --- what could not be done --- */
 

@@ -63,7 +63,8 @@ static bool event_own_request(struct span text, struct request_id *id)
     return !bad;
 }
 
-bool event_read_own_claim(struct span key, struct span value, struct claim *claim)
+bool event_read_own_claim(struct span key, struct span value, struct claim *claim,
+                          bool *has_traceparent)
 {
     struct span user;
     struct span request;
@@ -92,5 +93,6 @@ bool event_read_own_claim(struct span key, struct span value, struct claim *clai
     }
     claim->nth = (int32_t)nth;
     claim->user = user_id_of(user);
+    *has_traceparent = event_own_take(&value, SPAN("\n"));
     return value.length == 0 && claim->requested_at_ms > 0;
 }

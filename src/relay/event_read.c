@@ -143,7 +143,7 @@ static void event_give_trace(const struct event_head *head, struct span *tracepa
 {
     if (traceparent != NULL) {
         struct span text = head->values[HEADER_TRACEPARENT];
-        *traceparent = event_traceparent_valid(text) ? text : (struct span){0};
+        *traceparent = traceparent_valid(text) ? text : (struct span){0};
     }
 }
 

@@ -153,6 +153,7 @@ enum status relay_kafka_open(struct relay **relay, const struct relay_options *o
         mallopt(M_MXFAST, 0);
     kafka->relay.ops = &relay_kafka_ops;
     kafka->use = options->use;
+    kafka->traces = options->traces;
     kafka->is_vital = options->is_vital;
     pthread_mutex_init(&kafka->lock, NULL);
     status = kafka_watch_open(&kafka->watch, &kafka->target, error);

@@ -98,22 +98,52 @@ static bool kafka_issue_repeats(struct kafka_issue *issue, const struct claim *c
     return kafka_issue_has(issue, claim);
 }
 
-static void kafka_issue_read(struct kafka_issue *issue, const struct kafka_lane *lane)
+static struct span kafka_issue_traceparent(const rd_kafka_message_t *message)
+{
+    rd_kafka_headers_t *headers;
+    const void *value;
+    size_t length;
+
+    if (rd_kafka_message_headers(message, &headers) != RD_KAFKA_RESP_ERR_NO_ERROR ||
+        rd_kafka_header_get_last(headers, "traceparent", &value, &length) !=
+            RD_KAFKA_RESP_ERR_NO_ERROR)
+        return (struct span){0};
+    return (struct span){value, length};
+}
+
+/* False: it is none, and the words say why. Its trace is kept for the ledger to find. */
+static bool kafka_issue_read_claim(struct relay_kafka *kafka, struct kafka_issue *issue,
+                                   const rd_kafka_message_t *read, struct claim *claim,
+                                   struct error *error)
 {
     struct event_header headers[EVENT_HEADERS_SEEN + 1];
-    struct error error;
+    struct span traceparent = {0};
+    bool has_traceparent = false;
+
+    if (event_read_own_claim((struct span){read->key, read->key_len},
+                             (struct span){read->payload, read->len}, claim, &has_traceparent)) {
+        if (!has_traceparent)
+            return true;
+        traceparent = kafka_issue_traceparent(read);
+    } else {
+        struct event_message message = kafka_event_of(read, headers);
+        if (event_read_claim(issue->reader, &message, claim, &traceparent, error) != STATUS_OK)
+            return false;
+    }
+    traces_put(kafka->traces, &claim->request_id, traceparent);
+    return true;
+}
+
+static void kafka_issue_read(struct relay_kafka *kafka, struct kafka_issue *issue,
+                             const struct kafka_lane *lane)
+{
+    struct error error = {""};
 
     issue->count = issue->top_count = issue->dead_count = 0;
     for (size_t i = 0; i < lane->count; i++) {
         rd_kafka_message_t *read = lane->messages[i];
         struct claim *claim = &issue->claims[issue->count];
-        bool is_claim = event_read_own_claim((struct span){read->key, read->key_len},
-                                             (struct span){read->payload, read->len}, claim);
-        if (!is_claim) {
-            struct event_message message = kafka_event_of(read, headers);
-            is_claim = event_read_claim(issue->reader, &message, claim, NULL, &error) == STATUS_OK;
-        }
-        if (!is_claim) {
+        if (!kafka_issue_read_claim(kafka, issue, read, claim, &error)) {
             kafka_issue_put_aside(issue, read, 0, 0, error.text);
         } else if (!kafka_issue_repeats(issue, claim)) {
             issue->message_at[issue->count] = i;
@@ -343,7 +373,7 @@ enum kafka_step relay_kafka_work(void *context, struct kafka_lane *lane, int64_t
         return KAFKA_WAIT;
     }
     if (issue->phase == PHASE_FRESH) {
-        kafka_issue_read(issue, lane);
+        kafka_issue_read(kafka, issue, lane);
         issue->phase = issue->count > 0 ? PHASE_REFUSED : PHASE_DEAD;
         lane->again_at_ms = now_ms;
     }

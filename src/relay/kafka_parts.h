@@ -23,6 +23,7 @@ struct relay_kafka {
     enum relay_use use;
     bool is_vital; /* without brokers this process is of no use */
     struct relay_outlet outlet;
+    struct traces *traces;
     struct kafka_watch *watch;
     struct kafka_producer *producer; /* NULL: others carry */
     struct kafka_consumer *consumer; /* NULL: nothing comes out here */

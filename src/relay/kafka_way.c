@@ -60,8 +60,11 @@ static struct relay_kafka *kafka_of(struct relay *relay)
 static const struct event_message *kafka_flight_next(struct kafka_batch *batch, size_t index)
 {
     struct kafka_flight *flight = (struct kafka_flight *)batch;
+    const struct claim *claim = &flight->claims[index];
+    char traceparent[TRACEPARENT_SIZE];
+    bool has_trace = traces_find(flight->kafka->traces, &claim->request_id, traceparent);
 
-    event_write_claim(&flight->event, &flight->claims[index], (struct span){NULL, 0});
+    event_write_claim(&flight->event, claim, has_trace ? span_of(traceparent) : (struct span){0});
     return &flight->event.message;
 }
 

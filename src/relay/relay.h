@@ -22,6 +22,7 @@
 #include "base/model.h"
 
 struct relay;
+struct traces;
 
 /* What this process does with it. */
 enum relay_use {
@@ -107,6 +108,9 @@ struct relay_options {
     const char *password; /* NULL: as the URL says */
     enum relay_use use;
     bool is_vital; /* without it this process is of no use, and not ready */
+    /* Where the traces of claims that are carried are found, and of those that come out are put.
+     * NULL: they go without. */
+    struct traces *traces;
 };
 
 /* Does not wait for anybody. INVALID: the URL or a file that it names is wrong. */

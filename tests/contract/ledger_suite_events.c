@@ -33,12 +33,12 @@ static void assert_event(const struct ledger_event *event, int64_t number, int64
 }
 
 static bool find_trace(void *context, const struct request_id *request_id,
-                       char traceparent[LEDGER_TRACEPARENT_SIZE])
+                       char traceparent[TRACEPARENT_SIZE])
 {
     (void)context;
     if (request_id->bytes[8] != 1)
         return false;
-    snprintf(traceparent, LEDGER_TRACEPARENT_SIZE, "00-%032d-%016d-01", 4, 2);
+    snprintf(traceparent, TRACEPARENT_SIZE, "00-%032d-%016d-01", 4, 2);
     return true;
 }
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from harness import claim_bytes, expect, run_dibs, wait_until
+from harness import claim_bytes, encode, expect, run_dibs, wait_until
 from kafka_stream import DEAD, ISSUED, PENDED, Stream, check_issued, check_pended
 from ledger import coupons
 from servers import Redis
@@ -99,7 +99,7 @@ def test_kafka__a_local_gate_tells_of_its_coupons(serve, stream):
 
 
 def test_kafka__the_trace_of_a_request_goes_on(serve, stream):
-    """Of what happens in one process; through Redis it is lost."""
+    """Of what happens in one process."""
     server = serve(config={"relay": stream.url})
     policy = server.create(total=5)["id"]
     assert server.claim(policy, "traced", headers={"traceparent": TRACE}).status == 201
@@ -107,6 +107,48 @@ def test_kafka__the_trace_of_a_request_goes_on(serve, stream):
     traces = {event.body["user"]: event.headers.get("traceparent")
               for event in stream.await_issued(2)}
     assert traces == {"traced": TRACE, "plain": None}
+
+
+def trace_of(number):
+    return f"00-{number:032x}-{number:016x}-01"
+
+
+def test_kafka__the_trace_of_a_request_goes_through_redis(tmp_path, redis, stream):
+    """From a server through Redis to whoever publishes, and from the message into the ledger: a
+    crowd, some of them with a trace, and users with two claims. Afterwards Redis has none left."""
+    wanted = {}
+    with Sharing(tmp_path, redis) as shop:
+        server = shop.serve(relay=stream.url)
+        shop.work(relay=stream.url)
+        policy = server.create(total=400, limit=2)["id"]
+        batch = []
+        for number in range(1, 301):
+            headers = {"traceparent": trace_of(number)} if number % 3 else {}
+            wanted[f"u{number}", 1] = headers.get("traceparent")
+            batch.append(encode("POST", f"/v1/policies/{policy}/claims", {"user": f"u{number}"},
+                                headers))
+        for number in range(301, 311):
+            for nth in (1, 2):
+                wanted[f"u{number}", nth] = trace_of(1000 * nth + number)
+                batch.append(encode("POST", f"/v1/policies/{policy}/claims",
+                                    {"user": f"u{number}"},
+                                    {"Idempotency-Key": f"{number}-{nth}",
+                                     "traceparent": trace_of(1000 * nth + number)}))
+        assert {outcome.answer.status for outcome in server.storm(batch, connections=100)} == {202}
+        issued = stream.await_issued(len(wanted))
+        # Of two claims of one user whichever came first is the first.
+        for events in ([(json.loads(one.value), one.headers) for one in stream.pended()],
+                       [(one.body, one.headers) for one in issued]):
+            found = {(body["user"], body["nth"]): headers.get("traceparent")
+                     for body, headers in events}
+            assert found.keys() == wanted.keys()
+            for user in {user for user, _ in wanted}:
+                assert {found[key] for key in found if key[0] == user} == \
+                    {wanted[key] for key in wanted if key[0] == user}, user
+        shop.await_drained(policy)
+        with redis.client() as client:
+            fields = client.hkeys(f"COUPON:POLICY:{{{policy}}}:META")
+        assert not [field for field in fields if b"trace:" in field]
 
 
 def test_kafka__readiness_and_status_show_the_broker(tmp_path, redis, stream):

@@ -769,6 +769,41 @@ static void test_redis_library__entered_twice(void **state)
     must(redis, POLICY, "dibs_enter", NULL);
 }
 
+#define TRACE(digit) "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b" digit "-01"
+
+/* Of those that won, until the ledger has them; of a user's second coupon, too. */
+static void test_redis_library__traces_of_pending_claims(void **state)
+{
+    (void)state;
+    arm_policy();
+    must(redis, POLICY, "dibs_claim", "n", ID_A ID_B ID_C "id-0000000000-b2", "0404", "a", "b", "c",
+         "b", "0002" TRACE("2") "0003" TRACE("3") "0004" TRACE("4"), NULL);
+    must(redis, POLICY, "dibs_claim", "n", ID_A, "0", "d", NULL);
+    must(redis, POLICY, "dibs_claim", "n", ID_C, "0", "c", "0001" TRACE("9"), NULL);
+    redisReply *reply = call(redis, POLICY, "dibs_pending", "1", "10", NULL);
+    assert_int_equal(reply->elements, 5);
+    assert_int_equal(reply->element[4]->elements, 4);
+    assert_string_equal(reply->element[4]->element[0]->str, TRACE("2"));
+    assert_string_equal(reply->element[4]->element[1]->str, TRACE("3"));
+    assert_string_equal(reply->element[4]->element[2]->str, TRACE("4"));
+    assert_int_equal(reply->element[4]->element[3]->type, REDIS_REPLY_NIL);
+    freeReplyObject(reply);
+    reply = call(redis, POLICY, "dibs_pending", "4", "10", NULL);
+    assert_int_equal(reply->elements, 4); /* Nobody behind it has one. */
+    freeReplyObject(reply);
+    must(redis, POLICY, "dibs_acknowledge", "1", "I", "2", NULL);
+    must(redis, POLICY, "dibs_acknowledge", "3", "V", "c", NULL);
+    reply = redisCommand(redis, "HMGET %s trace:2 trace:3", keys.names[META]);
+    assert_int_equal(reply->element[0]->type, REDIS_REPLY_NIL);
+    assert_int_equal(reply->element[1]->type, REDIS_REPLY_NIL);
+    freeReplyObject(reply);
+    const char *wrong[] = {"0001", "0001" TRACE("1") "x", "0002" TRACE("2"), "x001" TRACE("1"),
+                           "0000" TRACE("1")};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+        assert_refused(call(redis, POLICY, "dibs_claim", "n", ID_A, "0", "e", wrong[i], NULL),
+                       "DIBSBAD");
+}
+
 int main(void)
 {
 #define LIBRARY_TEST(name) cmocka_unit_test_setup(test_redis_library__##name, set_up)
@@ -791,6 +826,7 @@ int main(void)
         LIBRARY_TEST(void_frees_its_keys),
         LIBRARY_TEST(acknowledged_twice),
         LIBRARY_TEST(entered_twice),
+        LIBRARY_TEST(traces_of_pending_claims),
     };
     return cmocka_run_group_tests_name("redis_library", tests, start, stop);
 }

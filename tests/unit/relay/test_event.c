@@ -68,7 +68,7 @@ static void test_event__a_claim_is_written_as_the_contract_has_it(void **state)
     assert_string_equal(text_of(event.message.value),
                         "{\"policy_id\":42,\"user\":\"u1@shop\",\"seq\":17,\"nth\":2,\"lease\":3,"
                         "\"request_id\":\"f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff\","
-                        "\"requested_at\":\"2026-11-15T12:00:00.007Z\"}");
+                        "\"requested_at\":\"2026-11-15T12:00:00.007Z\"}\n");
     assert_int_equal(event.message.header_count, 7);
     assert_header(0, "ce_specversion", "1.0");
     assert_header(1, "ce_id", "42-17");
@@ -117,13 +117,15 @@ static void test_event__an_own_claim_is_read_from_its_value(void **state)
     struct claim large = some_claim();
     struct claim back;
     char value[EVENT_VALUE_SIZE];
+    bool has_trace = true;
     large.policy_id = POLICY_ID_MAX;
     large.nth = PER_USER_LIMIT_MAX;
     large.requested_at_ms = CLOCK_WALL_MAX_MS;
     event_write_claim(&event, &large, (struct span){0});
     struct span key = event.message.key;
     struct span own = event.message.value;
-    assert_true(event_read_own_claim(key, own, &back));
+    assert_true(event_read_own_claim(key, own, &back, &has_trace));
+    assert_false(has_trace);
     assert_int_equal(back.policy_id, large.policy_id);
     assert_int_equal(back.seq, large.seq);
     assert_int_equal(back.lease_id, large.lease_id);
@@ -131,14 +133,20 @@ static void test_event__an_own_claim_is_read_from_its_value(void **state)
     assert_int_equal(back.nth, large.nth);
     assert_true(user_id_equal(&back.user, &large.user));
     assert_memory_equal(&back.request_id, &large.request_id, sizeof(back.request_id));
-    assert_false(event_read_own_claim(SPAN("1"), own, &back));
-    assert_false(event_read_own_claim(key, (struct span){own.bytes, own.length - 1}, &back));
+    assert_false(event_read_own_claim(SPAN("1"), own, &back, &has_trace));
+    assert_false(event_read_own_claim(key, (struct span){own.bytes, own.length - 1}, &back,
+                                      &has_trace));
     /* With any byte changed into what it cannot be, it is somebody else's to judge. */
     for (size_t i = 0; i < own.length; i++) {
         memcpy(value, own.bytes, own.length);
         value[i] = '\\';
-        assert_false(event_read_own_claim(key, (struct span){value, own.length}, &back));
+        assert_false(event_read_own_claim(key, (struct span){value, own.length}, &back, &has_trace));
     }
+    /* That it has a trace shows in its value, too. */
+    event_write_claim(&event, &large, SPAN(TRACE));
+    assert_true(event_read_own_claim(key, event.message.value, &back, &has_trace));
+    assert_true(has_trace);
+    assert_int_equal(back.seq, large.seq);
 }
 
 /* Reads the claim's message with another value in place of its own. */
@@ -274,7 +282,7 @@ static void test_event__a_bad_traceparent_is_left_out(void **state)
     };
     struct claim claim = some_claim();
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        assert_false(event_traceparent_valid(span_of(bad[i])));
+        assert_false(traceparent_valid(span_of(bad[i])));
         event_write_claim(&event, &claim, span_of(bad[i]));
         assert_int_equal(event.message.header_count, 6);
         event.headers[6] = (struct event_header){.name = "traceparent", .value = span_of(bad[i])};
@@ -285,7 +293,7 @@ static void test_event__a_bad_traceparent_is_left_out(void **state)
                          STATUS_OK);
         assert_int_equal(trace.length, 0);
     }
-    assert_true(event_traceparent_valid(SPAN(TRACE)));
+    assert_true(traceparent_valid(SPAN(TRACE)));
 }
 
 static struct coupon some_coupon(void)
