@@ -401,9 +401,9 @@ enum status redis_pool_call(struct redis_pool *pool, int64_t policy_id, const ch
         call.lengths = lengths;
         status = redis_call_run(&call, reply, error);
     }
-    if (call.argv != few_argv) {
+    if (call.argv != few_argv)
         free(call.argv);
+    if (lengths != few_lengths)
         free(lengths);
-    }
     return status;
 }
