@@ -102,7 +102,7 @@ static void measure_board(const char *path, int64_t days, size_t limit, int roun
     snprintf(url, sizeof(url), "sqlite:%s", path);
     if (ledger_open(&ledger, &options, &error) != STATUS_OK ||
         ledger_sales_days(ledger, 0, INT64_C(1) << 40, &visitor, &error) != STATUS_OK ||
-        board_local_open(&board, &error) != STATUS_OK)
+        board_local_open(&board, NULL, &error) != STATUS_OK)
         die(error.text);
     double began = cpu_seconds();
     if (board_build(board, ledger, last - days, last, &error) != STATUS_OK)

@@ -44,6 +44,7 @@ struct service {
     struct traces *traces;               /* where claims are decided and told of; else NULL */
     struct fallback *fallback;           /* of a shared gate; else NULL */
     struct clerks clerks;
+    struct scoring scoring;
     struct ranking *ranking; /* where people are served; else NULL */
     struct zone *zone;
     struct hash_key code_key;

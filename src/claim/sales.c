@@ -40,6 +40,21 @@ enum status service_order_refund(struct service *service, const struct user_id *
     return status;
 }
 
+enum status service_signals_add(struct service *service, struct signal *signals, size_t count,
+                                struct error *error)
+{
+    const struct scoring *scoring = &service->scoring;
+
+    if (scoring->weights[SALES_VIEW] == 0 && scoring->weights[SALES_CART] == 0)
+        return error_set(error, STATUS_CONFLICT,
+                         "This server ranks by orders alone; ranking_weights makes views and carts "
+                         "count.");
+    enum status status =
+        ledger_signals_add(service->ledger, signals, count, clock_wall_ms(), error);
+    service_sold(service);
+    return status;
+}
+
 enum status service_products_put(struct service *service, struct product *products, size_t count,
                                  struct error *error)
 {

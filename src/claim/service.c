@@ -205,6 +205,15 @@ static enum status service_open_ledger(struct service *service, struct error *er
         zone_open(&service->zone, options->timezone != NULL ? options->timezone : "UTC", error);
 
     ledger_options.zone = service->zone;
+    service->scoring =
+        (struct scoring){.half_life_ms = options->ranking_half_life_ms, .zone = service->zone};
+    if (status == STATUS_OK)
+        status = scoring_check_half_life(options->ranking_half_life_ms, error);
+    if (status == STATUS_OK)
+        status = scoring_read_weights(
+            &service->scoring, options->ranking_weights != NULL ? options->ranking_weights : "",
+            error);
+    ledger_options.keeps_moments = scoring_is_on(&service->scoring);
     if (status == STATUS_OK)
         status = ledger_open(&service->ledger, &ledger_options, error);
     return status == STATUS_OK ? ledger_zone_settle(service->ledger, error) : status;
@@ -224,14 +233,17 @@ static enum status service_open_board(struct service *service, struct board **bo
     if (options->board == BOARD_REDIS && !service->gate->ops->is_shared)
         return error_set(error, STATUS_INVALID,
                          "board=redis needs a gate in Redis: set gate=redis://…, or board=local");
-    return options->board == BOARD_LOCAL || !service->gate->ops->is_shared
-               ? board_local_open(board, error)
+    /* Scores are kept in the servers. */
+    return options->board == BOARD_LOCAL || !service->gate->ops->is_shared ||
+                   scoring_is_on(&service->scoring)
+               ? board_local_open(board, &service->scoring, error)
                : board_redis_open(board, &redis_options, error);
 }
 
 static enum status service_rank(struct service *service, struct error *error)
 {
-    struct ranking_options options = {.ledger = service->ledger, .zone = service->zone};
+    struct ranking_options options = {
+        .ledger = service->ledger, .zone = service->zone, .scoring = &service->scoring};
 
     if (service->options.role != SERVICE_SERVES)
         return STATUS_OK;

@@ -57,7 +57,9 @@ struct service_options {
     const char *relay_password; /* NULL: as the URL says */
     enum ledger_integrity integrity;
     enum service_board board;
-    const char *timezone; /* of the days that sales are counted in; NULL: UTC */
+    int64_t ranking_half_life_ms; /* 0: nothing fades */
+    const char *ranking_weights;  /* see ranking/scoring.h; NULL: orders alone */
+    const char *timezone;         /* of the days that sales are counted in; NULL: UTC */
     size_t pending_max;
     int64_t ack_timeout_ms;
     unsigned clerks; /* threads for blocking operations */
@@ -192,6 +194,10 @@ enum status service_products_put(struct service *service, struct product *produc
                                  struct error *error) MUST_CHECK;
 enum status service_product_get(struct service *service, const struct user_id *id,
                                 struct product *product, struct error *error) MUST_CHECK;
+
+/* Views and carts, for a ranking by score. CONFLICT: none is set, and they would count nothing. */
+enum status service_signals_add(struct service *service, struct signal *signals, size_t count,
+                                struct error *error) MUST_CHECK;
 
 /* Which products sell best; NULL in a process that does not serve. */
 struct ranking *service_ranking(struct service *service);

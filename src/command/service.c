@@ -37,6 +37,8 @@ struct service_options command_service_options(const struct config *config, enum
                  : strcmp(config->board, "redis") == 0 ? BOARD_REDIS
                                                        : BOARD_WITH_GATE,
         .timezone = config->timezone,
+        .ranking_half_life_ms = config->ranking_half_life_ms,
+        .ranking_weights = config->ranking_weights,
         .pending_max = (size_t)config->pending_max,
         .ack_timeout_ms = config->ack_timeout_ms,
         .clerks = CLERKS,

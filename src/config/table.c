@@ -512,6 +512,31 @@ const struct config_key config_keys[] = {
         .example = "30s",
     },
     {
+        .name = "ranking_half_life",
+        .group = "Ranking",
+        .type = CONFIG_DURATION,
+        .offset = offsetof(struct config, ranking_half_life_ms),
+        .fallback = "0s",
+        .minimum = 0,
+        .maximum = 30 * 24 * HOUR_MS,
+        .value_word = "DURATION",
+        .help =
+            "After this time a sale counts half in the ranking, after twice the time a quarter: "
+            "1h to 720h; 0 ranks by what was sold. The same on every server of a ledger.",
+        .example = "6h",
+    },
+    {
+        .name = "ranking_weights",
+        .group = "Ranking",
+        .type = CONFIG_TEXT,
+        .offset = offsetof(struct config, ranking_weights),
+        .fallback = "",
+        .value_word = "LIST",
+        .help = "How much a view, a cart and an order of a product count in the ranking; orders "
+                "alone when it is empty. The same on every server of a ledger.",
+        .example = "view:1,cart:5,order:20",
+    },
+    {
         .name = "timezone",
         .group = "Time and logs",
         .type = CONFIG_TEXT,

@@ -44,6 +44,7 @@ static handler *const handlers[ROUTE_COUNT][METHODS] = {
     [ROUTE_ORDERS] = {[HTTP_METHOD_POST] = orders_add},
     [ROUTE_ORDER] = {[HTTP_METHOD_GET] = orders_show},
     [ROUTE_ORDER_REFUND] = {[HTTP_METHOD_POST] = orders_refund},
+    [ROUTE_SIGNALS] = {[HTTP_METHOD_POST] = signals_add},
     [ROUTE_PRODUCTS] = {[HTTP_METHOD_POST] = products_import},
     [ROUTE_PRODUCTS_TOP] = {[HTTP_METHOD_GET] = ranking_show_top},
     [ROUTE_PRODUCT_RANK] = {[HTTP_METHOD_GET] = ranking_show_product},

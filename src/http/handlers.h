@@ -74,6 +74,10 @@ void products_put(struct ask *ask);
 void products_import(struct ask *ask);
 void products_show(struct ask *ask);
 
+/* --- signals.c --- */
+
+void signals_add(struct ask *ask);
+
 /* --- ranking.c --- */
 
 #define RANKING_PATH SPAN("/v1/products/top")

@@ -43,7 +43,16 @@ static void append_product(struct buffer *out, const struct product *product)
     append_number_or_null(out, product->price, PRODUCT_PRICE_NONE);
 }
 
-static void append_line(struct buffer *out, const struct ranking_line *line)
+/* Six digits tell two scores apart that anyone would. */
+static void append_score(struct buffer *out, const struct scoring *scoring, double score)
+{
+    if (scoring_is_on(scoring)) {
+        buffer_printf(out, ",\"score\":%.6g", score);
+    }
+}
+
+static void append_line(struct buffer *out, const struct scoring *scoring,
+                        const struct ranking_line *line)
 {
     buffer_append_literal(out, "{\"rank\":");
     buffer_append_i64(out, line->sales.rank);
@@ -51,25 +60,32 @@ static void append_line(struct buffer *out, const struct ranking_line *line)
     append_product(out, &line->product);
     buffer_append_literal(out, ",\"sold\":");
     buffer_append_i64(out, line->sales.sold);
+    append_score(out, scoring, line->score);
     buffer_append_literal(out, ",\"change\":");
     append_number_or_null(out, line->change, RANKING_CHANGE_NONE);
     buffer_append_literal(out, "}");
 }
 
-static void append_lines(struct buffer *out, const struct ranking_line *lines, size_t count)
+static void append_lines(struct buffer *out, const struct scoring *scoring,
+                         const struct ranking_line *lines, size_t count)
 {
     buffer_append_literal(out, "[");
     for (size_t i = 0; i < count; i++) {
         if (i > 0) {
             buffer_append_literal(out, ",");
         }
-        append_line(out, &lines[i]);
+        append_line(out, scoring, &lines[i]);
     }
     buffer_append_literal(out, "]");
 }
 
-static void append_origin(struct buffer *out, int64_t as_of_ms, const char *source)
+static void append_origin(struct buffer *out, const struct scoring *scoring, int64_t as_of_ms,
+                          const char *source)
 {
+    if (scoring_is_on(scoring)) {
+        buffer_append_text(out, scoring->half_life_ms > 0 ? ",\"ranking\":\"decay\""
+                                                          : ",\"ranking\":\"weights\"");
+    }
     buffer_append_literal(out, ",\"as_of\":");
     json_append_time(out, as_of_ms);
     buffer_append_literal(out, ",\"source\":\"");
@@ -79,18 +95,18 @@ static void append_origin(struct buffer *out, int64_t as_of_ms, const char *sour
 
 /* "board" for what was worked out for this question or is as fresh as it would be; "cache" for
  * what was at hand. */
-static void append_top(struct buffer *out, const struct ranking_answer *answer, size_t limit,
-                       bool is_cached)
+static void append_top(struct buffer *out, const struct scoring *scoring,
+                       const struct ranking_answer *answer, size_t limit, bool is_cached)
 {
     const char *source = answer->source == RANKING_FROM_LEDGER ? "ledger"
                          : is_cached                           ? "cache"
                                                                : "board";
     size_t count = answer->count < limit ? answer->count : limit;
     buffer_append_literal(out, "{\"items\":");
-    append_lines(out, answer->lines, count);
+    append_lines(out, scoring, answer->lines, count);
     buffer_append_literal(out, ",\"days\":");
     buffer_append_i64(out, answer->days);
-    append_origin(out, answer->as_of_ms, source);
+    append_origin(out, scoring, answer->as_of_ms, source);
     if (count == 0) {
         buffer_append_literal(out, ",\"code\":\"INSUFFICIENT_SALES_DATA\"");
     }
@@ -110,7 +126,8 @@ static void work_top(struct call *call, struct service *service)
         call_failed(call, status, &error, PROBLEM_NOT_FOUND);
         return;
     }
-    append_top(call_json(call, 200), answer, self->limit, false);
+    append_top(call_json(call, 200), ranking_scoring(service_ranking(service)), answer, self->limit,
+               false);
     ranking_answer_release(answer);
 }
 
@@ -149,7 +166,8 @@ static void send_at_hand(struct ask *ask, struct ranking_answer *answer, size_t 
     bool is_kept = query.length <= RANKING_QUERY_MAX;
     struct buffer *body = is_kept ? &page->body : &ask->loop->body;
     buffer_clear(body);
-    append_top(body, answer, limit, wish == RANKING_CACHED);
+    append_top(body, ranking_scoring(service_ranking(ask->loop->api->service)), answer, limit,
+               wish == RANKING_CACHED);
     if (is_kept) {
         ranking_answer_release(page->answer);
         page->answer = answer;
@@ -228,6 +246,7 @@ static void work_rank(struct call *call, struct service *service)
     int64_t as_of_ms;
     struct error error;
     const struct ranking_line *own = NULL;
+    const struct scoring *scoring = ranking_scoring(service_ranking(service));
     enum status status = ranking_around(service_ranking(service), self->days, &self->product_id,
                                         lines, &count, &source, &as_of_ms, &error);
     if (status != STATUS_OK) {
@@ -246,14 +265,15 @@ static void work_rank(struct call *call, struct service *service)
     append_number_or_null(out, own != NULL ? own->sales.rank : 0, 0);
     buffer_append_literal(out, ",\"sold\":");
     buffer_append_i64(out, own != NULL ? own->sales.sold : 0);
+    append_score(out, scoring, own != NULL ? own->score : 0);
     buffer_append_literal(out, ",\"change\":");
     append_number_or_null(out, own != NULL ? own->change : RANKING_CHANGE_NONE,
                           RANKING_CHANGE_NONE);
     buffer_append_literal(out, ",\"neighbours\":");
-    append_lines(out, lines, count);
+    append_lines(out, scoring, lines, count);
     buffer_append_literal(out, ",\"days\":");
     buffer_append_i64(out, self->days);
-    append_origin(out, as_of_ms, source == RANKING_FROM_LEDGER ? "ledger" : "board");
+    append_origin(out, scoring, as_of_ms, source == RANKING_FROM_LEDGER ? "ledger" : "board");
     buffer_append_literal(out, "}");
 }
 

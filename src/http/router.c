@@ -44,6 +44,7 @@ static const struct route_entry routes[ROUTE_COUNT] = {
     [ROUTE_ORDERS] = {"/v1/orders", POST, ALLOW("POST, OPTIONS")},
     [ROUTE_ORDER] = {"/v1/orders/{order}", GET, ALLOW("GET, HEAD, OPTIONS")},
     [ROUTE_ORDER_REFUND] = {"/v1/orders/{order}/refund", POST, ALLOW("POST, OPTIONS")},
+    [ROUTE_SIGNALS] = {"/v1/signals", POST, ALLOW("POST, OPTIONS")},
     [ROUTE_PRODUCTS] = {"/v1/products", POST, ALLOW("POST, OPTIONS")},
     [ROUTE_PRODUCTS_TOP] = {"/v1/products/top", GET, ALLOW("GET, HEAD, OPTIONS")},
     [ROUTE_PRODUCT_RANK] = {"/v1/products/{product}/rank", GET, ALLOW("GET, HEAD, OPTIONS")},

@@ -34,6 +34,7 @@ enum route {
     ROUTE_ORDERS,
     ROUTE_ORDER,
     ROUTE_ORDER_REFUND,
+    ROUTE_SIGNALS,
     ROUTE_PRODUCTS,
     ROUTE_PRODUCTS_TOP, /* before any product, of which none can be called so */
     ROUTE_PRODUCT,

@@ -35,7 +35,12 @@ static int feed_compare(const void *a, const void *b)
 
     if (first->day != second->day)
         return first->day < second->day ? -1 : 1;
-    return user_id_compare(&first->product_id, &second->product_id);
+    int order = user_id_compare(&first->product_id, &second->product_id);
+    if (order != 0)
+        return order;
+    if (first->moment.kind != second->moment.kind)
+        return first->moment.kind < second->moment.kind ? -1 : 1;
+    return (first->moment.at_s > second->moment.at_s) - (first->moment.at_s < second->moment.at_s);
 }
 
 size_t feed_merge(struct feed_change *changes, size_t count)
@@ -44,29 +49,71 @@ size_t feed_merge(struct feed_change *changes, size_t count)
 
     qsort(changes, count, sizeof(*changes), feed_compare);
     for (size_t i = 0; i < count; i++) {
-        if (kept > 0 && feed_compare(&changes[kept - 1], &changes[i]) == 0)
+        if (kept > 0 && feed_compare(&changes[kept - 1], &changes[i]) == 0) {
             changes[kept - 1].quantity += changes[i].quantity;
-        else
+            changes[kept - 1].moment.quantity += changes[i].moment.quantity;
+        } else {
             changes[kept++] = changes[i];
+        }
     }
     return kept;
 }
 
-enum status feed_list(struct buffer *text, const struct feed_change *changes, size_t count,
-                      int64_t sign, struct sql_value *value, struct error *error)
+static void feed_append(struct buffer *text, const struct feed_change *change, int64_t quantity)
+{
+    list_next(text);
+    buffer_append_literal(text, "[");
+    buffer_append_i64(text, change->day);
+    buffer_append_literal(text, ",");
+    list_id(text, user_id_span(&change->product_id));
+    buffer_append_literal(text, ",");
+    buffer_append_i64(text, quantity);
+    buffer_append_literal(text, "]");
+}
+
+enum status feed_totals(struct buffer *text, const struct feed_change *changes, size_t count,
+                        struct sql_value *value, struct error *error)
 {
     list_begin(text);
-    for (size_t i = 0; i < count; i++) {
-        list_next(text);
-        buffer_append_literal(text, "[");
-        buffer_append_i64(text, changes[i].day);
-        buffer_append_literal(text, ",");
-        list_id(text, user_id_span(&changes[i].product_id));
-        buffer_append_literal(text, ",");
-        buffer_append_i64(text, sign * changes[i].quantity);
-        buffer_append_literal(text, "]");
+    for (size_t i = 0, next; i < count; i = next) {
+        int64_t quantity = 0;
+        for (next = i; next < count && changes[next].day == changes[i].day &&
+                       user_id_equal(&changes[next].product_id, &changes[i].product_id);
+             next++)
+            quantity += changes[next].quantity;
+        feed_append(text, &changes[i], quantity);
     }
     return list_end(text, value, error);
+}
+
+/* One entry for each change. */
+static enum status feed_list(struct buffer *text, const struct feed_change *changes, size_t count,
+                             int64_t sign, struct sql_value *value, struct error *error)
+{
+    list_begin(text);
+    for (size_t i = 0; i < count; i++)
+        feed_append(text, &changes[i], sign * changes[i].quantity);
+    return list_end(text, value, error);
+}
+
+/* When each of them happened, under the same ids. */
+static enum status feed_write_moments(struct sql *sql, int64_t last_id, struct buffer *text,
+                                      const struct feed_change *changes, size_t count, int64_t sign,
+                                      struct error *error)
+{
+    struct sql_value rows;
+
+    list_begin(text);
+    for (size_t i = 0; i < count; i++) {
+        const struct sales_moment *moment = &changes[i].moment;
+        list_next(text);
+        buffer_printf(text, "[%d,%lld,%lld]", (int)moment->kind, (long long)moment->at_s,
+                      (long long)(sign * moment->quantity));
+    }
+    enum status status = list_end(text, &rows, error);
+    return status == STATUS_OK
+               ? SQL_RUN(sql, STATEMENT_moment_insert, NULL, NULL, error, rows, sql_i64(last_id))
+               : status;
 }
 
 /* Time may not go back within the feed, or a place in it would not be told from that of an older
@@ -85,12 +132,17 @@ enum status feed_write(struct sql *sql, struct feed_place last, struct buffer *t
     if (status == STATUS_OK)
         status = SQL_RUN(sql, STATEMENT_feed_insert, NULL, NULL, error, entries,
                          sql_i64(last.feed_id), sql_i64(next.written_at_ms));
+    if (status == STATUS_OK && count > 0 && changes[0].moment.kind != SALES_KIND_NONE)
+        status = feed_write_moments(sql, last.feed_id, text, changes, count, sign, error);
     if (status == STATUS_OK)
         status = SQL_RUN(sql, STATEMENT_sale_move, NULL, NULL, error, sql_i64(next.feed_id),
                          sql_i64(next.written_at_ms));
-    if (status == STATUS_OK && next.feed_id > SALES_FEED_KEPT &&
-        next.feed_id / TRIM_STEP != last.feed_id / TRIM_STEP)
-        status = SQL_RUN(sql, STATEMENT_sale_trim, NULL, NULL, error,
-                         sql_i64(next.feed_id - SALES_FEED_KEPT));
+    if (next.feed_id <= SALES_FEED_KEPT || next.feed_id / TRIM_STEP == last.feed_id / TRIM_STEP)
+        return status;
+    struct sql_value dropped = sql_i64(next.feed_id - SALES_FEED_KEPT);
+    if (status == STATUS_OK)
+        status = SQL_RUN(sql, STATEMENT_sale_trim, NULL, NULL, error, dropped);
+    if (status == STATUS_OK)
+        status = SQL_RUN(sql, STATEMENT_moment_trim, NULL, NULL, error, dropped);
     return status;
 }

@@ -37,6 +37,9 @@ enum status ledger_read_end(struct ledger *ledger, struct sql sql, enum status s
 /* The zone whose days sales are counted in. */
 const struct zone *ledger_zone(const struct ledger *ledger);
 
+/* Whether it keeps when each sale happened. */
+bool ledger_keeps_moments(const struct ledger *ledger);
+
 /* Where its orders come together. */
 struct till *ledger_till(struct ledger *ledger);
 

@@ -468,6 +468,11 @@ const struct ledger_stats *ledger_stats(const struct ledger *ledger)
     return &ledger->stats;
 }
 
+bool ledger_keeps_moments(const struct ledger *ledger)
+{
+    return ledger->options.keeps_moments;
+}
+
 const struct zone *ledger_zone(const struct ledger *ledger)
 {
     return ledger->options.zone != NULL ? ledger->options.zone : zone_utc();

@@ -297,8 +297,53 @@ FROM JSON_TABLE(?1, '$[*]' COLUMNS (
         quantity   BIGINT PATH '$[2]')) AS given;
 
 -- name: feed_after
-SELECT id, written_at, day, product_id, quantity FROM sale_feed
-WHERE id >= ?1 ORDER BY id LIMIT ?2;
+SELECT f.id, f.written_at, f.day, f.product_id, f.quantity, m.kind, m.at_s, m.quantity
+FROM sale_feed f LEFT JOIN sale_moment m ON m.id = f.id
+WHERE f.id >= ?1 ORDER BY f.id LIMIT ?2;
+
+-- name: moment_insert
+-- [[kind, at_s, quantity], …] belong to the entries after an id.
+INSERT INTO sale_moment (id, kind, at_s, quantity)
+SELECT ?2 + given.place, given.kind, given.at_s, given.quantity
+FROM JSON_TABLE(?1, '$[*]' COLUMNS (
+        place    FOR ORDINALITY,
+        kind     BIGINT PATH '$[0]',
+        at_s     BIGINT PATH '$[1]',
+        quantity BIGINT PATH '$[2]')) AS given;
+
+-- name: moment_trim
+DELETE FROM sale_moment WHERE id <= ?1;
+
+-- name: moment_scan
+-- Everything that counts on some days: orders that are not refunded, and signals.
+SELECT o.day, 1, i.product_id, o.paid_at DIV 1000, i.quantity
+FROM sale_order o JOIN sale_item i ON i.order_id = o.order_id
+WHERE o.day >= ?1 AND o.day <= ?2 AND o.refunded_at IS NULL
+UNION ALL
+SELECT s.day, s.kind, s.product_id, s.at DIV 1000, s.quantity
+FROM product_signal s WHERE s.day >= ?1 AND s.day <= ?2;
+
+-- name: signal_among
+-- Those of ["…", …] that are there.
+SELECT s.signal_id, s.kind, s.product_id, s.quantity, s.at
+FROM JSON_TABLE(?1, '$[*]' COLUMNS (
+        signal_id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS asked
+    STRAIGHT_JOIN product_signal s ON s.signal_id = asked.signal_id;
+
+-- name: signal_insert
+-- [["signal_id", kind, "product_id", quantity, at, day], …]
+INSERT INTO product_signal (signal_id, kind, product_id, quantity, at, day)
+SELECT given.signal_id, given.kind, given.product_id, given.quantity, given.at, given.day
+FROM JSON_TABLE(?1, '$[*]' COLUMNS (
+        signal_id  VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]',
+        kind       BIGINT PATH '$[1]',
+        product_id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$[2]',
+        quantity   BIGINT PATH '$[3]',
+        at         BIGINT PATH '$[4]',
+        day        BIGINT PATH '$[5]')) AS given;
+
+-- name: signal_trim
+DELETE FROM product_signal WHERE day < ?1;
 
 -- name: day_scan
 SELECT day, product_id, quantity FROM sale_day WHERE day >= ?1 AND day <= ?2
@@ -529,7 +574,8 @@ SELECT t.TABLE_NAME FROM information_schema.TABLES t
 WHERE t.TABLE_SCHEMA = DATABASE()
   AND CAST(t.TABLE_NAME AS BINARY) IN ('policy', 'lease', 'coupon', 'claim_key', 'blocked_user',
       'secret', 'steward', 'writer', 'dead_letter', 'outbox', 'outbox_counter', 'duty', 'product',
-      'sale_order', 'sale_item', 'sale_day', 'sale_feed', 'sale_counter')
+      'sale_order', 'sale_item', 'sale_day', 'sale_feed', 'sale_counter', 'product_signal',
+      'sale_moment')
   AND NOT EXISTS (SELECT 1 FROM information_schema.TABLES m
                   WHERE m.TABLE_SCHEMA = DATABASE() AND m.TABLE_NAME = 'schema_migration')
 LIMIT 1;

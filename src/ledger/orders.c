@@ -36,7 +36,17 @@ struct orders_batch {
     size_t change_count;
     struct buffer text;
     int64_t now_ms;
+    bool keeps_moments;
 };
+
+/* When an order was paid, if the ledger keeps that for the ranking. */
+static struct sales_moment orders_moment(bool is_kept, int64_t paid_at_ms, int64_t quantity)
+{
+    return is_kept ? (struct sales_moment){.kind = SALES_ORDER,
+                                           .at_s = paid_at_ms / 1000,
+                                           .quantity = quantity}
+                   : (struct sales_moment){.kind = SALES_KIND_NONE};
+}
 
 /* --- the contents of an order --- */
 
@@ -242,7 +252,10 @@ static void orders_judge(struct orders_batch *batch)
         for (size_t j = 0; j < entry->item_count; j++) {
             const struct order_item *item = &batch->items[entry->first_item + j];
             batch->changes[change_count++] = (struct feed_change){
-                .day = entry->day, .product_id = item->product_id, .quantity = item->quantity};
+                .day = entry->day,
+                .product_id = item->product_id,
+                .quantity = item->quantity,
+                .moment = orders_moment(batch->keeps_moments, entry->paid_at_ms, item->quantity)};
         }
     }
     batch->change_count = feed_merge(batch->changes, change_count);
@@ -320,7 +333,7 @@ static enum status orders_write(struct sql *sql, void *argument, struct error *e
         status = orders_insert_items(sql, batch, error);
     FAULT_POINT("sales.after_items");
     if (status == STATUS_OK)
-        status = feed_list(&batch->text, batch->changes, batch->change_count, 1, &changes, error);
+        status = feed_totals(&batch->text, batch->changes, batch->change_count, &changes, error);
     if (status == STATUS_OK)
         status = SQL_RUN(sql, STATEMENT_day_add, NULL, NULL, error, changes);
     FAULT_POINT("sales.after_totals");
@@ -339,6 +352,7 @@ static enum status orders_write_shares(struct ledger *ledger, struct till_share 
 
     if (status != STATUS_OK)
         return status;
+    batch.keeps_moments = ledger_keeps_moments(ledger);
     status = ledger_write_last(ledger, orders_write, &batch, error);
     for (size_t i = 0; i < batch.count && status == STATUS_OK; i++) {
         struct order *order = batch.entries[i].order;
@@ -443,6 +457,7 @@ struct orders_refund {
     struct order_item *items;
     struct feed_change *changes;
     struct buffer text;
+    bool keeps_moments;
 };
 
 static enum status orders_take_back(struct sql *sql, struct orders_refund *refund,
@@ -456,9 +471,12 @@ static enum status orders_take_back(struct sql *sql, struct orders_refund *refun
     for (size_t i = 0; i < list.count; i++)
         refund->changes[i] = (struct feed_change){.day = refund->order->day,
                                                   .product_id = list.items[i].product_id,
-                                                  .quantity = list.items[i].quantity};
+                                                  .quantity = list.items[i].quantity,
+                                                  .moment = orders_moment(refund->keeps_moments,
+                                                                          refund->order->paid_at_ms,
+                                                                          list.items[i].quantity)};
     if (status == STATUS_OK)
-        status = feed_list(&refund->text, refund->changes, list.count, 1, &changes, error);
+        status = feed_totals(&refund->text, refund->changes, list.count, &changes, error);
     if (status == STATUS_OK)
         status = SQL_RUN(sql, STATEMENT_day_subtract, NULL, NULL, error, changes);
     FAULT_POINT("sales.after_totals");
@@ -499,6 +517,7 @@ enum status ledger_order_refund(struct ledger *ledger, const struct user_id *ord
         .now_ms = now_ms,
         .order = order,
         .is_news = is_news,
+        .keeps_moments = ledger_keeps_moments(ledger),
         .items = calloc(ORDER_ITEMS_MAX, sizeof(*refund.items)),
         .changes = calloc(ORDER_ITEMS_MAX, sizeof(*refund.changes)),
     };

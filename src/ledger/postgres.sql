@@ -429,8 +429,42 @@ SELECT $2::bigint + place, $3::bigint, (value ->> 0)::bigint, value ->> 1, (valu
 FROM json_array_elements($1::json) WITH ORDINALITY AS entries (value, place);
 
 -- name: feed_after
-SELECT id, written_at, day, product_id, quantity FROM sale_feed
-WHERE id >= $1 ORDER BY id LIMIT $2;
+SELECT f.id, f.written_at, f.day, f.product_id, f.quantity, m.kind, m.at_s, m.quantity
+FROM sale_feed f LEFT JOIN sale_moment m ON m.id = f.id
+WHERE f.id >= $1 ORDER BY f.id LIMIT $2;
+
+-- name: moment_insert
+-- [[kind, at_s, quantity], …] belong to the entries after an id.
+INSERT INTO sale_moment (id, kind, at_s, quantity)
+SELECT $2::bigint + place, (value ->> 0)::bigint, (value ->> 1)::bigint, (value ->> 2)::bigint
+FROM json_array_elements($1::json) WITH ORDINALITY AS entries (value, place);
+
+-- name: moment_trim
+DELETE FROM sale_moment WHERE id <= $1;
+
+-- name: moment_scan
+-- Everything that counts on some days: orders that are not refunded, and signals.
+SELECT o.day, 1, i.product_id, o.paid_at / 1000, i.quantity
+FROM sale_order o JOIN sale_item i ON i.order_id = o.order_id
+WHERE o.day >= $1 AND o.day <= $2 AND o.refunded_at IS NULL
+UNION ALL
+SELECT s.day, s.kind, s.product_id, s.at / 1000, s.quantity
+FROM product_signal s WHERE s.day >= $1 AND s.day <= $2;
+
+-- name: signal_among
+-- Those of ["…", …] that are there.
+SELECT signal_id, kind, product_id, quantity, at FROM product_signal
+WHERE signal_id IN (SELECT value FROM json_array_elements_text($1::json) AS asked (value));
+
+-- name: signal_insert
+-- [["signal_id", kind, "product_id", quantity, at, day], …]
+INSERT INTO product_signal (signal_id, kind, product_id, quantity, at, day)
+SELECT value ->> 0, (value ->> 1)::bigint, value ->> 2, (value ->> 3)::bigint,
+    (value ->> 4)::bigint, (value ->> 5)::bigint
+FROM json_array_elements($1::json);
+
+-- name: signal_trim
+DELETE FROM product_signal WHERE day < $1;
 
 -- name: day_scan
 SELECT day, product_id, quantity FROM sale_day WHERE day >= $1 AND day <= $2

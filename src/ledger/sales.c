@@ -90,6 +90,10 @@ static enum status sales_read_entry(void *context, const struct sql_value *colum
         .product_id = rows_read_user(&columns[3]),
         .quantity = columns[4].number,
     };
+    if (columns[5].kind == SQL_I64)
+        entry.moment = (struct sales_moment){.kind = (enum sales_kind)columns[5].number,
+                                             .at_s = columns[6].number,
+                                             .quantity = columns[7].number};
 
     (void)error;
     if (!page->has_place) {
@@ -151,6 +155,18 @@ static enum status sales_visit_total(void *context, const struct sql_value *colu
                           error);
 }
 
+static enum status sales_visit_moment(void *context, const struct sql_value *columns,
+                                      struct error *error)
+{
+    const struct sales_visitor *visitor = context;
+    struct user_id product_id = rows_read_user(&columns[2]);
+    struct sales_moment moment = {.kind = (enum sales_kind)columns[1].number,
+                                  .at_s = columns[3].number,
+                                  .quantity = columns[4].number};
+
+    return visitor->moment(visitor->context, columns[0].number, &product_id, &moment, error);
+}
+
 enum status ledger_sales_days(struct ledger *ledger, int64_t first_day, int64_t last_day,
                               const struct sales_visitor *visitor, struct error *error)
 {
@@ -165,6 +181,9 @@ enum status ledger_sales_days(struct ledger *ledger, int64_t first_day, int64_t 
         status = sql_run(&sql, STATEMENT_sale_peek, NULL, 0, sales_visit_place, &copy, NULL, error);
     if (status == STATUS_OK)
         status = SQL_RUN(&sql, STATEMENT_day_scan, sales_visit_total, &copy, error,
+                         sql_i64(first_day), sql_i64(last_day));
+    if (status == STATUS_OK && visitor->moment != NULL)
+        status = SQL_RUN(&sql, STATEMENT_moment_scan, sales_visit_moment, &copy, error,
                          sql_i64(first_day), sql_i64(last_day));
     sql.driver->rollback(sql.session);
     return ledger_read_end(ledger, sql, status, error);

@@ -109,7 +109,47 @@ enum status ledger_product_get(struct ledger *ledger, const struct user_id *id,
 enum status ledger_products_fill(struct ledger *ledger, struct product *products, size_t count,
                                  struct error *error) MUST_CHECK;
 
+/* --- signals --- */
+
+/* What a ranking by score counts. The numbers are the ledger's. */
+enum sales_kind {
+    SALES_KIND_NONE, /* an entry whose moment was not kept */
+    SALES_ORDER = 1,
+    SALES_CART = 2,
+    SALES_VIEW = 3,
+    SALES_KIND_COUNT,
+};
+
+#define SIGNAL_BATCH_MAX 1000
+#define SIGNAL_DAYS_KEPT 32 /* no window, nor yesterday's, reaches further back */
+
+enum signal_result { SIGNAL_ADDED, SIGNAL_KNOWN, SIGNAL_DIFFERS };
+
+struct signal {
+    struct user_id signal_id;
+    enum sales_kind kind; /* a view or a cart */
+    struct user_id product_id;
+    int64_t quantity;
+    int64_t at_ms; /* 0: when it is received */
+    /* Told. */
+    enum signal_result result;
+};
+
+/* Writes a batch in one transaction, as ledger_orders_add() does orders; a signal that is known and
+ * was sent with another product, kind, quantity or time differs. For a ledger that keeps moments.
+ * At most SIGNAL_BATCH_MAX. */
+enum status ledger_signals_add(struct ledger *ledger, struct signal *signals, size_t count,
+                               int64_t now_ms, struct error *error) MUST_CHECK;
+
 /* --- the feed --- */
+
+/* When a change happened, to the second, and how much of which kind. Kept only where a ranking by
+ * score is set. */
+struct sales_moment {
+    enum sales_kind kind;
+    int64_t at_s;     /* wall */
+    int64_t quantity; /* negative: taken back */
+};
 
 /* A place in the feed. Of two databases of which one was restored from a backup of the other, the
  * entries with one id differ in their time. {0} is the place before the first entry. */
@@ -122,7 +162,8 @@ struct feed_entry {
     struct feed_place place;
     int64_t day;
     struct user_id product_id;
-    int64_t quantity; /* negative: taken back */
+    int64_t quantity; /* negative: taken back; 0: of a signal, which changes no total */
+    struct sales_moment moment;
 };
 
 /* Up to `max` (at least 1) entries after that place, in order, without gaps; none: there is nothing
@@ -140,6 +181,9 @@ struct sales_visitor {
     /* By rising days, then by rising product ids; also totals of 0. */
     enum status (*total)(void *context, int64_t day, const struct user_id *product_id, int64_t sold,
                          struct error *error);
+    /* Behind the totals, in no order, unless this is NULL: everything that counts on these days. */
+    enum status (*moment)(void *context, int64_t day, const struct user_id *product_id,
+                          const struct sales_moment *moment, struct error *error);
     void *context;
 };
 
@@ -152,8 +196,9 @@ enum status ledger_sales_days(struct ledger *ledger, int64_t first_day, int64_t 
 struct sales_line {
     int64_t rank; /* from 1 */
     struct user_id product_id;
-    int64_t sold;          /* in the window; always above 0 */
+    int64_t sold;          /* in the window; above 0, unless there is a score */
     int64_t sold_last_day; /* of it, on the window's last day */
+    double score;          /* of a board that keeps scores, when its last day began; else 0 */
 };
 
 /* The ranking of days first_day … last_day computed by the database: more sold, then more sold on

@@ -346,8 +346,40 @@ INSERT INTO sale_feed (id, written_at, day, product_id, quantity)
 SELECT ?2 + key + 1, ?3, value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1);
 
 -- name: feed_after
-SELECT id, written_at, day, product_id, quantity FROM sale_feed
-WHERE id >= ?1 ORDER BY id LIMIT ?2;
+SELECT f.id, f.written_at, f.day, f.product_id, f.quantity, m.kind, m.at_s, m.quantity
+FROM sale_feed f LEFT JOIN sale_moment m ON m.id = f.id
+WHERE f.id >= ?1 ORDER BY f.id LIMIT ?2;
+
+-- name: moment_insert
+-- [[kind, at_s, quantity], …] belong to the entries after an id.
+INSERT INTO sale_moment (id, kind, at_s, quantity)
+SELECT ?2 + key + 1, value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1);
+
+-- name: moment_trim
+DELETE FROM sale_moment WHERE id <= ?1;
+
+-- name: moment_scan
+-- Everything that counts on some days: orders that are not refunded, and signals.
+SELECT o.day, 1, i.product_id, o.paid_at / 1000, i.quantity
+FROM sale_order o JOIN sale_item i ON i.order_id = o.order_id
+WHERE o.day >= ?1 AND o.day <= ?2 AND o.refunded_at IS NULL
+UNION ALL
+SELECT s.day, s.kind, s.product_id, s.at / 1000, s.quantity
+FROM product_signal s WHERE s.day >= ?1 AND s.day <= ?2;
+
+-- name: signal_among
+-- Those of ["…", …] that are there.
+SELECT signal_id, kind, product_id, quantity, at FROM product_signal
+WHERE signal_id IN (SELECT value FROM json_each(?1));
+
+-- name: signal_insert
+-- [["signal_id", kind, "product_id", quantity, at, day], …]
+INSERT INTO product_signal (signal_id, kind, product_id, quantity, at, day)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5
+FROM json_each(?1);
+
+-- name: signal_trim
+DELETE FROM product_signal WHERE day < ?1;
 
 -- name: day_scan
 SELECT day, product_id, quantity FROM sale_day WHERE day >= ?1 AND day <= ?2

@@ -86,6 +86,12 @@
     X(day_subtract)            \
     X(feed_insert)             \
     X(feed_after)              \
+    X(moment_insert)           \
+    X(moment_trim)             \
+    X(moment_scan)             \
+    X(signal_among)            \
+    X(signal_insert)           \
+    X(signal_trim)             \
     X(day_scan)                \
     X(sales_top)               \
     X(sales_of)                \

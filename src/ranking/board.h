@@ -95,8 +95,11 @@ enum status board_visit(struct board *board, int64_t first_day, int64_t last_day
                         struct feed_place *place, const struct board_visitor *visitor,
                         struct error *error) MUST_CHECK;
 
-/* The board in this process's memory. */
-enum status board_local_open(struct board **board, struct error *error) MUST_CHECK;
+/* The board in this process's memory. It ranks by score when `scoring` (copied; NULL: none) is on,
+ * of a ledger that keeps moments. */
+struct scoring;
+enum status board_local_open(struct board **board, const struct scoring *scoring,
+                             struct error *error) MUST_CHECK;
 
 /* For backends: checks that every slot is filled. */
 void board_check(const struct board *board);

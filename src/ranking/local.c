@@ -13,6 +13,8 @@ struct board_local {
     pthread_rwlock_t lock;
     bool is_built;
     struct feed_place place;
+    struct scoring scoring;
+    bool has_scores;
     struct tally tally;
 };
 
@@ -71,17 +73,27 @@ static enum status board_local_take_total(void *context, int64_t day,
     return sold == 0 ? STATUS_OK : tally_add(&building->tally, day, product_id, sold, error);
 }
 
+static enum status board_local_take_moment(void *context, int64_t day,
+                                           const struct user_id *product_id,
+                                           const struct sales_moment *moment, struct error *error)
+{
+    struct board_local_building *building = context;
+    return tally_score(&building->tally, day, product_id, moment, error);
+}
+
 /* Beside the one that answers meanwhile. */
 static enum status board_local_build(struct board *board, struct ledger *ledger, int64_t first_day,
                                      int64_t last_day, struct error *error)
 {
     struct board_local *local = board_local(board);
     struct board_local_building building;
-    struct sales_visitor visitor = {
-        .place = board_local_take_place, .total = board_local_take_total, .context = &building};
+    struct sales_visitor visitor = {.place = board_local_take_place,
+                                    .total = board_local_take_total,
+                                    .moment = local->has_scores ? board_local_take_moment : NULL,
+                                    .context = &building};
 
     building.place = (struct feed_place){0};
-    tally_init(&building.tally);
+    tally_init(&building.tally, local->has_scores ? &local->scoring : NULL);
     enum status status = ledger_sales_days(ledger, first_day, last_day, &visitor, error);
     if (status == STATUS_OK) {
         pthread_rwlock_wrlock(&local->lock);
@@ -93,6 +105,24 @@ static enum status board_local_build(struct board *board, struct ledger *ledger,
         building.tally = before;
     }
     tally_release(&building.tally);
+    return status;
+}
+
+/* An entry without its moment was written by a server that ranks by what was sold alone; what it
+ * adds to a score, only the orders tell. */
+static enum status board_local_take_entry(struct board_local *local, const struct feed_entry *entry,
+                                          struct error *error)
+{
+    enum status status = STATUS_OK;
+
+    if (local->has_scores && entry->moment.kind == SALES_KIND_NONE) {
+        local->is_built = false;
+        return error_set(error, STATUS_CONFLICT, "an entry of the feed does not say when it was");
+    }
+    if (entry->quantity != 0)
+        status = tally_add(&local->tally, entry->day, &entry->product_id, entry->quantity, error);
+    if (status == STATUS_OK && local->has_scores)
+        status = tally_score(&local->tally, entry->day, &entry->product_id, &entry->moment, error);
     return status;
 }
 
@@ -108,8 +138,7 @@ static enum status board_local_apply(struct board *board, const struct feed_plac
         local->place.written_at_ms != after->written_at_ms)
         status = error_set(error, STATUS_CONFLICT, "the board stands elsewhere in the feed");
     for (size_t i = 0; i < count && status == STATUS_OK; i++)
-        status = tally_add(&local->tally, entries[i].day, &entries[i].product_id,
-                           entries[i].quantity, error);
+        status = board_local_take_entry(local, &entries[i], error);
     if (status == STATUS_OK)
         local->place = entries[count - 1].place;
     else if (status != STATUS_CONFLICT)
@@ -209,7 +238,8 @@ static const struct board_ops board_local_ops = {
     .visit = board_local_visit,
 };
 
-enum status board_local_open(struct board **board, struct error *error)
+enum status board_local_open(struct board **board, const struct scoring *scoring,
+                             struct error *error)
 {
     struct board_local *local = calloc(1, sizeof(*local));
 
@@ -218,7 +248,10 @@ enum status board_local_open(struct board **board, struct error *error)
         return error_set(error, STATUS_UNAVAILABLE, "no memory for the board");
     local->board = (struct board){.ops = &board_local_ops, .days_max = DAYS_MAX};
     pthread_rwlock_init(&local->lock, NULL);
-    tally_init(&local->tally);
+    local->has_scores = scoring != NULL && scoring_is_on(scoring);
+    if (local->has_scores)
+        local->scoring = *scoring;
+    tally_init(&local->tally, local->has_scores ? &local->scoring : NULL);
     board_check(&local->board);
     *board = &local->board;
     return STATUS_OK;

@@ -1,6 +1,7 @@
 /* ranking.c: the thread that follows the feed, and the answers it leaves for everybody. */
 #include "ranking/ranking.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,7 @@ struct ranking {
     struct ledger *ledger;
     const struct zone *zone;
     struct board *board;
+    struct scoring scoring;
     int64_t cache_ms;
     pthread_t thread;
     bool has_thread;
@@ -195,17 +197,39 @@ static bool ranking_follow(struct ranking *ranking, int64_t today)
 struct ranking_asking {
     struct ranking *ranking;
     enum ranking_source source;
+    struct board *board; /* that is asked; NULL: the database itself */
     int64_t first_day;
     int64_t last_day;
 };
+
+/* Scores are not the database's business: the ledger answers through a board that is built of it
+ * for this question. */
+static enum status ranking_ask_begin(struct ranking_asking *asking, struct error *error)
+{
+    struct ranking *ranking = asking->ranking;
+
+    asking->board = asking->source == RANKING_FROM_BOARD ? ranking->board : NULL;
+    if (asking->board != NULL || !scoring_is_on(&ranking->scoring))
+        return STATUS_OK;
+    enum status status = board_local_open(&asking->board, &ranking->scoring, error);
+    return status == STATUS_OK ? board_build(asking->board, ranking->ledger, asking->first_day - 1,
+                                             asking->last_day, error)
+                               : status;
+}
+
+static void ranking_ask_end(struct ranking_asking *asking)
+{
+    if (asking->board != asking->ranking->board)
+        board_close(asking->board);
+}
 
 static enum status ranking_ask_top(const struct ranking_asking *asking, struct sales_line *lines,
                                    size_t *count, struct error *error)
 {
     const struct ranking *ranking = asking->ranking;
 
-    return asking->source == RANKING_FROM_BOARD
-               ? board_top(ranking->board, asking->first_day, asking->last_day, RANKING_LIMIT_MAX,
+    return asking->board != NULL
+               ? board_top(asking->board, asking->first_day, asking->last_day, RANKING_LIMIT_MAX,
                            lines, count, error)
                : ledger_sales_top(ranking->ledger, asking->first_day, asking->last_day,
                                   RANKING_LIMIT_MAX, lines, count, error);
@@ -218,9 +242,9 @@ static enum status ranking_ask_before(const struct ranking_asking *asking,
 {
     const struct ranking *ranking = asking->ranking;
 
-    return asking->source == RANKING_FROM_BOARD
-               ? board_of(ranking->board, asking->first_day - 1, asking->last_day - 1, ids,
-                          id_count, lines, count, error)
+    return asking->board != NULL
+               ? board_of(asking->board, asking->first_day - 1, asking->last_day - 1, ids, id_count,
+                          lines, count, error)
                : ledger_sales_of(ranking->ledger, asking->first_day - 1, asking->last_day - 1, ids,
                                  id_count, lines, count, error);
 }
@@ -258,6 +282,19 @@ static enum status ranking_complete(const struct ranking_asking *asking,
     return status;
 }
 
+/* A board's scores are of the beginning of the last day; all of them fade alike. */
+static void ranking_fade(const struct ranking *ranking, int64_t last_day, int64_t as_of_ms,
+                         struct ranking_line *lines, size_t count)
+{
+    int64_t half_life_ms = ranking->scoring.half_life_ms;
+    int64_t since_ms = as_of_ms - zone_day_start_ms(ranking->zone, last_day);
+
+    for (size_t i = 0; i < count; i++)
+        lines[i].score = half_life_ms == 0 ? lines[i].sales.score
+                                           : lines[i].sales.score *
+                                                 exp2(-(double)since_ms / (double)half_life_ms);
+}
+
 static enum status ranking_make_from(struct ranking *ranking, int days, int64_t today,
                                      enum ranking_source source, struct ranking_answer *answer,
                                      struct error *error)
@@ -268,9 +305,13 @@ static enum status ranking_make_from(struct ranking *ranking, int days, int64_t 
 
     answer->source = source;
     answer->count = 0;
-    enum status status = ranking_ask_top(&asking, sales, &answer->count, error);
+    enum status status = ranking_ask_begin(&asking, error);
+    if (status == STATUS_OK)
+        status = ranking_ask_top(&asking, sales, &answer->count, error);
     if (status == STATUS_OK)
         status = ranking_complete(&asking, sales, answer->count, answer->lines, error);
+    ranking_ask_end(&asking);
+    ranking_fade(ranking, today, answer->as_of_ms, answer->lines, answer->count);
     return status;
 }
 
@@ -461,6 +502,27 @@ enum status ranking_top(struct ranking *ranking, int days, enum ranking_wish wis
     return *answer != NULL ? STATUS_OK : status;
 }
 
+static enum status ranking_around_from(struct ranking_asking *asking,
+                                       const struct user_id *product_id, struct ranking_line *lines,
+                                       size_t *count, struct error *error)
+{
+    struct sales_line sales[2 * RANKING_DISTANCE + 1];
+    enum status status = ranking_ask_begin(asking, error);
+
+    *count = 0;
+    if (status == STATUS_OK)
+        status =
+            asking->board != NULL
+                ? board_around(asking->board, asking->first_day, asking->last_day, product_id,
+                               RANKING_DISTANCE, sales, count, error)
+                : ledger_sales_around(asking->ranking->ledger, asking->first_day, asking->last_day,
+                                      product_id, RANKING_DISTANCE, sales, count, error);
+    if (status == STATUS_OK)
+        status = ranking_complete(asking, sales, *count, lines, error);
+    ranking_ask_end(asking);
+    return status;
+}
+
 enum status ranking_around(struct ranking *ranking, int days, const struct user_id *product_id,
                            struct ranking_line lines[2 * RANKING_DISTANCE + 1], size_t *count,
                            enum ranking_source *source, int64_t *as_of_ms, struct error *error)
@@ -468,25 +530,24 @@ enum status ranking_around(struct ranking *ranking, int days, const struct user_
     int64_t today = zone_day(ranking->zone, clock_wall_ms());
     struct ranking_asking asking = {
         .ranking = ranking, .first_day = today - days + 1, .last_day = today};
-    struct sales_line sales[2 * RANKING_DISTANCE + 1];
     enum status status = STATUS_UNAVAILABLE;
 
-    *count = 0;
     if (ranking_has_window(ranking, days)) {
         pthread_mutex_lock(&ranking->lock);
         *as_of_ms = ranking->current_wall_ms;
         pthread_mutex_unlock(&ranking->lock);
-        status = board_around(ranking->board, asking.first_day, today, product_id, RANKING_DISTANCE,
-                              sales, count, error);
+        asking.source = RANKING_FROM_BOARD;
+        status = ranking_around_from(&asking, product_id, lines, count, error);
     }
     if (status != STATUS_OK) {
-        asking.source = RANKING_FROM_LEDGER;
         *as_of_ms = clock_wall_ms();
-        status = ledger_sales_around(ranking->ledger, asking.first_day, today, product_id,
-                                     RANKING_DISTANCE, sales, count, error);
+        asking.source = RANKING_FROM_LEDGER;
+        status = ranking_around_from(&asking, product_id, lines, count, error);
     }
     *source = asking.source;
-    return status == STATUS_OK ? ranking_complete(&asking, sales, *count, lines, error) : status;
+    if (status == STATUS_OK)
+        ranking_fade(ranking, today, *as_of_ms, lines, *count);
+    return status;
 }
 
 /* --- board and ledger --- */
@@ -518,6 +579,11 @@ void ranking_wake(struct ranking *ranking)
     pthread_mutex_unlock(&ranking->lock);
 }
 
+const struct scoring *ranking_scoring(const struct ranking *ranking)
+{
+    return &ranking->scoring;
+}
+
 void ranking_count(struct ranking *ranking, struct ranking_numbers *numbers)
 {
     pthread_mutex_lock(&ranking->lock);
@@ -544,6 +610,8 @@ enum status ranking_open(struct ranking **ranking, const struct ranking_options 
     opened->ledger = options->ledger;
     opened->zone = options->zone;
     opened->board = options->board;
+    if (options->scoring != NULL)
+        opened->scoring = *options->scoring;
     opened->cache_ms = options->cache_ms > 0 ? options->cache_ms : RANKING_CACHE_MS;
     pthread_mutex_init(&opened->lock, NULL);
     clock_condition_init(&opened->work);

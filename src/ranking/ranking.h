@@ -20,6 +20,7 @@
 #include "ledger/sales.h"
 #include "ranking/board.h"
 #include "ranking/compare.h"
+#include "ranking/scoring.h"
 
 #define RANKING_DAYS_MAX    30
 #define RANKING_LIMIT_MAX   100
@@ -35,13 +36,16 @@ struct ranking_options {
     struct ledger *ledger;
     const struct zone *zone; /* in which days end */
     struct board *board;     /* taken over */
-    int64_t cache_ms;        /* how old an answer may be; 0: RANKING_CACHE_MS */
+    /* NULL: none. If it is on, the board keeps scores. */
+    const struct scoring *scoring;
+    int64_t cache_ms; /* how old an answer may be; 0: RANKING_CACHE_MS */
 };
 
 struct ranking_line {
     struct sales_line sales;
     struct product product;
     int64_t change; /* yesterday's rank minus today's, or RANKING_CHANGE_NONE */
+    double score;   /* at the answer's as_of, where scores are kept */
 };
 
 enum ranking_source { RANKING_FROM_BOARD, RANKING_FROM_LEDGER };
@@ -101,6 +105,9 @@ enum status ranking_audit(struct ranking *ranking, struct board_comparison *comp
 
 /* Builds the board anew from the ledger. BUSY: another server is doing that. */
 enum status ranking_repair(struct ranking *ranking, struct error *error) MUST_CHECK;
+
+/* What products are ranked by: a copy of the options'. Off: by what was sold. */
+const struct scoring *ranking_scoring(const struct ranking *ranking);
 
 /* How the board stands. */
 struct ranking_numbers {

@@ -7,18 +7,24 @@
 #define SLOTS_FIRST 1024
 #define NO_PRODUCT  SIZE_MAX
 
-void tally_init(struct tally *tally)
+void tally_init(struct tally *tally, const struct scoring *scoring)
 {
-    *tally = (struct tally){0};
+    *tally = (struct tally){.scoring = scoring};
+}
+
+static void tally_day_release(struct tally_day *day)
+{
+    free(day->sold);
+    free(day->scores);
 }
 
 void tally_release(struct tally *tally)
 {
     for (size_t i = 0; i < tally->day_count; i++)
-        free(tally->days[i].sold);
+        tally_day_release(&tally->days[i]);
     free(tally->products);
     free(tally->slots);
-    tally_init(tally);
+    tally_init(tally, tally->scoring);
 }
 
 /* --- products --- */
@@ -102,7 +108,7 @@ static struct tally_day *tally_day(struct tally *tally, int64_t day)
     if (tally->day_count == TALLY_DAYS_MAX) {
         if (at == 0)
             return NULL; /* older than all of them */
-        free(tally->days[0].sold);
+        tally_day_release(&tally->days[0]);
         memmove(tally->days, tally->days + 1, (TALLY_DAYS_MAX - 1) * sizeof(*tally->days));
         tally->day_count--;
         at--;
@@ -110,42 +116,81 @@ static struct tally_day *tally_day(struct tally *tally, int64_t day)
     memmove(tally->days + at + 1, tally->days + at, (tally->day_count - at) * sizeof(*tally->days));
     tally->day_count++;
     tally->days[at] = (struct tally_day){.day = day};
+    if (tally->scoring != NULL)
+        tally->days[at].start_ms = zone_day_start_ms(tally->scoring->zone, day);
     return &tally->days[at];
 }
 
-static bool tally_day_reach(struct tally_day *day, size_t number)
+static bool tally_day_grow(struct tally_day *day, size_t number, bool has_scores)
+{
+    size_t capacity = day->capacity == 0 ? SLOTS_FIRST : day->capacity;
+
+    while (capacity <= number)
+        capacity *= 2;
+    int64_t *sold = realloc(day->sold, capacity * sizeof(*sold));
+    if (sold == NULL)
+        return false;
+    day->sold = sold;
+    if (has_scores) {
+        scoring_sum *scores = realloc(day->scores, capacity * sizeof(*scores));
+        if (scores == NULL)
+            return false;
+        day->scores = scores;
+    }
+    day->capacity = capacity;
+    return true;
+}
+
+static bool tally_day_reach(struct tally_day *day, size_t number, bool has_scores)
 {
     if (number < day->length)
         return true;
-    if (number >= day->capacity) {
-        size_t capacity = day->capacity == 0 ? SLOTS_FIRST : day->capacity;
-        while (capacity <= number)
-            capacity *= 2;
-        int64_t *grown = realloc(day->sold, capacity * sizeof(*grown));
-        if (grown == NULL)
-            return false;
-        day->sold = grown;
-        day->capacity = capacity;
-    }
+    if (number >= day->capacity && !tally_day_grow(day, number, has_scores))
+        return false;
     memset(day->sold + day->length, 0, (number + 1 - day->length) * sizeof(*day->sold));
+    if (has_scores)
+        memset(day->scores + day->length, 0, (number + 1 - day->length) * sizeof(*day->scores));
     day->length = number + 1;
     return true;
+}
+
+/* The day's place of a product; *day stays NULL when nobody asks for a day that old. */
+static enum status tally_place(struct tally *tally, int64_t wanted, const struct user_id *product,
+                               struct tally_day **day, size_t *number, struct error *error)
+{
+    *day = NULL;
+    *number = tally_take(tally, product);
+    if (*number == NO_PRODUCT)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for another product");
+    struct tally_day *kept = tally_day(tally, wanted);
+    if (kept != NULL && !tally_day_reach(kept, *number, tally->scoring != NULL))
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for a day's sales");
+    *day = kept;
+    return STATUS_OK;
 }
 
 enum status tally_add(struct tally *tally, int64_t day, const struct user_id *product,
                       int64_t quantity, struct error *error)
 {
-    size_t number = tally_take(tally, product);
+    struct tally_day *kept;
+    size_t number;
+    enum status status = tally_place(tally, day, product, &kept, &number, error);
 
-    if (number == NO_PRODUCT)
-        return error_set(error, STATUS_UNAVAILABLE, "no memory for another product");
-    struct tally_day *kept = tally_day(tally, day);
-    if (kept == NULL)
-        return STATUS_OK; /* nobody asks for a day that old */
-    if (!tally_day_reach(kept, number))
-        return error_set(error, STATUS_UNAVAILABLE, "no memory for a day's sales");
-    kept->sold[number] += quantity;
-    return STATUS_OK;
+    if (kept != NULL)
+        kept->sold[number] += quantity;
+    return status;
+}
+
+enum status tally_score(struct tally *tally, int64_t day, const struct user_id *product,
+                        const struct sales_moment *moment, struct error *error)
+{
+    struct tally_day *kept;
+    size_t number;
+    enum status status = tally_place(tally, day, product, &kept, &number, error);
+
+    if (kept != NULL)
+        kept->scores[number] += scoring_add(tally->scoring, kept->start_ms, moment);
+    return status;
 }
 
 void tally_forget(struct tally *tally, int64_t first_day)
@@ -153,7 +198,7 @@ void tally_forget(struct tally *tally, int64_t first_day)
     size_t gone = 0;
 
     while (gone < tally->day_count && tally->days[gone].day < first_day)
-        free(tally->days[gone++].sold);
+        tally_day_release(&tally->days[gone++]);
     memmove(tally->days, tally->days + gone, (tally->day_count - gone) * sizeof(*tally->days));
     tally->day_count -= gone;
 }
@@ -181,13 +226,14 @@ struct tally_window {
     const struct tally *tally;
     const struct tally_day *days;
     size_t day_count;
-    const struct tally_day *last; /* NULL: nothing was sold on it */
+    const struct tally_day *last;  /* NULL: nothing was sold on it */
+    double worths[TALLY_DAYS_MAX]; /* of each day's scores when the last day begins */
 };
 
 static struct tally_window tally_window(const struct tally *tally, int64_t first_day,
                                         int64_t last_day)
 {
-    struct tally_window window = {.tally = tally, .days = tally->days};
+    struct tally_window window = {.tally = tally, .days = tally->days, .worths = {0}};
 
     for (size_t i = 0; i < tally->day_count; i++) {
         const struct tally_day *day = &tally->days[i];
@@ -198,6 +244,9 @@ static struct tally_window tally_window(const struct tally *tally, int64_t first
         if (day->day == last_day)
             window.last = day;
     }
+    for (size_t i = 0; i < window.day_count && tally->scoring != NULL; i++)
+        window.worths[i] = scoring_worth(tally->scoring, window.days[i].start_ms,
+                                         zone_day_start_ms(tally->scoring->zone, last_day));
     return window;
 }
 
@@ -218,10 +267,48 @@ static int64_t tally_sold_last(const struct tally_window *window, size_t number)
     return last != NULL && number < last->length ? last->sold[number] : 0;
 }
 
-static struct sales_line tally_line(const struct tally_window *window, size_t number, int64_t sold)
+static double tally_scored(const struct tally_window *window, size_t number)
+{
+    double score = 0;
+
+    for (size_t i = 0; i < window->day_count; i++) {
+        if (number < window->days[i].length)
+            score += (double)window->days[i].scores[number] * window->worths[i];
+    }
+    return score;
+}
+
+/* What a product is ranked by: how it scored, if that is kept, and what was sold. */
+struct tally_mark {
+    double score;
+    int64_t sold;
+};
+
+static struct tally_mark tally_mark(const struct tally_window *window, size_t number)
+{
+    return (struct tally_mark){
+        .score = window->tally->scoring != NULL ? tally_scored(window, number) : 0,
+        .sold = tally_sold(window, number)};
+}
+
+/* Whether a product with that mark has a rank. */
+static bool tally_ranks(const struct tally_window *window, struct tally_mark mark)
+{
+    return window->tally->scoring != NULL ? mark.score > 0 : mark.sold > 0;
+}
+
+/* Most products are told apart here. */
+static bool tally_is_below(struct tally_mark mark, const struct sales_line *line)
+{
+    return mark.score < line->score || (mark.score == line->score && mark.sold < line->sold);
+}
+
+static struct sales_line tally_line(const struct tally_window *window, size_t number,
+                                    struct tally_mark mark)
 {
     return (struct sales_line){.product_id = window->tally->products[number],
-                               .sold = sold,
+                               .score = mark.score,
+                               .sold = mark.sold,
                                .sold_last_day = tally_sold_last(window, number)};
 }
 
@@ -231,6 +318,8 @@ static int tally_compare(const void *left, const void *right)
     const struct sales_line *a = left;
     const struct sales_line *b = right;
 
+    if (a->score != b->score)
+        return a->score > b->score ? -1 : 1;
     if (a->sold != b->sold)
         return a->sold > b->sold ? -1 : 1;
     if (a->sold_last_day != b->sold_last_day)
@@ -263,11 +352,10 @@ size_t tally_top(const struct tally *tally, int64_t first_day, int64_t last_day,
     size_t count = 0;
 
     for (size_t i = 0; i < tally->product_count && limit > 0; i++) {
-        int64_t sold = tally_sold(&window, i);
-        /* Most lines end here: fewer sold than the worst of the best. */
-        if (sold <= 0 || (count == limit && sold < lines[0].sold))
+        struct tally_mark mark = tally_mark(&window, i);
+        if (!tally_ranks(&window, mark) || (count == limit && tally_is_below(mark, &lines[0])))
             continue;
-        struct sales_line line = tally_line(&window, i, sold);
+        struct sales_line line = tally_line(&window, i, mark);
         if (count < limit) {
             lines[count++] = line;
             if (count == limit) {
@@ -298,17 +386,19 @@ enum status tally_of(const struct tally *tally, int64_t first_day, int64_t last_
         return error_set(error, STATUS_UNAVAILABLE, "no memory for a ranking");
     for (size_t i = 0; i < id_count; i++) {
         size_t number = tally_find(tally, &ids[i]);
-        int64_t sold = number == NO_PRODUCT ? 0 : tally_sold(&window, number);
-        if (sold > 0)
-            lines[(*count)++] = tally_line(&window, number, sold);
+        struct tally_mark mark = {0};
+        if (number != NO_PRODUCT)
+            mark = tally_mark(&window, number);
+        if (tally_ranks(&window, mark))
+            lines[(*count)++] = tally_line(&window, number, mark);
     }
     if (*count > 1)
         qsort(lines, *count, sizeof(*lines), tally_compare);
     for (size_t i = 0; i<tally->product_count && * count> 0; i++) {
-        int64_t sold = tally_sold(&window, i);
-        if (sold <= 0 || sold < lines[*count - 1].sold)
+        struct tally_mark mark = tally_mark(&window, i);
+        if (!tally_ranks(&window, mark) || tally_is_below(mark, &lines[*count - 1]))
             continue;
-        struct sales_line line = tally_line(&window, i, sold);
+        struct sales_line line = tally_line(&window, i, mark);
         size_t low = 0;
         size_t high = *count;
         while (low < high) { /* the first of them that does not rank before this product */
@@ -345,9 +435,9 @@ enum status tally_around(const struct tally *tally, int64_t first_day, int64_t l
     if (ranked == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "no memory for a ranking");
     for (size_t i = 0; i < tally->product_count; i++) {
-        int64_t sold = tally_sold(&window, i);
-        if (sold > 0)
-            ranked[all++] = tally_line(&window, i, sold);
+        struct tally_mark mark = tally_mark(&window, i);
+        if (tally_ranks(&window, mark))
+            ranked[all++] = tally_line(&window, i, mark);
     }
     qsort(ranked, all, sizeof(*ranked), tally_compare);
     int64_t from = own.rank - 1 - distance > 0 ? own.rank - 1 - distance : 0;

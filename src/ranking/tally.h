@@ -1,8 +1,8 @@
-/* tally.h: how much of each product was sold on each day, in memory.
+/* tally.h: how much of each product was sold on each day, in memory, and how it scored.
  *
  * Products get numbers in the order they are first seen; a day is an array of counts by those
  * numbers. About 80 bytes for a product, and 8 for each day up to the highest number
- * that was sold on it.
+ * that was sold on it; 24 where scores are kept.
  *
  * Threads: one owner, or under a lock.
  */
@@ -10,17 +10,21 @@
 #define RANKING_TALLY_H
 
 #include "ledger/sales.h"
+#include "ranking/scoring.h"
 
 #define TALLY_DAYS_MAX 64
 
 struct tally_day {
     int64_t day;
-    int64_t *sold; /* by the product's number */
-    size_t length; /* products from here on have sold nothing that day */
+    int64_t start_ms;    /* wall, where scores are kept */
+    int64_t *sold;       /* by the product's number */
+    scoring_sum *scores; /* the same; NULL where none are kept */
+    size_t length;       /* products from here on have sold nothing that day */
     size_t capacity;
 };
 
 struct tally {
+    const struct scoring *scoring; /* NULL: what was sold ranks */
     struct user_id *products;
     size_t product_count;
     size_t product_capacity;
@@ -30,13 +34,18 @@ struct tally {
     size_t day_count;
 };
 
-void tally_init(struct tally *tally);
+/* Ranks by score if `scoring` is given, which outlives the tally; else by what was sold. */
+void tally_init(struct tally *tally, const struct scoring *scoring);
 void tally_release(struct tally *tally);
 
 /* UNAVAILABLE: no memory; nothing was changed. A day beyond the first TALLY_DAYS_MAX drops the
  * oldest one. */
 enum status tally_add(struct tally *tally, int64_t day, const struct user_id *product,
                       int64_t quantity, struct error *error) MUST_CHECK;
+
+/* The same for a score, where they are kept. */
+enum status tally_score(struct tally *tally, int64_t day, const struct user_id *product,
+                        const struct sales_moment *moment, struct error *error) MUST_CHECK;
 
 /* Drops the days before this one. */
 void tally_forget(struct tally *tally, int64_t first_day);
@@ -45,7 +54,8 @@ void tally_forget(struct tally *tally, int64_t first_day);
 bool tally_has(const struct tally *tally, const struct user_id *product);
 int64_t tally_one(const struct tally *tally, int64_t day, const struct user_id *product);
 
-/* The best of a window, as ledger_sales_top(). */
+/* The best of a window, as ledger_sales_top(); where scores are kept, those with the higher score
+ * first, and then as ledger_sales_top(). */
 size_t tally_top(const struct tally *tally, int64_t first_day, int64_t last_day, size_t limit,
                  struct sales_line *lines);
 

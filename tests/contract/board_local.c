@@ -13,7 +13,7 @@ struct board *board_suite_open(void)
     struct board *board = NULL;
     struct error error;
 
-    if (board_local_open(&board, &error) != STATUS_OK)
+    if (board_local_open(&board, NULL, &error) != STATUS_OK)
         fail_msg("%s", error.text);
     return board;
 }

@@ -45,6 +45,8 @@ REQUESTS = {
                   {"order_id": "o1", "items": [{"product_id": "p1", "quantity": 1}]}),
     "getOrder": ("GET", "/v1/orders/o1", None),
     "refundOrder": ("POST", "/v1/orders/o1/refund", {}),
+    "addSignals": ("POST", "/v1/signals",
+                   {"signals": [{"signal_id": "v1", "kind": "view", "product_id": "p1"}]}),
     "importProducts": ("POST", "/v1/products", {"products": [{"product_id": 1, "name": "n"}]}),
     "putProduct": ("PUT", "/v1/products/p1", {"name": "n", "price": 5}),
     "getProduct": ("GET", "/v1/products/p1", None),
@@ -366,6 +368,9 @@ def tour_sales(tour):
     tour.ask(404, "POST", "/v1/orders/3/refund")
     refuse_bodies(tour, "POST", "/v1/orders/2/refund", {"reason": "none"})
 
+    tour.operation("addSignals", 409, code="CONFLICT")
+    refuse_bodies(tour, "POST", "/v1/signals", {"signals": [{"signal_id": 1, "kind": "look"}]})
+
     tour.operation("putProduct", 200)
     tour.ask(200, "PUT", "/v1/products/p2", {"name": "m", "price": None})
     refuse_bodies(tour, "PUT", "/v1/products/p1", {"name": ""})
@@ -379,6 +384,21 @@ def tour_sales(tour):
         tour.ask(200, "GET", f"/v1/products/{product}")
     tour.ask(404, "GET", "/v1/products/p3")
     tour.ask(400, "GET", "/v1/products/p1?x=1")
+
+
+def tour_scores(spec, serve):
+    """A server that ranks by score."""
+    tour = Tour(spec, serve(config={"ranking_half_life": "6h",
+                                    "ranking_weights": "view:1,order:20"}))
+    tour.ask(200, "GET", "/v1/products/p1/rank")
+    tour.operation("addSignals", 200)
+    signals = REQUESTS["addSignals"][2]["signals"]
+    changed = {"signals": [*signals, {**signals[0], "quantity": 2}]}
+    assert tour.ask(200, "POST", "/v1/signals", changed).json == {
+        "added": 0, "known": 1, "conflicts": ["v1"]}
+    wait_until(lambda: tour.ask(200, "GET", "/v1/products/top?fresh=true").json["items"],
+               "the view")
+    assert tour.ask(200, "GET", "/v1/products/p1/rank").json["score"] > 0.9
 
 
 def tour_expiry(tour):
@@ -543,6 +563,7 @@ def test_openapi__real_answers_are_documented_and_documented_answers_are_real(sp
     for visit in (tour_policies, tour_claims, tour_coupons, tour_sales, tour_expiry,
                   tour_operations, tour_session, tour_audit, tour_dead, tour_heads):
         visit(Tour(spec, server))
+    tour_scores(spec, serve)
     tour_tokens(spec, serve, tmp_path)
     tour_limits(spec, serve)
     tour_protocol(spec, serve(config={"header_timeout": "200ms"}))

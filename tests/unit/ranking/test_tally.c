@@ -83,7 +83,7 @@ static void fill(struct tally *tally)
 {
     struct error error;
 
-    tally_init(tally);
+    tally_init(tally, NULL);
     memset(sold, 0, sizeof(sold));
     for (int i = 0; i < 4000; i++) {
         size_t product = next_below(PRODUCTS - 20);
