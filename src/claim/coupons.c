@@ -110,6 +110,19 @@ enum status service_coupons_of_user(struct service *service, const struct user_i
     return status;
 }
 
+enum status service_coupons_of_policy(struct service *service, int64_t policy_id, int64_t after_seq,
+                                      struct coupon *coupons, size_t max, size_t *count,
+                                      struct error *error)
+{
+    int64_t now_ms = clock_wall_ms();
+    enum status status =
+        ledger_coupons_of_policy(service->ledger, policy_id, after_seq, coupons, max, count, error);
+
+    for (size_t i = 0; i < *count && status == STATUS_OK; i++)
+        coupons[i].state = coupon_state_at(coupons[i].state, coupons[i].expires_at_ms, now_ms);
+    return status;
+}
+
 static void service_coupon_doubt(struct service *service, int64_t policy_id, int64_t seq)
 {
     steward_doubt(

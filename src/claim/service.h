@@ -144,6 +144,10 @@ enum status service_coupons_of_user(struct service *service, const struct user_i
                                     int64_t after_policy_id, int64_t after_seq,
                                     struct coupon *coupons, size_t max, size_t *count,
                                     struct error *error) MUST_CHECK;
+/* What the ledger has of a policy after the given seq, by rising seqs. */
+enum status service_coupons_of_policy(struct service *service, int64_t policy_id, int64_t after_seq,
+                                      struct coupon *coupons, size_t max, size_t *count,
+                                      struct error *error) MUST_CHECK;
 /* order_id->length 0: none given. CONFLICT fills `coupon` and says why. */
 enum status service_coupon_redeem(struct service *service, int64_t policy_id, int64_t seq,
                                   const struct user_id *order_id, const char *traceparent,

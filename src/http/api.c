@@ -36,6 +36,7 @@ static handler *const handlers[ROUTE_COUNT][METHODS] = {
     [ROUTE_CLAIMS] = {[HTTP_METHOD_POST] = claims_post_routed},
     [ROUTE_CLAIM] = {[HTTP_METHOD_GET] = status_get},
     [ROUTE_CLAIM_EVENTS] = {[HTTP_METHOD_GET] = status_events},
+    [ROUTE_POLICY_WINNERS] = {[HTTP_METHOD_GET] = winners_download},
     [ROUTE_USER] = {[HTTP_METHOD_PUT] = users_put},
     [ROUTE_USER_COUPONS] = {[HTTP_METHOD_GET] = coupons_list},
     [ROUTE_COUPON] = {[HTTP_METHOD_GET] = coupons_show},
@@ -289,6 +290,7 @@ static void loop_close(void *context)
     events_loop_close(loop);
     live_loop_close(loop);
     status_loop_close(loop);
+    winners_loop_close(loop);
     ranking_loop_close(loop);
     call_abandon_all(loop);
     pthread_mutex_lock(&loop->api->loops_lock);
@@ -315,8 +317,9 @@ static void on_tick(void *context, int64_t wall_ms)
         status_tick(loop, now_ms);
         events_tick(loop, now_ms);
         live_tick(loop, now_ms);
+        winners_tick(loop);
         if (desk_waiting(loop->desk) == 0 && loop->parked == NULL && loop->watches == NULL &&
-            !live_wants_ticks(loop->live)) {
+            loop->downloads == NULL && !live_wants_ticks(loop->live)) {
             uv_timer_stop(&loop->timer);
             loop->timer_runs = false;
         }

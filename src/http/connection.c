@@ -173,7 +173,9 @@ void http_connection_end_stream(struct http_connection *connection)
         stream->state != HTTP_EXCHANGE_STREAMING) {
         return;
     }
-    if (stream->chunked) {
+    if (stream->must_finish) {
+        connection->given_up = true;
+    } else if (stream->chunked) {
         buffer_append_literal(&connection->out, "0\r\n\r\n");
     }
     connection->ending = true;

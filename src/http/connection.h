@@ -57,6 +57,7 @@ struct http_exchange {
     bool http_1_0;
     bool last; /* the connection ends with this answer */
     bool chunked;
+    bool must_finish; /* a stream of which a part is worth nothing */
     void (*on_gone)(void *context);
     void *on_gone_context;
     struct http_exchange_notes notes;

@@ -105,6 +105,7 @@ struct call;
 struct ranking_answer;
 struct policy_watch;
 struct status_call;
+struct winners_call;
 
 /* A ranking that was sent, as bytes, under the query that asked for it. */
 #define RANKING_QUERY_MAX 48
@@ -159,6 +160,9 @@ struct api_loop {
 
     /* Claims whose fate someone waits for, and the policies someone watches. */
     struct status_call *parked;
+    /* Downloads that wait until their client has taken more. */
+    struct winners_call *downloads;
+    unsigned downloads_open;
     struct policy_watch *watches;
     struct ranking_page rankings[RANKING_PAGES]; /* by a hash of the query */
     int64_t numbers_due_ms;

@@ -58,6 +58,13 @@ void coupons_list(struct ask *ask);
 void coupons_redeem(struct ask *ask);
 void coupons_cancel(struct ask *ask);
 
+/* --- winners.c --- */
+
+void winners_download(struct ask *ask);
+/* Goes on with those whose client has taken what was sent. */
+void winners_tick(struct api_loop *loop);
+void winners_loop_close(struct api_loop *loop);
+
 /* --- users.c --- */
 
 void users_put(struct ask *ask);

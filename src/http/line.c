@@ -19,6 +19,7 @@ struct http_exchange *http_line_join(struct http_connection *connection)
     exchange->http_1_0 = false;
     exchange->last = false;
     exchange->chunked = false;
+    exchange->must_finish = false;
     exchange->notes = (struct http_exchange_notes){.started_ns = connection->loop->now_ns};
     if (connection->tail != NULL) {
         connection->tail->next = exchange;

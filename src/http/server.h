@@ -191,6 +191,15 @@ void http_stream_start(struct http_exchange *exchange, void (*on_gone)(void *con
 void http_stream_write(struct http_exchange *exchange, struct span piece);
 void http_stream_end(struct http_exchange *exchange);
 
+/* For a stream that has an end of its own: when the server stops before, it is broken off. */
+void http_stream_must_finish(struct http_exchange *exchange);
+
+/* Ends it so that the client notices that something is missing. `on_gone` follows. */
+void http_stream_break(struct http_exchange *exchange);
+
+/* How much of what was written the client has not taken yet, with whatever else goes to it. */
+size_t http_stream_unsent(const struct http_exchange *exchange);
+
 struct http_loop *http_exchange_loop(const struct http_exchange *exchange);
 /* True when the client has gone: the answer will be dropped. */
 bool http_exchange_gone(const struct http_exchange *exchange);

@@ -93,3 +93,19 @@ void http_stream_end(struct http_exchange *exchange)
         http_line_advance(connection);
     }
 }
+
+void http_stream_must_finish(struct http_exchange *exchange)
+{
+    exchange->must_finish = true;
+}
+
+void http_stream_break(struct http_exchange *exchange)
+{
+    exchange->connection->given_up = true;
+    http_connection_touch(exchange->connection);
+}
+
+size_t http_stream_unsent(const struct http_exchange *exchange)
+{
+    return http_connection_unsent(exchange->connection);
+}

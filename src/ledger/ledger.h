@@ -169,6 +169,11 @@ enum status ledger_coupons_of_claimant(struct ledger *ledger, int64_t policy_id,
                                        const struct user_id *user, struct coupon *coupons,
                                        size_t max, size_t *count, struct error *error) MUST_CHECK;
 
+/* Every row of a policy after the given seq, by rising seqs, of whatever state. */
+enum status ledger_coupons_of_policy(struct ledger *ledger, int64_t policy_id, int64_t after_seq,
+                                     struct coupon *coupons, size_t max, size_t *count,
+                                     struct error *error) MUST_CHECK;
+
 /* Idempotent: a coupon redeemed for the same order stays as it is. The event tells of
  * `traceparent` (NULL: none). CONFLICT with the reason when
  * it is cancelled, void, expired or redeemed for another order; `coupon` is filled then too. */

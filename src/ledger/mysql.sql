@@ -131,6 +131,14 @@ FROM coupon c FORCE INDEX (coupon_user_slot) STRAIGHT_JOIN policy p ON p.id = c.
 WHERE c.user_id = ?2 AND c.policy_id = ?1
 ORDER BY c.seq DESC LIMIT ?3;
 
+-- name: coupon_list_of_policy
+SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, c.requested_at,
+    c.issued_at, COALESCE(c.expires_at, p.closes_at), c.redeemed_at, c.cancelled_at, c.order_id,
+    c.merged_into, c.reason
+FROM coupon c FORCE INDEX (PRIMARY) STRAIGHT_JOIN policy p ON p.id = c.policy_id
+WHERE c.policy_id = ?1 AND c.seq > ?2
+ORDER BY c.seq LIMIT ?3;
+
 -- name: coupon_redeem
 UPDATE coupon SET state = 'REDEEMED', redeemed_at = ?3, order_id = ?4
 WHERE policy_id = ?1 AND seq = ?2;

@@ -107,6 +107,23 @@ enum status ledger_coupons_of_claimant(struct ledger *ledger, int64_t policy_id,
     return ledger_read_end(ledger, sql, status, error);
 }
 
+enum status ledger_coupons_of_policy(struct ledger *ledger, int64_t policy_id, int64_t after_seq,
+                                     struct coupon *coupons, size_t max, size_t *count,
+                                     struct error *error)
+{
+    struct ledger_page page = {.coupons = coupons};
+    struct sql sql;
+    enum status status = ledger_read_begin(ledger, &sql, error);
+
+    *count = 0;
+    if (status != STATUS_OK)
+        return status;
+    status = SQL_RUN(&sql, STATEMENT_coupon_list_of_policy, ledger_page_coupon, &page, error,
+                     sql_i64(policy_id), sql_i64(after_seq), sql_i64((int64_t)max));
+    *count = page.count;
+    return ledger_read_end(ledger, sql, status, error);
+}
+
 enum status ledger_letters(struct ledger *ledger, int64_t after_policy_id, int64_t after_seq,
                            struct dead_letter *letters, size_t max, size_t *count,
                            struct error *error)

@@ -29,6 +29,7 @@
     X(coupon_by_slot)          \
     X(coupon_list_of_user)     \
     X(coupon_list_of_claimant) \
+    X(coupon_list_of_policy)   \
     X(coupon_redeem)           \
     X(coupon_cancel)           \
     X(coupon_scan)             \

@@ -275,6 +275,38 @@ static void test_ledger__lists_of_a_user(void **state)
     assert_int_equal(coupons[0].claim.seq, 3);
 }
 
+static void test_ledger__lists_of_a_policy(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lease first;
+    struct lease second;
+    struct policy one = create(fixture, 10, &first);
+    struct policy two = create(fixture, 10, &second);
+    struct coupon coupons[8];
+    size_t count = 0;
+
+    issue_one(fixture, &first, 1, "c", 1);
+    issue_one(fixture, &first, 2, "b", 1);
+    issue_one(fixture, &second, 1, "a", 1);
+    issue_one(fixture, &first, 3, "a", 1);
+    assert_int_equal(
+        ledger_coupons_of_policy(fixture->ledger, one.id, 0, coupons, 2, &count, &fixture->error),
+        STATUS_OK);
+    assert_int_equal(count, 2);
+    assert_int_equal(coupons[0].claim.seq, 1);
+    assert_true(span_equal(user_id_span(&coupons[1].claim.user), SPAN("b")));
+    assert_int_equal(
+        ledger_coupons_of_policy(fixture->ledger, one.id, 2, coupons, 2, &count, &fixture->error),
+        STATUS_OK);
+    assert_int_equal(count, 1);
+    assert_int_equal(coupons[0].claim.seq, 3);
+    assert_int_equal(coupons[0].claim.policy_id, one.id);
+    assert_int_equal(
+        ledger_coupons_of_policy(fixture->ledger, two.id, 1, coupons, 2, &count, &fixture->error),
+        STATUS_OK);
+    assert_int_equal(count, 0);
+}
+
 /* --- restoring --- */
 
 struct visited {
@@ -479,6 +511,7 @@ static int run_policies_and_coupons(void)
         LEDGER_TEST(cancel_returns_the_unit_once),
         LEDGER_TEST(expired_coupon_keeps_its_unit),
         LEDGER_TEST(lists_of_a_user),
+        LEDGER_TEST(lists_of_a_policy),
         LEDGER_TEST(visit_shows_everything),
         LEDGER_TEST(secret_is_made_once),
         LEDGER_TEST(second_owner_is_refused_and_told_who),

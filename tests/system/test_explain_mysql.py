@@ -24,6 +24,7 @@ VALUES = {
     "coupon_by_slot": [3, "user-17", 1],
     "coupon_list_of_user": ["user-17", 0, 0, 100],
     "coupon_list_of_claimant": [3, "user-17", 10],
+    "coupon_list_of_policy": [3, 9500, 500],  # the last page; LIMIT is not in the estimate
     "coupon_redeem": [3, 17, 1, "order"],
     "coupon_cancel": [3, 17, 1],
     "coupon_scan": [],

@@ -30,6 +30,7 @@ ARGUMENTS = {
     "coupon_by_slot": "3, 'user-17', 1",
     "coupon_list_of_user": "'user-17', 0, 0, 1",
     "coupon_list_of_claimant": "3, 'user-17', 1",
+    "coupon_list_of_policy": "3, 0, 500",
     "coupon_redeem": "3, 17, 1, 'order'",
     "coupon_cancel": "3, 17, 1",
     "coupon_scan": "",

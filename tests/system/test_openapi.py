@@ -33,6 +33,7 @@ REQUESTS = {
     "watchPolicy": ("GET", "/v1/policies/{id}/events", None),
     "watchServer": ("GET", "/v1/live", None),
     "watchDrop": ("GET", "/v1/policies/{id}/live", None),
+    "downloadWinners": ("GET", "/v1/policies/{id}/winners.csv", None),
     "claim": ("POST", "/v1/policies/{id}/claims", {"user": "u1"}),
     "getClaim": ("GET", "/v1/policies/{id}/claims/u1", None),
     "watchClaim": ("GET", "/v1/policies/{id}/claims/u1/events", None),
@@ -242,6 +243,9 @@ def tour_policies(tour):
     tour.ask(201, "POST", f"{path}/claims", {"user": "b"})
     tour.ask(409, "PATCH", path, {"total": 1}, code="CONFLICT")
 
+    tour.ask(200, "GET", f"{path}/winners.csv")
+    tour.ask(404, "GET", "/v1/policies/987654321/winners.csv", code="POLICY_NOT_FOUND")
+    tour.ask(400, "GET", "/v1/policies/0/winners.csv")
     tour.listen(f"{path}/events", "numbers")
     tour.ask(404, "GET", "/v1/policies/987654321/events")
     tour.ask(400, "GET", "/v1/policies/0/events")

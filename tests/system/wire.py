@@ -101,8 +101,12 @@ class Parser:
         if not self._heads:
             raise ProtocolError(f"an answer nobody asked for: {bytes(self.buffer[:300])!r}")
         status, headers, size = head
+        if headers.get("transfer-encoding") == "chunked" and not self._heads[0]:
+            return self._next_chunked(status, headers, size)
         if "content-length" not in headers:
-            if status not in (204, 304):
+            if self._heads[0] and headers.get("connection") == "close":
+                pass  # of what GET would send without a length
+            elif status not in (204, 304):
                 raise ProtocolError(f"no Content-Length: {status} {headers}")
             length = 0
         else:
@@ -117,6 +121,25 @@ class Parser:
         del self.buffer[:size + length]
         self._heads.pop(0)
         return Response(status, headers, body)
+
+    def _next_chunked(self, status, headers, at):
+        """An answer in chunks without extensions or trailers, once the last one is there."""
+        if not self.buffer.endswith(b"\r\n0\r\n\r\n"):
+            return None
+        pieces = []
+        while True:
+            line = self.buffer.index(b"\r\n", at)
+            length = int(self.buffer[at:line], 16)
+            at = line + 2 + length
+            if self.buffer[at:at + 2] != b"\r\n":
+                raise ProtocolError(f"a chunk of {length} bytes does not end there")
+            pieces.append(bytes(self.buffer[line + 2:at]))
+            at += 2
+            if length == 0:
+                break
+        del self.buffer[:at]
+        self._heads.pop(0)
+        return Response(status, headers, b"".join(pieces))
 
 
 def parse_head(buffer):

@@ -1,0 +1,41 @@
+/* csv.c: cells that are safe to open. */
+#include "base/csv.h"
+
+#include <stdbool.h>
+
+static bool begins_a_formula(struct span text)
+{
+    return text.length > 0 && memchr("=+-@\t\r", text.bytes[0], 6) != NULL;
+}
+
+static bool needs_quotes(struct span text)
+{
+    for (size_t at = 0; at < text.length; at++) {
+        if (memchr(",\"\r\n", text.bytes[at], 4) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void csv_append_text(struct buffer *out, struct span text)
+{
+    bool quoted = needs_quotes(text);
+    if (quoted) {
+        buffer_append_literal(out, "\"");
+    }
+    if (begins_a_formula(text)) {
+        buffer_append_literal(out, "'");
+    }
+    if (!quoted) {
+        buffer_append_span(out, text);
+        return;
+    }
+    for (size_t at = 0; at < text.length; at++) {
+        if (text.bytes[at] == '"') {
+            buffer_append_literal(out, "\"");
+        }
+        buffer_append(out, text.bytes + at, 1);
+    }
+    buffer_append_literal(out, "\"");
+}
