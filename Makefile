@@ -6,6 +6,7 @@ PREFIX ?= /usr/local
 ROUNDS ?= 100
 SUITE  ?=
 WEB    ?= true
+DEMO   ?= on
 
 .DEFAULT_GOAL := help
 .PHONY: help run build test bench soak fuzz format lint install clean setup-build
@@ -13,11 +14,12 @@ WEB    ?= true
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
-run: build ## build dibs and start it: local gate, SQLite, 127.0.0.1:8080
-	@test -t 2 || echo "next, in another terminal: curl -s localhost:8080/v1/policies" \
+run: build ## build dibs and start it with a demo drop: http://127.0.0.1:8080/ (DEMO=off: without)
+	@test -t 2 || echo "open http://127.0.0.1:8080/ to watch; or, in another terminal:" \
+	    "curl -s localhost:8080/v1/policies" \
 	    "-H 'Content-Type: application/json' -d '{\"id\": 1, \"name\": \"First\", \"discount\":" \
 	    "{\"type\": \"percent\", \"value\": 10}, \"total\": 100}'  (README.md goes on from there)"
-	@exec $(BUILD)/dibs serve $(ARGS)
+	@exec $(BUILD)/dibs serve --demo=$(DEMO) $(ARGS)
 
 build: setup-build ## build the program: build/dibs (WEB=false: without its pages, no npm needed)
 	@test -f $(BUILD)/build.ninja || { \

@@ -12,6 +12,7 @@
 #include "command/command.h"
 #include "command/service.h"
 #include "config/config.h"
+#include "demo/demo.h"
 #include "http/api.h"
 #include "http/server.h"
 #include "version.h"
@@ -141,6 +142,7 @@ static void say_what_next(const struct config *config, const char *address)
                             : "";
     fprintf(stderr,
             "\ndibs %s listens on http://%s\n\n"
+            "  Open http://%s/ to watch%s.\n\n"
             "  Create a policy of 100 coupons:\n"
             "  curl -s http://%s/v1/policies%s \\\n"
             "    -H 'Content-Type: application/json' \\\n"
@@ -152,7 +154,26 @@ static void say_what_next(const struct config *config, const char *address)
             "  Watch it live:\n"
             "  curl -sN http://%s/v1/policies/1/events\n\n"
             "Ctrl-C stops it in good order.\n\n",
-            DIBS_VERSION, address, address, token, address, address);
+            DIBS_VERSION, address, address,
+            config->demo == CONFIG_ON ? ": a demo drop opens in 5 seconds" : "", address, token,
+            address, address);
+}
+
+static bool server_is_over(const void *context)
+{
+    return http_server_stopping(context);
+}
+
+static enum status start_demo(const struct config *config, const struct http_server *server,
+                              struct demo **demo, struct error *error)
+{
+    const struct config_secret *token = &config->admin_token;
+    return demo_start(demo,
+                      &(struct demo_options){.address = http_server_address(server),
+                                             .admin_token = {token->bytes, token->length},
+                                             .is_over = server_is_over,
+                                             .context = server},
+                      error);
 }
 
 static enum status run_server(const struct config *config, struct api *api,
@@ -171,8 +192,13 @@ static enum status run_server(const struct config *config, struct api *api,
               LOG_FIELD("version", LOG_TEXT(DIBS_VERSION)),
               LOG_FIELD("revision", LOG_TEXT(DIBS_REVISION)));
     say_what_next(config, http_server_address(*server));
-    status = http_server_run(*server, error);
+    struct demo *demo = NULL;
+    status = config->demo == CONFIG_ON ? start_demo(config, *server, &demo, error) : STATUS_OK;
+    if (status == STATUS_OK) {
+        status = http_server_run(*server, error);
+    }
     signal_watch_set(watch, NULL);
+    demo_stop(demo);
     return status;
 }
 

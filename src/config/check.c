@@ -336,5 +336,12 @@ enum status config_check(const struct config *config, struct error *error)
                          "service_token: is the same as admin_token, so the shop's backend could "
                          "change policies; make them different");
     }
+    if (config->demo == CONFIG_ON && !config_listens_on_loopback(config)) {
+        return error_set(
+            error, STATUS_INVALID,
+            "demo: makes policies, claims and orders of its own, and %s can be reached "
+            "from other machines; listen on 127.0.0.1, or leave it off",
+            config->listen);
+    }
     return config_check_backends(config, error);
 }

@@ -61,6 +61,8 @@ struct config_secret {
     size_t length;
 };
 
+enum config_switch { CONFIG_OFF, CONFIG_ON };
+
 /* The values in effect. Texts are never NULL; an empty text means "not set". */
 struct config {
     char *listen;            /* "127.0.0.1:8080" or "[::1]:8080", numbers only; port 0 picks one */
@@ -114,6 +116,8 @@ struct config {
     int64_t write_timeout_ms;
     int64_t stop_timeout_ms;
 
+    enum config_switch demo;
+
     enum log_level log_level;
     enum log_format log_format;
 
@@ -150,6 +154,7 @@ struct config_key {
     const char *value_word;     /* "ADDRESS" in `--listen ADDRESS` */
     const char *help;           /* one or two full sentences, plain text */
     const char *example;
+    const char *alone;       /* what the flag means without a value; NULL: it needs one */
     const char *secret_file; /* of a secret: the key that names its file */
     /* More than the type can know; NULL when there is no more. The words follow "NAME: ". */
     enum status (*check)(const char *value, struct error *error);

@@ -149,6 +149,9 @@ enum status config_layer_read_flags(struct config_layer *layer, int argc, char *
                              written, written);
         }
         const char *value = arguments_value(&arguments, &argument);
+        if (value == NULL && !names_file) {
+            value = key->alone;
+        }
         if (value == NULL) {
             return error_set(error, STATUS_INVALID, "%s: needs a value, as in %s %s", written,
                              written, names_file ? "dibs.conf" : key->example);

@@ -8,6 +8,7 @@ static const char *const config_fallbacks[] = {"reject", "ledger", NULL};
 static const char *const config_boards[] = {"auto", "local", "redis", NULL};
 
 /* In the order of the enums they become. */
+static const char *const config_switches[] = {"off", "on", NULL};
 static const char *const config_integrity_checks[] = {"quick", "full", "off", NULL};
 static const char *const config_log_levels[] = {"debug", "info", "warn", "error", NULL};
 static const char *const config_log_formats[] = {"logfmt", "json", NULL};
@@ -62,6 +63,19 @@ const struct config_key config_keys[] = {
         .help = "The most connections that may be open at once; 0 means as many as the limit of "
                 "open files allows.",
         .example = "20000",
+    },
+    {
+        .name = "demo",
+        .group = "Server",
+        .type = CONFIG_ENUM,
+        .offset = offsetof(struct config, demo),
+        .fallback = "off",
+        .choices = config_switches,
+        .value_word = "[on]",
+        .help = "Shows what dibs does: a drop of 500 coupons and a crowd that wants them, anew "
+                "every minute, and a shop that sells. Only on loopback.",
+        .example = "on",
+        .alone = "on",
     },
     {
         .name = "gate",

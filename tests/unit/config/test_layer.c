@@ -171,6 +171,11 @@ static void test_layer__complains_about_flags(void **state)
                          "unknown flag -listen; did you mean --listen?");
     assert_flags_refused((const char *const[]){"--threads", NULL},
                          "--threads: needs a value, as in --threads 4");
+    assert_int_equal(read_flags((const char *const[]){"--demo", "--threads", "4", NULL}), STATUS_OK);
+    assert_string_equal(said("demo"), "on");
+    assert_string_equal(said("threads"), "4");
+    assert_int_equal(read_flags((const char *const[]){"--demo=off", NULL}), STATUS_OK);
+    assert_string_equal(said("demo"), "off");
     assert_flags_refused((const char *const[]){"8080", NULL},
                          "unexpected \"8080\"; settings are flags, as in --listen ADDRESS");
     assert_flags_refused((const char *const[]){"--admin-token", "hunter2hunter2hunter2", NULL},
