@@ -6,7 +6,7 @@ import time
 from harness import expect_problem, now_rfc3339, wait_until
 from ledger import coupons
 from redis_shop import Told
-from test_expiry import Clock
+from virtual_clock import Clock
 
 HOUR_S = 3600
 

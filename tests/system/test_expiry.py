@@ -1,43 +1,12 @@
 """Time: expiry, windows, and things that must not expire; with a clock that tests can move."""
 
-import os
-import pathlib
-
 import pytest
 
-from harness import ROOT, expect, expect_problem, wait_until
+from harness import expect, expect_problem, wait_until
 from ledger import coupons
+from virtual_clock import Clock
 
-FAKETIME = next((str(path) for pattern in ("lib/*/faketime/libfaketimeMT.so.1",
-                                           "lib/faketime/libfaketimeMT.so.1")
-                 for path in pathlib.Path("/usr").glob(pattern)), None)
 DAY = 86400
-
-
-class Clock:
-    """The wall clock of a server under libfaketime; its monotonic clock stays true."""
-
-    def __init__(self, folder):
-        self.file = pathlib.Path(folder) / "clock"
-        self.set("+0")
-
-    def environment(self):
-        assert FAKETIME, f"libfaketime is missing: {ROOT}/scripts/setup test installs it"
-        preload = os.environ.get("LD_PRELOAD", "")
-        return {
-            "LD_PRELOAD": f"{preload} {FAKETIME}".strip(),
-            "FAKETIME_TIMESTAMP_FILE": str(self.file), "FAKETIME_NO_CACHE": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1",
-            "FAKETIME_DONT_RESET": "1",
-        }
-
-    def set(self, text):
-        fresh = self.file.with_suffix(".new")
-        fresh.write_text(text + "\n")
-        fresh.rename(self.file)
-
-    def forward(self, seconds):
-        self.set(f"+{seconds}")
 
 
 @pytest.fixture

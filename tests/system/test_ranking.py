@@ -127,6 +127,41 @@ def test_ranking__random_orders_and_refunds_as_the_reference(serve):
         assert shown["rank"] == ranks.get(product)
 
 
+def test_ranking__every_window_and_limit_as_the_reference(serve):
+    """Few quantities make many ties, which the last day and the ids have to tell apart."""
+    server = serve()
+    random.seed(12)
+    reference = Reference()
+    now = datetime.datetime.now(UTC)
+    for _ in range(10):
+        orders = []
+        for _ in range(60):
+            paid_at = now - datetime.timedelta(days=random.randrange(33))
+            items = {f"p{random.randrange(130)}": random.randint(1, 2)}
+            reference.add(paid_at.date(), items)
+            orders.append({"order_id": f"o-{next(NUMBER)}",
+                           "paid_at": paid_at.isoformat().replace("+00:00", "Z"),
+                           "items": [{"product_id": product, "quantity": quantity}
+                                     for product, quantity in items.items()]})
+        expect(server.post("/v1/orders", {"orders": orders}), 200)
+    today = now.date()
+    wait_until(lambda: seen(top(server, days=30, limit=100, fresh=True)) ==
+               reference.answer(today, 30, 100), "all orders")
+    limits = random.sample(range(1, 101), 30)
+    for days, limit in zip(range(1, 31), limits):
+        answer = top(server, days=days, limit=limit)
+        assert answer["days"] == days
+        assert seen(answer) == reference.answer(today, days, limit), (days, limit)
+    for days in (1, 3, 30):
+        lines = reference.answer(today, days, 1000)
+        at = {line[1]: place for place, line in enumerate(lines)}
+        for product in [*random.sample(sorted(at), min(12, len(at))), lines[0][1], lines[-1][1]]:
+            shown = expect(server.get(f"/v1/products/{product}/rank?days={days}"), 200)
+            place = at[product]
+            assert (shown["rank"], product, shown["sold"], shown["change"]) == lines[place]
+            assert seen({"items": shown["neighbours"]}) == lines[max(0, place - 2):place + 3]
+
+
 def test_ranking__is_there_after_a_restart(serve):
     server = serve()
     order(server, {"mug": 3, "pen": 1})
