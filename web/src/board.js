@@ -83,7 +83,7 @@ function ratesFigure() {
   const box = h("div", { class: "plot" });
   const total = h("b", { class: "figure-number" }, "0");
   const key = legend();
-  const node = h("figure", { class: "card rates", role: "group", "aria-labelledby": "rates-title" },
+  const node = h("figure", { class: "card rates", "aria-labelledby": "rates-title" },
     h("figcaption", {}, h("h2", { id: "rates-title" }, "Claims per second"), total), box, key.node);
   let plot, xs = [], columns = [], pointed = null, latest = OUTCOMES.map(() => 0);
 

@@ -19,6 +19,7 @@ let hand = null, closeStatus = null;
 /* Nothing can be claimed here, for a reason that waiting does not change: "missing", "token", … */
 function halt(kind) {
   now.stop = kind;
+  if (!now.policy) view.nothing();
   draw();
 }
 

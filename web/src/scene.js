@@ -73,6 +73,8 @@ export function scene(root, { press, spoken }) {
       put(offWord, words.off);
       put(facts, words.facts(policy.total.toLocaleString(language), policy.per_user_limit));
     },
+    /* There is no offer to show. */
+    nothing: () => put(title, "dibs"),
     stock(policy) {
       const words = LANGUAGES[language];
       mark(pill, "data-state", policy.state);

@@ -12,7 +12,7 @@ const TENTHS = 300;
 function figure(id, title, note, outcomes, extra) {
   const box = h("div", { class: "plot" }), key = legend(outcomes);
   const words = h("p", { class: "soft" }, note);
-  const node = h("figure", { class: "card", role: "group", "aria-labelledby": id },
+  const node = h("figure", { class: "card", "aria-labelledby": id },
     h("figcaption", {}, h("h2", { id }, title), extra ?? null), words, box, key.node);
   return { node, box, key, words };
 }
