@@ -125,6 +125,7 @@ async function press() {
     now.verdict = verdict;
     // The stream will say so too, in a moment; what was just refused is not offered again until then.
     if (["SOLD_OUT", "PAUSED", "CLOSED"].includes(verdict.code)) now.policy.state = verdict.code;
+    if (verdict.code === "SOLD_OUT") now.policy.remaining = 0;
   }
   draw();
 }
@@ -179,8 +180,8 @@ async function start() {
     now.verdict = hand.lastVerdict();
   }
   now.person = person;
-  draw();
   if (hand.isUnderWay()) press();
+  else draw();
 }
 
 start();

@@ -25,7 +25,8 @@ export function funnel() {
     show(numbers, pending_age_ms) {
       STEPS.forEach(({ name, of }, i) => {
         put(rows[i].number, whole(numbers[name]));
-        put(rows[i].part, of ? `${share(numbers[name], numbers[of])} of ${of}` : "all claims");
+        put(rows[i].part, !of ? "all claims"
+          : numbers[of] ? `${share(numbers[name], numbers[of])} of ${of}` : "");
         vary(rows[i].node, "--share", numbers.received ? numbers[name] / numbers.received : 0);
       });
       put(age, numbers.pending > 0 ? milliseconds(pending_age_ms) : "none");
@@ -52,7 +53,7 @@ export function latencies() {
       h("p", { class: "fact" }, "Claims of the last 10 seconds, in the server")),
     show(numbers) {
       PERCENTILES.forEach(([name], i) => {
-        const ms = numbers?.[name] ?? null;
+        const ms = numbers[name] > 0 ? numbers[name] : null; // Nobody claimed lately.
         put(rows[i].number, milliseconds(ms));
         vary(rows[i].node, "--share", ms === null ? 0 : reach(ms));
       });

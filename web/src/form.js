@@ -22,7 +22,7 @@ export function formPage(root, { query }) {
   const fields = makeFields();
   const byName = new Map(fields.map((each) => [each.name, each]));
   const node = (name) => byName.get(name).node;
-  const opensBox = h("div", { class: "field-pair", hidden: true }, node("opens_at"));
+  const opensBox = h("div", { class: "field-pair is-wide", hidden: true }, node("opens_at"));
   const preview = previewCard();
   const refusal = h("p", { class: "field-error", role: "alert" });
   const submit = h("button", { class: "primary", type: "submit" }, "Make the policy");
@@ -70,10 +70,10 @@ export function formPage(root, { query }) {
       if (target.name && target.value !== "") touched.add(target.name), check();
     } },
   node("name"),
-  h("div", { class: "field-pair" }, kind.node, node("discount.value")),
+  h("div", { class: "field-pair is-wide" }, kind.node, node("discount.value")),
   h("div", { class: "field-pair" }, node("total"), node("per_user_limit")),
-  h("div", { class: "field-pair" }, timing.node, zone.node), opensBox,
-  h("div", { class: "field-pair" }, node("closes_at"), node("coupon_valid_days")),
+  h("div", { class: "field-pair is-wide" }, timing.node, zone.node), opensBox,
+  h("div", { class: "field-pair is-wide" }, node("closes_at"), node("coupon_valid_days")),
   h("details", {}, h("summary", {}, "More"), h("div", { class: "field-pair" }, node("id"),
     node("reserve"))),
   refusal,

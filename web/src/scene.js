@@ -64,6 +64,8 @@ export function scene(root, { press, spoken }) {
     number: (n) => n.toLocaleString(language),
     day: (iso) => new Intl.DateTimeFormat(language, { month: "long", day: "numeric", weekday: "short",
       hour: "numeric", minute: "2-digit" }).format(new Date(iso)),
+    date: (iso) => new Intl.DateTimeFormat(language, { year: "numeric", month: "long", day: "numeric" })
+      .format(new Date(iso)),
 
     offer(policy) {
       const words = LANGUAGES[language], { type, value } = policy.discount;
@@ -105,7 +107,7 @@ export function scene(root, { press, spoken }) {
     won(claim, more) {
       const hadFocus = document.activeElement === button;
       this.view("won");
-      coupon.show(claim, LANGUAGES[language], this.day);
+      coupon.show(claim, LANGUAGES[language], this.date);
       put(another, LANGUAGES[language].buttonMore);
       mark(another, "hidden", !more);
       if (hadFocus) coupon.node.querySelector("button:not([hidden])")?.focus();

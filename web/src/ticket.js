@@ -1,7 +1,7 @@
 // ticket.js: a coupon as a ticket: its place, its code, and a button that copies it.
 import { h, mark, put } from "./dom.js";
 
-/* A ticket; `show(claim, words, day)` fills it in the language of `words`. */
+/* A ticket; `show(claim, words, date)` fills it in the language of `words`. */
 export function ticket() {
   const title = h("h2", { class: "ticket-title" });
   const place = h("span", { class: "ticket-place" });
@@ -29,7 +29,7 @@ export function ticket() {
     h("div", { class: "coupon-bottom" }, label, h("div", { class: "coupon-code" }, code, copy), until));
   return {
     node,
-    show(claim, words, day) {
+    show(claim, words, date) {
       say = words;
       const state = words.couponStates[claim.coupon_state];
       put(title, state ?? words.wonTitle);
@@ -37,7 +37,7 @@ export function ticket() {
       put(label, words.code);
       put(code, claim.code ?? claim.coupon_id);
       if (copy.textContent !== words.copied) put(copy, words.copy);
-      put(until, claim.expires_at && !state ? words.goodUntil(day(claim.expires_at)) : "\u00a0");
+      put(until, claim.expires_at && !state ? words.goodUntil(date(claim.expires_at)) : "\u00a0");
       mark(node, "data-state", claim.coupon_state);
       mark(copy, "hidden", Boolean(state) || !claim.code);
       put(stamp, state ?? "");
