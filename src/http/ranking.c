@@ -98,9 +98,9 @@ static void append_origin(struct buffer *out, const struct scoring *scoring, int
 static void append_top(struct buffer *out, const struct scoring *scoring,
                        const struct ranking_answer *answer, size_t limit, bool is_cached)
 {
-    const char *source = answer->source == RANKING_FROM_LEDGER ? "ledger"
-                         : is_cached                           ? "cache"
-                                                               : "board";
+    const char *source = answer->source == RANKING_FROM_LEDGER               ? "ledger"
+                         : is_cached || answer->source == RANKING_FROM_CACHE ? "cache"
+                                                                             : "board";
     size_t count = answer->count < limit ? answer->count : limit;
     buffer_append_literal(out, "{\"items\":");
     append_lines(out, scoring, answer->lines, count);

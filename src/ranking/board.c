@@ -5,7 +5,8 @@ void board_check(const struct board *board)
 {
     const struct board_ops *ops = board->ops;
     ensure(ops->name && ops->close && ops->place && ops->build && ops->apply && ops->forget &&
-           ops->top && ops->of && ops->around && ops->visit);
+           ops->top && ops->of && ops->around && ops->visit && ops->recall && ops->refresh &&
+           ops->keep);
 }
 
 void board_close(struct board *board)
@@ -62,4 +63,21 @@ enum status board_visit(struct board *board, int64_t first_day, int64_t last_day
                         struct error *error)
 {
     return board->ops->visit(board, first_day, last_day, place, visitor, error);
+}
+
+enum status board_recall(struct board *board, int64_t keep_ms, struct buffer *text, int64_t *age_ms,
+                         struct error *error)
+{
+    return board->ops->recall(board, keep_ms, text, age_ms, error);
+}
+
+enum status board_refresh(struct board *board, char token[BOARD_TOKEN_SIZE], struct error *error)
+{
+    return board->ops->refresh(board, token, error);
+}
+
+enum status board_keep(struct board *board, const char *token, struct span text, int64_t keep_ms,
+                       struct error *error)
+{
+    return board->ops->keep(board, token, text, keep_ms, error);
 }

@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "ledger/sales.h"
 
@@ -28,6 +29,8 @@ struct board_visitor {
                          struct error *error);
     void *context;
 };
+
+#define BOARD_TOKEN_SIZE 33
 
 /* A backend. Every slot is required. */
 struct board_ops {
@@ -50,6 +53,11 @@ struct board_ops {
     enum status (*visit)(struct board *board, int64_t first_day, int64_t last_day,
                          struct feed_place *place, const struct board_visitor *visitor,
                          struct error *error);
+    enum status (*recall)(struct board *board, int64_t keep_ms, struct buffer *text,
+                          int64_t *age_ms, struct error *error);
+    enum status (*refresh)(struct board *board, char token[BOARD_TOKEN_SIZE], struct error *error);
+    enum status (*keep)(struct board *board, const char *token, struct span text, int64_t keep_ms,
+                        struct error *error);
 };
 
 /* Every backend's struct starts with this. */
@@ -94,6 +102,22 @@ enum status board_around(struct board *board, int64_t first_day, int64_t last_da
 enum status board_visit(struct board *board, int64_t first_day, int64_t last_day,
                         struct feed_place *place, const struct board_visitor *visitor,
                         struct error *error) MUST_CHECK;
+
+/* Beside its counters a board that servers share has room for one answer, as text, for all of them.
+ * One in a process's memory has not: it keeps nothing and lets everybody refresh it.
+ *
+ * The text, and how old it is; `keep_ms` as it was given to board_keep(). NOT_FOUND: there is none.
+ */
+enum status board_recall(struct board *board, int64_t keep_ms, struct buffer *text, int64_t *age_ms,
+                         struct error *error) MUST_CHECK;
+
+/* Whether it is the caller who works the next one out. BUSY: another one does, for some seconds. */
+enum status board_refresh(struct board *board, char token[BOARD_TOKEN_SIZE],
+                          struct error *error) MUST_CHECK;
+
+/* Leaves it, for so long. CONFLICT: the caller took too long, and nothing was kept. */
+enum status board_keep(struct board *board, const char *token, struct span text, int64_t keep_ms,
+                       struct error *error) MUST_CHECK;
 
 /* The board in this process's memory. It ranks by score when `scoring` (copied; NULL: none) is on,
  * of a ledger that keeps moments. */

@@ -225,6 +225,38 @@ static enum status board_local_visit(struct board *board, int64_t first_day, int
     return status;
 }
 
+/* --- nothing for others --- */
+
+static enum status board_local_recall(struct board *board, int64_t keep_ms, struct buffer *text,
+                                      int64_t *age_ms, struct error *error)
+{
+    (void)board;
+    (void)keep_ms;
+    (void)text;
+    (void)age_ms;
+    return error_set(error, STATUS_NOT_FOUND, "a board in memory keeps no answer");
+}
+
+static enum status board_local_refresh(struct board *board, char token[BOARD_TOKEN_SIZE],
+                                       struct error *error)
+{
+    (void)board;
+    (void)error;
+    token[0] = '\0';
+    return STATUS_OK;
+}
+
+static enum status board_local_keep(struct board *board, const char *token, struct span text,
+                                    int64_t keep_ms, struct error *error)
+{
+    (void)board;
+    (void)token;
+    (void)text;
+    (void)keep_ms;
+    (void)error;
+    return STATUS_OK;
+}
+
 static const struct board_ops board_local_ops = {
     .name = "local",
     .close = board_local_close,
@@ -236,6 +268,9 @@ static const struct board_ops board_local_ops = {
     .of = board_local_of,
     .around = board_local_around,
     .visit = board_local_visit,
+    .recall = board_local_recall,
+    .refresh = board_local_refresh,
+    .keep = board_local_keep,
 };
 
 enum status board_local_open(struct board **board, const struct scoring *scoring,

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "ranking/cached.h"
 
 #define LOOK_MS     200   /* at the feed, when nobody wakes */
 #define WANTED_MS   60000 /* for so long after a question its answer is kept up to date */
@@ -17,9 +18,14 @@
 #define RETRY_MS    1000 /* after a failure */
 #define ENTRIES     1000
 
+/* For an answer that another server works out. */
+#define SHARED_LOOK_MS 20
+#define SHARED_LOOKS   50
+
 struct ranking_window {
     _Atomic int64_t asked_at_ms;           /* monotonic; 0: never; a second more or less */
     bool is_wanted;                        /* somebody waits for it */
+    bool is_wanted_fresh;                  /* and not for what was worked out before */
     uint64_t version;                      /* of the board when the answer was made */
     uint64_t attempts;                     /* to make one, to see that one came after a question */
     struct ranking_answer *_Atomic answer; /* changed under the lock */
@@ -35,6 +41,7 @@ struct ranking {
     bool has_thread;
     struct feed_entry *entries; /* the thread's own */
     struct feed_place place;    /* the thread's own: where it last saw the board */
+    int64_t turn;               /* the thread's own: which ten minutes the shared answer is of */
     int64_t today;              /* the thread's own: for which days the board was last trimmed */
 
     pthread_mutex_t lock; /* guards what follows */
@@ -326,11 +333,11 @@ static bool ranking_has_window(struct ranking *ranking, int days)
     return has;
 }
 
-static struct ranking_answer *ranking_make(struct ranking *ranking, int days, int64_t today)
+/* One without lines. */
+static struct ranking_answer *ranking_answer_new(const struct ranking *ranking, int days,
+                                                 int64_t today)
 {
     struct ranking_answer *answer = calloc(1, sizeof(*answer));
-    struct error error = {""};
-    enum status status = STATUS_UNAVAILABLE;
 
     if (answer == NULL)
         return NULL;
@@ -340,6 +347,17 @@ static struct ranking_answer *ranking_make(struct ranking *ranking, int days, in
     answer->day_start_ms = zone_day_start_ms(ranking->zone, today);
     answer->day_end_ms = zone_day_start_ms(ranking->zone, today + 1);
     answer->made_at_ms = clock_monotonic_ms();
+    return answer;
+}
+
+static struct ranking_answer *ranking_make(struct ranking *ranking, int days, int64_t today)
+{
+    struct ranking_answer *answer = ranking_answer_new(ranking, days, today);
+    struct error error = {""};
+    enum status status = STATUS_UNAVAILABLE;
+
+    if (answer == NULL)
+        return NULL;
     if (ranking_has_window(ranking, days)) {
         pthread_mutex_lock(&ranking->lock);
         answer->as_of_ms = ranking->current_wall_ms;
@@ -366,7 +384,122 @@ void ranking_answer_release(struct ranking_answer *answer)
         free(answer);
 }
 
+/* --- the answer that servers share --- */
+
+/* What one of them has left for all. NULL: nothing that is good today. */
+static struct ranking_answer *ranking_recall(struct ranking *ranking, int64_t today,
+                                             int64_t *age_ms)
+{
+    struct ranking_answer *answer = ranking_answer_new(ranking, RANKING_CACHE_DAYS, today);
+    struct buffer text;
+    struct error error;
+
+    buffer_init(&text, CACHED_LENGTH_MAX);
+    bool is_good =
+        answer != NULL &&
+        board_recall(ranking->board, ranking->cache_ms, &text, age_ms, &error) == STATUS_OK &&
+        cached_read((struct span){text.bytes, text.length}, answer, &error) == STATUS_OK &&
+        answer->days == RANKING_CACHE_DAYS && answer->last_day == today;
+    buffer_release(&text);
+    if (!is_good) {
+        free(answer);
+        return NULL;
+    }
+    answer->source = RANKING_FROM_CACHE;
+    answer->made_at_ms -= *age_ms;
+    atomic_store(&answer->fresh_at_ms, answer->made_at_ms);
+    return answer;
+}
+
+/* Works it out, as the one whose turn it is, and leaves it for all. */
+static struct ranking_answer *ranking_make_for_all(struct ranking *ranking, int64_t today,
+                                                   const char *token)
+{
+    struct ranking_answer *answer = ranking_make(ranking, RANKING_CACHE_DAYS, today);
+    struct buffer text;
+    struct error error;
+
+    if (answer == NULL)
+        return NULL;
+    buffer_init(&text, CACHED_LENGTH_MAX);
+    cached_write(answer, &text);
+    /* Without it the others ask once more, that is all. */
+    (void)!board_keep(ranking->board, token, (struct span){text.bytes, text.length},
+                      ranking->cache_ms, &error);
+    buffer_release(&text);
+    return answer;
+}
+
+/* For a server that has none at hand: the shared one, or, of all servers that need it, one works it
+ * out while the others wait for it. */
+static struct ranking_answer *ranking_make_once(struct ranking *ranking, int64_t today)
+{
+    const struct timespec pause = {.tv_nsec = SHARED_LOOK_MS * 1000000};
+    char token[BOARD_TOKEN_SIZE];
+    struct ranking_answer *answer = NULL;
+    enum status status = STATUS_BUSY;
+    struct error error;
+    int64_t age_ms;
+
+    for (int i = 0; i < SHARED_LOOKS && status == STATUS_BUSY; i++) {
+        if (i > 0)
+            nanosleep(&pause, NULL);
+        answer = ranking_recall(ranking, today, &age_ms);
+        if (answer != NULL)
+            return answer;
+        status = board_refresh(ranking->board, token, &error);
+    }
+    /* Whoever has waited has fallen behind. */
+    if (status == STATUS_BUSY)
+        (void)ranking_follow(ranking, today);
+    return status == STATUS_OK ? ranking_make_for_all(ranking, today, token)
+                               : ranking_make(ranking, RANKING_CACHE_DAYS, today);
+}
+
 /* --- the thread --- */
+
+/* Everybody gets it from now on; takes it over. NULL: it could not be made. */
+static void ranking_publish(struct ranking *ranking, int days, struct ranking_answer *answer,
+                            uint64_t version)
+{
+    pthread_mutex_lock(&ranking->lock);
+    struct ranking_answer *before = ranking->windows[days].answer;
+    if (answer != NULL) {
+        ranking->windows[days].answer = answer;
+        ranking->windows[days].version = version;
+        ranking->numbers.computed += answer->source != RANKING_FROM_CACHE;
+    }
+    ranking->windows[days].attempts++;
+    pthread_cond_broadcast(&ranking->done);
+    pthread_mutex_unlock(&ranking->lock);
+    if (answer != NULL)
+        ranking_answer_release(before);
+}
+
+/* Every ten minutes on the clock one server renews the answer for all. */
+static void ranking_renew(struct ranking *ranking, int64_t today)
+{
+    int64_t wall_ms = clock_wall_ms();
+    int64_t age_ms;
+    char token[BOARD_TOKEN_SIZE];
+    struct error error;
+
+    if (ranking->turn == wall_ms / ranking->cache_ms)
+        return;
+    struct ranking_answer *answer = ranking_recall(ranking, today, &age_ms);
+    bool is_done = answer != NULL && answer->as_of_ms >= wall_ms - wall_ms % ranking->cache_ms;
+    ranking_answer_release(answer);
+    if (!is_done && board_refresh(ranking->board, token, &error) == STATUS_OK) {
+        pthread_mutex_lock(&ranking->lock);
+        uint64_t version = ranking->version;
+        pthread_mutex_unlock(&ranking->lock);
+        answer = ranking_make_for_all(ranking, today, token);
+        is_done = answer != NULL;
+        ranking_publish(ranking, RANKING_CACHE_DAYS, answer, version);
+    }
+    if (is_done)
+        ranking->turn = wall_ms / ranking->cache_ms;
+}
 
 /* Whether a window's answer has to be made now. Under the lock. */
 static bool ranking_is_due(const struct ranking *ranking, int days, int64_t today, int64_t now_ms)
@@ -379,33 +512,28 @@ static bool ranking_is_due(const struct ranking *ranking, int days, int64_t toda
         window->answer == NULL)
         return false;
     bool is_old = window->version != ranking->version || window->answer->last_day != today ||
-                  window->answer->source == RANKING_FROM_LEDGER;
+                  window->answer->source != RANKING_FROM_BOARD;
     return is_old && now_ms - window->answer->made_at_ms >= RANKING_FRESH_MS / 2;
 }
 
 static void ranking_refresh(struct ranking *ranking, int days, int64_t today)
 {
+    struct ranking_window *window = &ranking->windows[days];
+
     pthread_mutex_lock(&ranking->lock);
     bool is_due = ranking_is_due(ranking, days, today, clock_monotonic_ms());
+    bool is_cold = days == RANKING_CACHE_DAYS && !window->is_wanted_fresh &&
+                   (window->answer == NULL || window->answer->last_day != today);
     uint64_t version = ranking->version;
     /* Who asks from now on may have seen more than this answer will know. */
-    ranking->windows[days].is_wanted = false;
+    window->is_wanted = false;
+    window->is_wanted_fresh = false;
     pthread_mutex_unlock(&ranking->lock);
     if (!is_due)
         return;
-    struct ranking_answer *answer = ranking_make(ranking, days, today);
-    pthread_mutex_lock(&ranking->lock);
-    struct ranking_answer *before = ranking->windows[days].answer;
-    if (answer != NULL) {
-        ranking->windows[days].answer = answer;
-        ranking->windows[days].version = version;
-        ranking->numbers.computed++;
-    }
-    ranking->windows[days].attempts++;
-    pthread_cond_broadcast(&ranking->done);
-    pthread_mutex_unlock(&ranking->lock);
-    if (answer != NULL)
-        ranking_answer_release(before);
+    struct ranking_answer *answer =
+        is_cold ? ranking_make_once(ranking, today) : ranking_make(ranking, days, today);
+    ranking_publish(ranking, days, answer, version);
 }
 
 static void *ranking_main(void *context)
@@ -415,6 +543,8 @@ static void *ranking_main(void *context)
     for (;;) {
         int64_t today = zone_day(ranking->zone, clock_wall_ms());
         bool is_fine = ranking_follow(ranking, today);
+        if (is_fine)
+            ranking_renew(ranking, today);
         for (int days = 1; days <= RANKING_DAYS_MAX; days++)
             ranking_refresh(ranking, days, today);
         struct timespec until = clock_deadline_in_ms(is_fine ? LOOK_MS : RETRY_MS);
@@ -466,6 +596,19 @@ static struct ranking_answer *ranking_take(struct ranking *ranking, int days,
     return answer;
 }
 
+/* What was worked out since it was asked for is fresh, however long that took. Under the lock. */
+static struct ranking_answer *ranking_take_since(struct ranking *ranking, int days,
+                                                 int64_t asked_at_ms)
+{
+    struct ranking_answer *answer = ranking->windows[days].answer;
+
+    if (answer == NULL || answer->made_at_ms < asked_at_ms ||
+        !ranking_still(ranking, answer, RANKING_CACHED, clock_wall_ms(), clock_monotonic_ms()))
+        return NULL;
+    atomic_fetch_add(&answer->holder_count, 1);
+    return answer;
+}
+
 struct ranking_answer *ranking_peek(struct ranking *ranking, int days, enum ranking_wish wish)
 {
     ensure(days >= 1 && days <= RANKING_DAYS_MAX);
@@ -479,6 +622,7 @@ enum status ranking_top(struct ranking *ranking, int days, enum ranking_wish wis
                         struct ranking_answer **answer, struct error *error)
 {
     struct timespec until = clock_deadline_in_ms(PATIENCE_MS);
+    int64_t asked_at_ms = clock_monotonic_ms();
     enum status status = STATUS_OK;
 
     ensure(days >= 1 && days <= RANKING_DAYS_MAX);
@@ -492,11 +636,14 @@ enum status ranking_top(struct ranking *ranking, int days, enum ranking_wish wis
             break;
         }
         ranking->windows[days].is_wanted = true;
+        ranking->windows[days].is_wanted_fresh |= wish == RANKING_FRESH;
         ranking->is_woken = true;
         pthread_cond_signal(&ranking->work);
         if (pthread_cond_timedwait(&ranking->done, &ranking->lock, &until) != 0)
             status = error_set(error, STATUS_UNAVAILABLE, "the ranking takes too long");
         *answer = ranking_take(ranking, days, wish);
+        if (*answer == NULL)
+            *answer = ranking_take_since(ranking, days, asked_at_ms);
     }
     pthread_mutex_unlock(&ranking->lock);
     return *answer != NULL ? STATUS_OK : status;
@@ -613,6 +760,7 @@ enum status ranking_open(struct ranking **ranking, const struct ranking_options 
     if (options->scoring != NULL)
         opened->scoring = *options->scoring;
     opened->cache_ms = options->cache_ms > 0 ? options->cache_ms : RANKING_CACHE_MS;
+    opened->turn = clock_wall_ms() / opened->cache_ms;
     pthread_mutex_init(&opened->lock, NULL);
     clock_condition_init(&opened->work);
     clock_condition_init(&opened->done);

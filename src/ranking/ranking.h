@@ -26,6 +26,7 @@
 #define RANKING_LIMIT_MAX   100
 #define RANKING_DISTANCE    2 /* neighbours on each side of a product's rank */
 #define RANKING_CACHE_MS    600000
+#define RANKING_CACHE_DAYS  3         /* of the answer that servers share */
 #define RANKING_CHANGE_NONE INT64_MIN /* a newcomer: not in yesterday's window */
 #define RANKING_FRESH_MS    1000
 #define RANKING_LATE_MS     1000 /* a board that is further behind is not asked */
@@ -48,7 +49,11 @@ struct ranking_line {
     double score;   /* at the answer's as_of, where scores are kept */
 };
 
-enum ranking_source { RANKING_FROM_BOARD, RANKING_FROM_LEDGER };
+enum ranking_source {
+    RANKING_FROM_BOARD,
+    RANKING_FROM_LEDGER,
+    RANKING_FROM_CACHE, /* that servers share */
+};
 
 /* The best of one window. Shared and never changed: ranking_answer_release() when done. */
 struct ranking_answer {

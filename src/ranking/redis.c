@@ -92,7 +92,7 @@ enum status board_redis_do(struct board_redis *redis, struct board_words *words,
 
 /* --- reading --- */
 
-static bool board_redis_number(const redisReply *reply, size_t at, int64_t *number)
+bool board_redis_number(const redisReply *reply, size_t at, int64_t *number)
 {
     if (at >= reply->elements || reply->element[at]->str == NULL)
         return false;
@@ -129,6 +129,7 @@ static enum status board_redis_read_lines(const redisReply *reply, size_t max,
         return board_redis_unreadable(error);
     for (size_t i = 0; i < *count; i++) {
         size_t at = ANSWER_HEAD + i * BOARD_LINE_WORDS;
+        lines[i] = (struct sales_line){0};
         if (!board_redis_number(reply, at, &lines[i].rank) ||
             !board_redis_read_product(reply, at + 1, &lines[i].product_id) ||
             !board_redis_number(reply, at + 2, &lines[i].sold) ||
@@ -421,6 +422,9 @@ static const struct board_ops board_redis_ops = {
     .of = board_redis_of,
     .around = board_redis_around,
     .visit = board_redis_visit,
+    .recall = board_redis_recall,
+    .refresh = board_redis_refresh,
+    .keep = board_redis_keep,
 };
 
 enum status board_redis_open(struct board **board, const struct board_redis_options *options,

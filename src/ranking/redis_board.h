@@ -17,7 +17,6 @@
 #define BOARD_KEY_SIZE        128
 #define BOARD_WORDS_MAX       4096
 #define BOARD_TEXTS_SIZE      49152
-#define BOARD_TOKEN_LENGTH    32
 #define BOARD_LINE_WORDS      4 /* rank, product, sold, sold on the last day */
 
 #define BOARD_PREFIX          "zs:product:{rank}:"
@@ -109,11 +108,22 @@ enum status board_redis_ask(struct board_redis *redis, struct board_words *words
 enum status board_redis_do(struct board_redis *redis, struct board_words *words,
                            struct error *error) MUST_CHECK;
 
+/* The whole number at that place of an answer. */
+bool board_redis_number(const redisReply *reply, size_t at, int64_t *number);
+
 /* Remembers where the board stands. */
 void board_redis_note(struct board_redis *redis, const struct feed_place *place, int64_t floor);
 
 /* 32 hex digits and a NUL. */
-void board_token(char token[BOARD_TOKEN_LENGTH + 1]);
+void board_token(char token[BOARD_TOKEN_SIZE]);
+
+/* Slots of struct board_ops, in redis_cache.c. */
+enum status board_redis_recall(struct board *board, int64_t keep_ms, struct buffer *text,
+                               int64_t *age_ms, struct error *error);
+enum status board_redis_refresh(struct board *board, char token[BOARD_TOKEN_SIZE],
+                                struct error *error);
+enum status board_redis_keep(struct board *board, const char *token, struct span text,
+                             int64_t keep_ms, struct error *error);
 
 /* A slot of struct board_ops, in redis_build.c. */
 enum status board_redis_build(struct board *board, struct ledger *ledger, int64_t first_day,

@@ -22,13 +22,14 @@
 -- deleted, has expired or was written to by someone else: the board is then GONE as a whole, and is
 -- built anew from the ledger.
 --
--- An answer begins with a word: OK, GONE (there is no board), MOVED (it stands elsewhere in the
+-- An answer begins with a word: OK, GONE (there is no board, or no cached answer), MOVED (it stands elsewhere in the
 -- feed), FULL (a number beyond what a score can hold), BUSY (another one is at it), LOST (what was
 -- being built is no longer there), or the error DIBSBAD: keys or arguments that are not ours.
 
 local VERSION = 1
 local UNIT = 33554432 -- 2^25: a day's sales of a product stay below, three days' below 2^27
 local BUILD_MS = 10000 -- for so long after its last sign a builder counts as alive
+local REFRESH_MS = 5000 -- for so long the others wait for who works an answer out
 local LEFT_OVER_S = 3600 -- after which what a dead builder left behind goes
 
 local function fail(words)
@@ -425,6 +426,28 @@ end
 
 -- --- the cached answer ---
 
+-- KEYS: cache. ARGS: for how long answers are kept (ms). Answers the text and how old it is (ms).
+local function recall(keys, args)
+  check_keys(keys, 1)
+  local keep_ms = whole(args[1], 'for how long')
+  local text, left_ms = redis.pcall('GET', keys[1]), redis.call('PTTL', keys[1])
+  if type(text) ~= 'string' or left_ms < 0 then
+    return {'GONE'}
+  end
+  return {'OK', text, string.format('%d', math.max(0, keep_ms - left_ms))}
+end
+
+-- KEYS: refresher. ARGS: a token.
+local function refresh(keys, args)
+  check_keys(keys, 1)
+  if not args[1] or args[1] == '' then
+    fail('no token')
+  elseif not redis.call('SET', keys[1], args[1], 'NX', 'PX', REFRESH_MS) then
+    return {'BUSY'}
+  end
+  return {'OK'}
+end
+
 -- KEYS: refresher, cache. ARGS: the refresher's token, the answer, for how long (ms). One that was
 -- too slow is told so, and keeps nothing.
 local function keep(keys, args)
@@ -449,6 +472,7 @@ redis.register_function('dibs_rank_build_begin', build_begin)
 redis.register_function('dibs_rank_build_add', build_add)
 redis.register_function('dibs_rank_build_end', build_end)
 redis.register_function('dibs_rank_build_stop', build_stop)
+redis.register_function('dibs_rank_refresh', refresh)
 redis.register_function('dibs_rank_keep', keep)
 
 local function register_reader(name, callback)
@@ -459,4 +483,5 @@ register_reader('dibs_rank_top', top)
 register_reader('dibs_rank_of', of)
 register_reader('dibs_rank_around', around)
 register_reader('dibs_rank_visit', visit)
+register_reader('dibs_rank_recall', recall)
 register_reader('dibs_rank_version', version)

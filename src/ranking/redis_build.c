@@ -14,8 +14,8 @@
 
 struct board_building {
     struct board_redis *redis;
-    char token[BOARD_TOKEN_LENGTH + 1];
-    char below[BOARD_TOKEN_LENGTH + 8]; /* "build:TOKEN:" */
+    char token[BOARD_TOKEN_SIZE];
+    char below[BOARD_TOKEN_SIZE + 8]; /* "build:TOKEN:" */
     int64_t floor;
     struct feed_place place;
     struct feed_entry entries[BOARD_BATCH_MAX];

@@ -194,9 +194,9 @@ void board_words_changes(struct board_words *words, const struct zone *zone,
     }
 }
 
-void board_token(char token[BOARD_TOKEN_LENGTH + 1])
+void board_token(char token[BOARD_TOKEN_SIZE])
 {
-    uint8_t bytes[BOARD_TOKEN_LENGTH / 2];
+    uint8_t bytes[(BOARD_TOKEN_SIZE - 1) / 2];
 
     random_bytes(bytes, sizeof(bytes));
     for (size_t i = 0; i < sizeof(bytes); i++)

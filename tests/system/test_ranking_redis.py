@@ -1,0 +1,260 @@
+"""The board in Redis: shared by two servers, wiped, away and back, and the answer it keeps."""
+
+import datetime
+import itertools
+import json
+import random
+
+import pytest
+
+from harness import expect, run_serve, wait_until
+from ledger import ServedDatabase
+from servers import Postgres, Redis
+from sharing import Sharing
+from shop import totals
+from test_expiry import Clock
+from test_ranking import Reference, ids, seen, top
+from wire import encode
+
+PREFIX = "zs:product:{rank}:"
+CACHE = "cache:product:{rank}:top_selling"
+REFRESHER = "cache:product:{rank}:refresher"
+UTC = datetime.timezone.utc
+NUMBER = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def _redis():
+    with Redis(appendonly="no") as server:
+        yield server
+
+
+@pytest.fixture
+def redis(_redis):
+    _redis.wipe()
+    return _redis
+
+
+@pytest.fixture(scope="module")
+def _postgres():
+    with Postgres() as server:
+        yield server
+
+
+class Shop(Sharing):
+    """On a database of its own, of a server that all tests here share."""
+
+    def __init__(self, folder, redis, postgres):
+        super().__init__(folder, redis)
+        self.postgres = postgres
+
+    def __enter__(self):
+        self.database = ServedDatabase(self.postgres)
+        self._ends.callback(self.database.discard)
+        return self
+
+
+@pytest.fixture
+def shop(tmp_path, redis, _postgres):
+    with Shop(tmp_path, redis, _postgres) as opened:
+        yield opened
+
+
+def order(server, items, paid_at=None):
+    body = {"order_id": f"o-{next(NUMBER)}",
+            "items": [{"product_id": product, "quantity": quantity}
+                      for product, quantity in items.items()]}
+    if paid_at is not None:
+        body["paid_at"] = paid_at.isoformat().replace("+00:00", "Z")
+    return expect(server.post("/v1/orders", body), 201)["order_id"]
+
+
+def today():
+    return datetime.datetime.now(UTC).date()
+
+
+def counters(redis, day):
+    """{product: sold} of one day, as Redis has it."""
+    with redis.client() as client:
+        return {product.decode(): int(sold)
+                for product, sold in client.zrange(f"{PREFIX}{day}", 0, -1, withscores=True)}
+
+
+def ledger_counters(database, day):
+    return {product: sold for (on, product), sold in totals(database).items() if on == day}
+
+
+def await_counters(shop):
+    """Waits until the board has what the ledger has, day by day."""
+    days = [today() - datetime.timedelta(back) for back in range(3)]
+    wait_until(lambda: all(counters(shop.redis, day) == ledger_counters(shop.database, day)
+                           for day in days), "board and ledger agree", 30)
+
+
+def await_board(shop, server):
+    """And until it answers."""
+    await_counters(shop)
+    wait_until(lambda: top(server, fresh=True)["source"] == "board", "the board answers", 30)
+
+
+def test_ranking_redis__two_servers_share_a_board(shop):
+    one, two = shop.serve(), shop.serve()
+    random.seed(5)
+    reference = Reference()
+    now = datetime.datetime.now(UTC)
+    placed = []
+    for step in range(120):
+        server = random.choice((one, two))
+        if placed and random.random() < 0.15:
+            name, day, items = placed.pop(random.randrange(len(placed)))
+            expect(server.post(f"/v1/orders/{name}/refund"), 200)
+            reference.add(day, items, -1)
+        else:
+            paid_at = now - datetime.timedelta(days=random.randrange(5))
+            items = {f"p{random.randrange(20)}": random.randint(1, 3)
+                     for _ in range(random.randint(1, 4))}
+            placed.append((order(server, items, paid_at), paid_at.date(), items))
+            reference.add(paid_at.date(), items)
+        if step % 40 == 39:
+            for days, limit, asked in itertools.product((1, 2, 3, 5), (3, 100), (one, two)):
+                wait_until(lambda: seen(top(asked, days=days, limit=limit, fresh=True)) ==
+                           reference.answer(now.date(), days, limit), (step, days), timeout_s=3)
+    await_board(shop, one)
+    # What the board does not keep, the ledger knows.
+    assert top(one, days=4, fresh=True)["source"] == "ledger"
+    assert sum(len(server.events("board_built")) for server in (one, two)) == 1
+
+
+def test_ranking_redis__keys_and_cached_answer(shop, redis):
+    one = shop.serve()
+    expect(one.request("PUT", "/v1/products/mug", {"name": "Mug \"ü\"", "price": 1990}), 200)
+    now = datetime.datetime.now(UTC)
+    order(one, {"mug": 5, "pen": 5}, now - datetime.timedelta(days=1))
+    order(one, {"pen": 2})
+    await_counters(shop)
+    window = f"{PREFIX}sum:{today() - datetime.timedelta(2)}_{today()}"
+    answer = top(one)
+    assert seen(answer) == [(1, "pen", 7, 1), (2, "mug", 5, -1)] and answer["source"] == "board"
+    with redis.client() as client:
+        assert [(name, int(score)) for name, score in client.zrevrange(window, 0, -1, True)] == [
+            (b"pen", 7), (b"mug", 5)]
+        assert 0 < client.pttl(CACHE) <= 600000
+        kept = json.loads(client.get(CACHE))
+    assert kept["items"] == [dict(item, sold_last_day=sold)
+                             for item, sold in zip(answer["items"], (2, 0))]
+    assert (kept["days"], kept["last_day"], kept["as_of"]) == (3, str(today()), answer["as_of"])
+    # Another one has nothing at hand, and finds it there; then it follows by itself.
+    two = shop.serve()
+    recalled = top(two)
+    assert recalled["source"] == "cache" and recalled["items"] == answer["items"]
+    assert recalled["as_of"] == answer["as_of"]
+    order(one, {"mug": 9})
+    assert ids(wait_until(lambda: (found := top(two, fresh=True))["items"][0]["sold"] == 14
+                          and found, "the order")) == ["mug", "pen"]
+    wait_until(lambda: ids(top(two)) == ["mug", "pen"], "the order")
+
+
+def test_ranking_redis__a_miss_waits_for_who_works_it_out(shop, redis):
+    one = shop.serve()
+    order(one, {"mug": 1})
+    assert ids(top(one)) == ["mug"]
+    with redis.client() as client:
+        kept = client.get(CACHE)
+        client.delete(CACHE)
+        client.set(REFRESHER, "somebody", px=60000)
+        two = shop.serve()
+        # Somebody takes too long: it is worked out here, and left to them to keep.
+        assert top(two)["source"] == "board"
+        assert not client.exists(CACHE)
+        three = shop.serve()
+        with three.connect() as waiting:
+            waiting.send(encode("GET", "/v1/products/top"), "GET")
+            client.set(CACHE, kept.replace(b'"sold":1', b'"sold":77'), px=500000)
+            answer = waiting.receive().json
+        assert answer["source"] == "cache" and answer["items"][0]["sold"] == 77
+        # What is left by a stranger is no answer.
+        client.set(CACHE, b'{"items":7}', px=500000)
+        assert top(shop.serve())["items"][0]["sold"] == 1
+
+
+@pytest.mark.heavy
+def test_ranking_redis__the_answer_is_renewed_on_the_clock(shop, redis, tmp_path):
+    """Every ten minutes, without anybody asking; and by one server."""
+    clock = Clock(tmp_path)
+    minutes = datetime.datetime.now(UTC).minute % 10
+    server = shop.serve(env={**clock.environment(), "FAKETIME_FORCE_MONOTONIC_FIX": "0"})
+    order(server, {"mug": 1})
+    assert ids(top(server)) == ["mug"]
+    with redis.client() as client:
+        before = client.get(CACHE)
+        order(server, {"pen": 4})
+        await_counters(shop)
+        clock.forward((10 - minutes) * 60)
+        wait_until(lambda: client.get(CACHE) != before, "it is renewed")
+        kept = json.loads(client.get(CACHE))
+        assert [item["product_id"] for item in kept["items"]] == ["pen", "mug"]
+        # Not again within the same ten minutes; in the next ones it is.
+        order(server, {"jar": 9})
+        await_counters(shop)
+        assert json.loads(client.get(CACHE)) == kept
+        clock.forward((20 - minutes) * 60)
+        wait_until(lambda: json.loads(client.get(CACHE))["items"][0]["product_id"] == "jar",
+                   "it is renewed")
+        assert client.pttl(CACHE) > 500000 and not client.exists(REFRESHER)
+
+
+BREAKS = {
+    "everything": lambda redis, client: client.flushall(),
+    "the_place": lambda redis, client: client.delete(PREFIX + "meta"),
+    "a_day": lambda redis, client: client.delete(f"{PREFIX}{today()}"),
+    "a_window": lambda redis, client: client.delete(
+        f"{PREFIX}sum:{today() - datetime.timedelta(2)}_{today()}"),
+    "a_type": lambda redis, client: client.set(f"{PREFIX}{today()}", "text"),
+    "functions": lambda redis, client: client.function_flush("SYNC"),
+    "restarted_empty": lambda redis, client: redis.restart_empty(),
+}
+
+
+def test_ranking_redis__whatever_is_wiped_comes_back(shop, redis):
+    one, two = shop.serve(), shop.serve()
+    for number, (name, wipe) in enumerate(BREAKS.items(), 1):
+        order(one, {"mug": 2, f"p{number}": 1})
+        await_board(shop, two)
+        with redis.client() as client:
+            wipe(redis, client)
+        # From wherever it comes, at most a second behind.
+        for server in (one, two):
+            wait_until(lambda: top(server, fresh=True)["items"][0]["sold"] == 2 * number, name, 3)
+        order(two, {"pen": 1})
+        await_board(shop, one)
+        sold = {"mug": 2 * number, "pen": number, **{f"p{each}": 1 for each in range(1, number + 1)}}
+        wait_until(lambda: {item["product_id"]: item["sold"] for item in
+                            top(two, fresh=True, limit=100)["items"]} == sold, name, 3)
+
+
+def test_ranking_redis__away_and_back(shop, redis):
+    server = shop.serve()
+    order(server, {"mug": 2})
+    await_board(shop, server)
+    redis.kill()
+    order(server, {"pen": 3})
+    answer = wait_until(lambda: (found := top(server, fresh=True))["source"] == "ledger" and found,
+                        "the ledger answers")
+    assert ids(answer) == ["pen", "mug"]
+    rank = expect(server.get("/v1/products/mug/rank"), 200)
+    assert (rank["rank"], rank["source"]) == (2, "ledger")
+    wait_until(lambda: server.metrics()["dibs_board_current"] == 0, "it knows")
+    redis.start()
+    await_board(shop, server)
+    assert ids(top(server, fresh=True)) == ["pen", "mug"]
+
+
+def test_ranking_redis__settings(shop, redis, tmp_path):
+    server = shop.serve(board="local")
+    order(server, {"mug": 2})
+    assert ids(top(server, fresh=True)) == ["mug"]
+    assert server.await_log("board_built")["board"] == "local"
+    with redis.client() as client:
+        assert not client.keys("*{rank}*")
+    ended = run_serve(f"sqlite:{tmp_path}/own.db", "--board", "redis")
+    assert ended.returncode == 2 and "board=redis needs a gate in Redis" in ended.stderr
