@@ -233,6 +233,9 @@ static enum status service_open_board(struct service *service, struct board **bo
     if (options->board == BOARD_REDIS && !service->gate->ops->is_shared)
         return error_set(error, STATUS_INVALID,
                          "board=redis needs a gate in Redis: set gate=redis://…, or board=local");
+    if (options->board == BOARD_REDIS && scoring_is_on(&service->scoring))
+        return error_set(error, STATUS_INVALID,
+                         "ranking_half_life and ranking_weights need board=local");
     /* Scores are kept in the servers. */
     return options->board == BOARD_LOCAL || !service->gate->ops->is_shared ||
                    scoring_is_on(&service->scoring)

@@ -1,0 +1,147 @@
+/* follow.c: brings the board up to date from the ledger's feed, and builds it where it is missing.
+ */
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "ranking/parts.h"
+
+static void ranking_trouble(struct ranking *ranking, const struct error *error)
+{
+    pthread_mutex_lock(&ranking->lock);
+    bool is_news = ranking->numbers.trouble[0] == '\0';
+    ranking->is_current = false;
+    snprintf(ranking->numbers.trouble, sizeof(ranking->numbers.trouble), "%.250s", error->text);
+    pthread_mutex_unlock(&ranking->lock);
+    if (is_news)
+        log_event(LOG_WARN, "board_behind", LOG_FIELD("board", LOG_TEXT(ranking->board->ops->name)),
+                  LOG_FIELD("error", LOG_TEXT(error->text)));
+}
+
+/* Another server builds the board: until then the ledger answers. */
+static bool ranking_wait(struct ranking *ranking)
+{
+    pthread_mutex_lock(&ranking->lock);
+    ranking->is_current = false;
+    pthread_mutex_unlock(&ranking->lock);
+    return true;
+}
+
+static void ranking_changed(struct ranking *ranking, size_t applied, bool is_built)
+{
+    pthread_mutex_lock(&ranking->lock);
+    ranking->version++;
+    ranking->numbers.applied += applied;
+    ranking->numbers.built += is_built;
+    pthread_mutex_unlock(&ranking->lock);
+}
+
+enum status ranking_build(struct ranking *ranking, int64_t today, struct error *error)
+{
+    int64_t started_ms = clock_monotonic_ms();
+    /* The window of yesterday begins a day earlier, and a clock may be a little ahead. */
+    enum status status = board_build(ranking->board, ranking->ledger,
+                                     today - ranking->board->days_max, today + 1, error);
+
+    if (status != STATUS_OK)
+        return status;
+    ranking_changed(ranking, 0, true);
+    log_event(LOG_INFO, "board_built", LOG_FIELD("board", LOG_TEXT(ranking->board->ops->name)),
+              LOG_FIELD("ms", LOG_I64(clock_monotonic_ms() - started_ms)));
+    return STATUS_OK;
+}
+
+/* A board that others share has changed when it stands elsewhere. */
+static void ranking_look(struct ranking *ranking, const struct feed_place *place)
+{
+    if (place->feed_id == ranking->place.feed_id &&
+        place->written_at_ms == ranking->place.written_at_ms)
+        return;
+    ranking->place = *place;
+    ranking_changed(ranking, 0, false);
+}
+
+/* One step behind the place where the board stands; *is_over: there is no more. */
+static enum status ranking_step(struct ranking *ranking, int64_t today, bool *is_over,
+                                struct error *error)
+{
+    struct feed_place place;
+    size_t count = 0;
+    enum status status = board_place(ranking->board, &place, error);
+
+    *is_over = false;
+    if (status == STATUS_OK) {
+        ranking_look(ranking, &place);
+        status = ledger_sales_after(ranking->ledger, &place, ranking->entries, RANKING_ENTRIES,
+                                    &count, error);
+        *is_over = status == STATUS_OK && count < RANKING_ENTRIES;
+    }
+    if (status == STATUS_OK)
+        status = board_apply(ranking->board, &place, ranking->entries, count, error);
+    if (status == STATUS_NOT_FOUND) {
+        *is_over = false;
+        return ranking_build(ranking, today, error);
+    }
+    /* Another process was quicker, or the answer was lost: the place tells. */
+    if (status == STATUS_CONFLICT || status == STATUS_UNKNOWN) {
+        *is_over = false;
+        return STATUS_OK;
+    }
+    if (status == STATUS_OK && count > 0) {
+        ranking->place = ranking->entries[count - 1].place;
+        ranking_changed(ranking, count, false);
+    }
+    return status;
+}
+
+/* What was made of the board as it still is, is as fresh as the board. Under the lock. */
+static void ranking_confirm(struct ranking *ranking, int64_t now_ms)
+{
+    for (int days = 1; days <= RANKING_DAYS_MAX; days++) {
+        struct ranking_window *window = &ranking->windows[days];
+        struct ranking_answer *answer = window->answer;
+        if (answer != NULL && answer->source == RANKING_FROM_BOARD &&
+            window->version == ranking->version)
+            atomic_store_explicit(&answer->fresh_at_ms, now_ms, memory_order_relaxed);
+    }
+}
+
+/* True when the board has everything that was in the ledger when it began. */
+bool ranking_follow(struct ranking *ranking, int64_t today)
+{
+    struct error error = {""};
+    int64_t wall_ms = clock_wall_ms();
+    int64_t now_ms = clock_monotonic_ms();
+    enum status status = STATUS_OK;
+    bool is_over = false;
+
+    if (ranking->today != today) {
+        status = board_forget(ranking->board, today - ranking->board->days_max, &error);
+        if (status == STATUS_OK)
+            ranking->today = today;
+        ranking_changed(ranking, 0, false);
+    }
+    /* Bounded, so that questions are answered although the feed never ends. */
+    for (int i = 0; i < 100 && status == STATUS_OK && !is_over; i++)
+        status = ranking_step(ranking, today, &is_over, &error);
+    if (status == STATUS_BUSY)
+        return ranking_wait(ranking);
+    if (status != STATUS_OK) {
+        ranking_trouble(ranking, &error);
+        return false;
+    }
+    pthread_mutex_lock(&ranking->lock);
+    bool was_in_trouble = ranking->numbers.trouble[0] != '\0';
+    ranking->numbers.trouble[0] = '\0';
+    ranking->is_current = ranking->is_current || is_over;
+    if (is_over) {
+        ranking->current_wall_ms = wall_ms;
+        ranking->current_at_ms = now_ms;
+        ranking_confirm(ranking, now_ms);
+    }
+    pthread_mutex_unlock(&ranking->lock);
+    if (was_in_trouble)
+        log_event(LOG_INFO, "board_current",
+                  LOG_FIELD("board", LOG_TEXT(ranking->board->ops->name)));
+    return true;
+}

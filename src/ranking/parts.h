@@ -1,0 +1,79 @@
+/* parts.h: what the ranking is made of; for the files of ranking/ only.
+ *
+ * Threads: what is the thread's own is touched by ranking_main() alone; the rest says its rule.
+ */
+#ifndef RANKING_PARTS_H
+#define RANKING_PARTS_H
+
+#include <pthread.h>
+
+#include "ranking/ranking.h"
+
+#define RANKING_ENTRIES 1000 /* of the feed, at a time */
+
+struct ranking_window {
+    _Atomic int64_t asked_at_ms;           /* monotonic; 0: never; a second more or less */
+    bool is_wanted;                        /* somebody waits for it */
+    bool is_wanted_fresh;                  /* and not for what was worked out before */
+    uint64_t version;                      /* of the board when the answer was made */
+    uint64_t attempts;                     /* to make one, to see that one came after a question */
+    struct ranking_answer *_Atomic answer; /* changed under the lock */
+};
+
+struct ranking {
+    struct ledger *ledger;
+    const struct zone *zone;
+    struct board *board;
+    struct scoring scoring;
+    int64_t cache_ms;
+    pthread_t thread;
+    bool has_thread;
+    struct feed_entry *entries; /* the thread's own */
+    struct feed_place place;    /* the thread's own: where it last saw the board */
+    int64_t turn;               /* the thread's own: which ten minutes the shared answer is of */
+    int64_t today;              /* the thread's own: for which days the board was last trimmed */
+
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t work;
+    pthread_cond_t done; /* an answer was made, or could not be */
+    bool is_stopping;
+    bool is_woken;
+    uint64_t version; /* of the board; rises with every change */
+    bool is_current;
+    int64_t current_wall_ms; /* when the feed was last found to have nothing more */
+    int64_t current_at_ms;
+    struct ranking_numbers numbers;
+    struct ranking_window windows[RANKING_DAYS_MAX + 1]; /* by days */
+};
+
+/* --- follow.c --- */
+
+/* Follows the feed, on the ranking's thread. True when the board has everything that was in the
+ * ledger when it began, or is about to; false: there is trouble. */
+bool ranking_follow(struct ranking *ranking, int64_t today);
+
+/* Builds the board anew. BUSY: another server does. */
+enum status ranking_build(struct ranking *ranking, int64_t today, struct error *error) MUST_CHECK;
+
+/* --- answer.c --- */
+
+/* One without lines. NULL: no memory. */
+struct ranking_answer *ranking_answer_new(const struct ranking *ranking, int days, int64_t today);
+
+/* Works out a window's answer, from the board or else from the ledger. NULL: neither answers. */
+struct ranking_answer *ranking_make(struct ranking *ranking, int days, int64_t today);
+
+/* Everybody gets it from now on; takes it over. NULL: it could not be made. */
+void ranking_publish(struct ranking *ranking, int days, struct ranking_answer *answer,
+                     uint64_t version);
+
+/* --- shared.c: the answer that servers share --- */
+
+/* For a server that has none at hand: the shared one, or, of all servers that need it, one works it
+ * out while the others wait for it. On the ranking's thread. */
+struct ranking_answer *ranking_make_once(struct ranking *ranking, int64_t today);
+
+/* Every ten minutes on the clock one server renews the answer for all. On the ranking's thread. */
+void ranking_renew(struct ranking *ranking, int64_t today);
+
+#endif
