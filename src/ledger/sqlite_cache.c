@@ -9,9 +9,10 @@
 
 #include "base/error.h"
 
-#define BLOCK_SIZE_MIN ((size_t)64 << 10)
-#define BLOCK_SIZE_MAX ((size_t)2 << 20) /* a huge page */
-#define BUCKETS_MIN    256u
+#define BLOCK_SIZE_MIN  ((size_t)64 << 10)
+#define BLOCK_SIZE_MAX  ((size_t)2 << 20) /* a huge page */
+#define BUCKETS_MIN     256u
+#define CACHE_LINE_SIZE 64
 
 /* `page` is first: SQLite knows a page by the address of that part. */
 struct cache_page {
@@ -307,6 +308,16 @@ static sqlite3_pcache_page *cache_make(struct cache *cache, unsigned key, bool m
     return &page->page;
 }
 
+/* SQLite is about to search the page, one step depending on the other; of a large tree each step
+ * would wait for memory. Asked for all at once, the lines come while the first is awaited. */
+static void cache_warm(const struct cache *cache, const struct cache_page *page)
+{
+    const char *bytes = page->page.pBuf;
+
+    for (size_t at = 0; at < cache->page_size; at += CACHE_LINE_SIZE)
+        __builtin_prefetch(bytes + at);
+}
+
 static sqlite3_pcache_page *cache_fetch(sqlite3_pcache *handle, unsigned key, int create)
 {
     struct cache *cache = cache_of(handle);
@@ -314,8 +325,10 @@ static sqlite3_pcache_page *cache_fetch(sqlite3_pcache *handle, unsigned key, in
 
     if (page == NULL)
         return create == 0 ? NULL : cache_make(cache, key, create == 2);
-    if (!cache_is_pinned(page))
+    if (!cache_is_pinned(page)) {
         cache_pin(cache, page);
+        cache_warm(cache, page);
+    }
     return &page->page;
 }
 
