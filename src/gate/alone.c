@@ -122,3 +122,14 @@ bool gate_alone_is_ready(struct gate *gate, struct error *words)
     error_set(words, STATUS_OK, "ok");
     return true;
 }
+
+/* Its clock is ours, and it tells of a win when the ledger has it. */
+enum status gate_alone_survey(struct gate *gate, int64_t policy_id, struct gate_survey *survey,
+                              struct error *error)
+{
+    (void)gate;
+    (void)policy_id;
+    (void)error;
+    *survey = (struct gate_survey){.ahead_ms = 0, .loss = GATE_LOSES_NOTHING};
+    return STATUS_OK;
+}

@@ -29,5 +29,7 @@ enum status gate_alone_published(struct gate *gate, int64_t policy_id, const cha
                                  int64_t seq, struct error *error);
 enum status gate_alone_look(struct gate *gate, int64_t policy_id, struct error *error);
 bool gate_alone_is_ready(struct gate *gate, struct error *words);
+enum status gate_alone_survey(struct gate *gate, int64_t policy_id, struct gate_survey *survey,
+                              struct error *error);
 
 #endif

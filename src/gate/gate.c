@@ -13,7 +13,7 @@ static void gate_check_ops(const struct gate_ops *ops)
            ops->acknowledge && ops->settle && ops->block && ops->find && ops->count && ops->look &&
            ops->list && ops->stands && ops->visit && ops->pending && ops->acknowledge_keys &&
            ops->reset && ops->arm && ops->enter && ops->leases && ops->retire && ops->publish &&
-           ops->published && ops->is_ready);
+           ops->published && ops->is_ready && ops->survey);
 }
 
 enum status gate_open(struct gate **gate, const struct gate_options *options, struct error *error)
@@ -182,6 +182,12 @@ enum status gate_published(struct gate *gate, int64_t policy_id, const char *tok
 bool gate_is_ready(struct gate *gate, struct error *words)
 {
     return gate->ops->is_ready(gate, words);
+}
+
+enum status gate_survey(struct gate *gate, int64_t policy_id, struct gate_survey *survey,
+                        struct error *error)
+{
+    return gate->ops->survey(gate, policy_id, survey, error);
 }
 
 enum status gate_visit(struct gate *gate, int64_t policy_id, const struct gate_visitor *visitor,

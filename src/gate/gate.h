@@ -134,6 +134,20 @@ struct gate_lease {
 
 enum gate_ack { GATE_ACK_GATE, GATE_ACK_LEDGER };
 
+/* What may be lost of wins that were told. */
+enum gate_loss {
+    GATE_LOSES_NOTHING,
+    GATE_LOSES_AT_FAILOVER, /* the last ones, when a replica takes over that lacks them */
+    GATE_LOSES_SECONDS,     /* those of the last two seconds, when it crashes */
+    GATE_LOSES_PENDING,     /* all that the ledger has not yet, when it crashes */
+};
+
+/* What to know of a gate before a policy opens. */
+struct gate_survey {
+    int64_t ahead_ms; /* how far the clock that judges the window is before ours */
+    enum gate_loss loss;
+};
+
 struct gate_options {
     const char *url;      /* "local", "redis://…" */
     const char *password; /* NULL: as the URL says */
@@ -218,6 +232,8 @@ struct gate_ops {
     enum status (*published)(struct gate *gate, int64_t policy_id, const char *token, int64_t seq,
                              struct error *error);
     bool (*is_ready)(struct gate *gate, struct error *words);
+    enum status (*survey)(struct gate *gate, int64_t policy_id, struct gate_survey *survey,
+                          struct error *error);
     enum status (*visit)(struct gate *gate, int64_t policy_id, const struct gate_visitor *visitor,
                          struct error *error);
 };
@@ -368,6 +384,10 @@ enum status gate_published(struct gate *gate, int64_t policy_id, const char *tok
 
 /* Whether the gate can be asked just now, and if not why; "ok" otherwise. Never blocks. */
 bool gate_is_ready(struct gate *gate, struct error *words);
+
+/* Asks the gate's server of this policy now; blocks. UNAVAILABLE: it is away. */
+enum status gate_survey(struct gate *gate, int64_t policy_id, struct gate_survey *survey,
+                        struct error *error) MUST_CHECK;
 
 /* Tells all that the gate holds of one policy: its row, its leases, its claims, the keys bound to
  * them; with GATE_VISIT_ALL of every policy in rising order of ids, and then the blocked users.

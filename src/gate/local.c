@@ -561,6 +561,7 @@ static const struct gate_ops gate_local_ops = {
     .publish = gate_alone_publish,
     .published = gate_alone_published,
     .is_ready = gate_alone_is_ready,
+    .survey = gate_alone_survey,
     .visit = gate_local_visit,
 };
 

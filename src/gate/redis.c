@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "gate/redis_gate.h"
+#include "gate/redis_survey.h"
 
 #define TIMEOUT_DEFAULT_MS 1000
 #define VERSION_MAJOR_MIN  7
@@ -285,28 +286,20 @@ static bool gate_redis_is_ready(struct gate *gate, struct error *words)
 
 /* --- opening --- */
 
-/* The value behind "name:" in the reply of INFO, up to the end of the line. */
-static bool redis_info(const char *info, const char *name, char *value, size_t size)
+static const char *redis_guarantee(const struct redis_durability *durability, enum gate_ack ack)
 {
-    const char *line = strstr(info, name);
+    static const char *const words[] = {
+        [GATE_LOSES_NOTHING] = "a crash of Redis loses nothing",
+        [GATE_LOSES_AT_FAILOVER] =
+            "a crash of Redis loses nothing; a failover may lose the last 202s",
+        [GATE_LOSES_SECONDS] =
+            "a crash of Redis may lose up to 2 s of 202s; set appendfsync always",
+        [GATE_LOSES_PENDING] =
+            "no AOF: a crash of Redis loses every 202 that is still pending; set appendonly yes",
+    };
 
-    if (line == NULL)
-        return false;
-    line += strlen(name);
-    size_t length = strcspn(line, "\r\n");
-    snprintf(value, size, "%.*s", (int)length, line);
-    return true;
-}
-
-static const char *redis_guarantee(const char *aof, const char *fsync, enum gate_ack ack)
-{
-    if (ack == GATE_ACK_LEDGER)
-        return "nothing that was answered 201 is lost";
-    if (strcmp(aof, "1") != 0)
-        return "no AOF: a crash of Redis loses every 202 that is still pending; set appendonly yes";
-    if (strcmp(fsync, "always") == 0)
-        return "a crash of Redis loses nothing; a failover may lose the last 202s";
-    return "a crash of Redis may lose up to 2 s of 202s; set appendfsync always";
+    return ack == GATE_ACK_LEDGER ? "nothing that was answered 201 is lost"
+                                  : words[redis_durability_loss(durability)];
 }
 
 /* Refuses a Redis that would break the guarantees, and says which ones hold with this one. */
@@ -316,8 +309,7 @@ static enum status redis_check_server(const struct gate_redis *redis,
 {
     char version[32] = "0";
     char policy[32] = "?";
-    char aof[8] = "0";
-    char fsync[16] = "?";
+    struct redis_durability durability;
     redisReply *info = redisCommand(link, "INFO everything");
 
     if (info == NULL)
@@ -332,7 +324,7 @@ static enum status redis_check_server(const struct gate_redis *redis,
     }
     (void)redis_info(info->str, "redis_version:", version, sizeof(version));
     (void)redis_info(info->str, "maxmemory_policy:", policy, sizeof(policy));
-    (void)redis_info(info->str, "aof_enabled:", aof, sizeof(aof));
+    redis_durability_read(&durability, link, info->str);
     freeReplyObject(info);
     if (strtol(version, NULL, 10) < VERSION_MAJOR_MIN)
         return error_set(error, STATUS_FAILED, "is version %s; dibs needs 7.0 or newer", version);
@@ -341,15 +333,11 @@ static enum status redis_check_server(const struct gate_redis *redis,
                          "evicts keys when it is full (maxmemory-policy is %s), and would sell "
                          "coupons twice; set maxmemory-policy noeviction",
                          policy);
-    redisReply *setting = redisCommand(link, "CONFIG GET appendfsync");
-    if (setting != NULL && setting->type == REDIS_REPLY_ARRAY && setting->elements == 2)
-        snprintf(fsync, sizeof(fsync), "%s", setting->element[1]->str);
-    freeReplyObject(setting);
     log_event(LOG_INFO, "gate_opened",
               LOG_FIELD("server", LOG_TEXT(redis_address_words(address).text)),
               LOG_FIELD("redis", LOG_TEXT(version)),
-              LOG_FIELD("appendfsync", LOG_TEXT(strcmp(aof, "1") == 0 ? fsync : "off")),
-              LOG_FIELD("guarantee", LOG_TEXT(redis_guarantee(aof, fsync, redis->options.ack))));
+              LOG_FIELD("appendfsync", LOG_TEXT(durability.has_aof ? durability.fsync : "off")),
+              LOG_FIELD("guarantee", LOG_TEXT(redis_guarantee(&durability, redis->options.ack))));
     return STATUS_OK;
 }
 
@@ -435,6 +423,7 @@ static const struct gate_ops gate_redis_ops = {
     .publish = gate_redis_publish,
     .published = gate_redis_published,
     .is_ready = gate_redis_is_ready,
+    .survey = gate_redis_survey,
     .visit = gate_redis_visit,
 };
 

@@ -36,6 +36,7 @@ static handler *const handlers[ROUTE_COUNT][METHODS] = {
     [ROUTE_CLAIMS] = {[HTTP_METHOD_POST] = claims_post_routed},
     [ROUTE_CLAIM] = {[HTTP_METHOD_GET] = status_get},
     [ROUTE_CLAIM_EVENTS] = {[HTTP_METHOD_GET] = status_events},
+    [ROUTE_POLICY_PREFLIGHT] = {[HTTP_METHOD_GET] = preflight_show},
     [ROUTE_POLICY_WINNERS] = {[HTTP_METHOD_GET] = winners_download},
     [ROUTE_USER] = {[HTTP_METHOD_PUT] = users_put},
     [ROUTE_USER_COUPONS] = {[HTTP_METHOD_GET] = coupons_list},

@@ -58,6 +58,10 @@ void coupons_list(struct ask *ask);
 void coupons_redeem(struct ask *ask);
 void coupons_cancel(struct ask *ask);
 
+/* --- preflight.c --- */
+
+void preflight_show(struct ask *ask);
+
 /* --- winners.c --- */
 
 void winners_download(struct ask *ask);

@@ -36,6 +36,8 @@ static const struct route_entry routes[ROUTE_COUNT] = {
     [ROUTE_CLAIM] = {"/v1/policies/{policy_id}/claims/{user}", GET, ALLOW("GET, HEAD, OPTIONS")},
     [ROUTE_CLAIM_EVENTS] = {"/v1/policies/{policy_id}/claims/{user}/events", GET,
                             ALLOW("GET, HEAD, OPTIONS")},
+    [ROUTE_POLICY_PREFLIGHT] = {"/v1/policies/{policy_id}/preflight", GET,
+                                ALLOW("GET, HEAD, OPTIONS")},
     [ROUTE_POLICY_WINNERS] = {"/v1/policies/{policy_id}/winners.csv", GET,
                               ALLOW("GET, HEAD, OPTIONS")},
     [ROUTE_USER] = {"/v1/users/{user}", PUT, ALLOW("PUT, OPTIONS")},

@@ -137,6 +137,8 @@ struct ledger_driver {
                                   size_t count, struct error *error);
     /* After a commit, when there is time: checkpoints and the like. True when one was done. */
     bool (*tend)(struct ledger_session *session);
+    /* Bytes left where it writes; -1: that is not on this machine. */
+    int64_t (*room)(const struct ledger_store *store);
     /* The schema, on a session of any kind that may write: keeps others from migrating until the
      * unlock, reads the number of the last migration (0: an empty database), runs one and notes its
      * number. A migration that was cut short can be run again. */

@@ -66,7 +66,7 @@ static const struct ledger_driver *ledger_driver_for(const char *url)
         ensure(driver->store_open && driver->store_close && driver->session_open &&
                driver->session_close && driver->begin && driver->commit && driver->rollback &&
                driver->savepoint && driver->savepoint_end && driver->run &&
-               driver->insert_coupons && driver->tend && driver->schema_lock &&
+               driver->insert_coupons && driver->tend && driver->room && driver->schema_lock &&
                driver->schema_unlock && driver->schema_version && driver->schema_apply);
         if (ledger_url_is_of(url, driver))
             return driver;
@@ -481,6 +481,11 @@ const struct zone *ledger_zone(const struct ledger *ledger)
 struct till *ledger_till(struct ledger *ledger)
 {
     return &ledger->till;
+}
+
+int64_t ledger_room(const struct ledger *ledger)
+{
+    return ledger->driver->room(ledger->store);
 }
 
 const char *ledger_kind(const struct ledger *ledger)

@@ -81,6 +81,9 @@ uint64_t ledger_durable(const struct ledger *ledger);
 /* Claims queued and not durable. */
 size_t ledger_pending(const struct ledger *ledger);
 
+/* Bytes left on the disk that it writes to; -1: that is another machine's. */
+int64_t ledger_room(const struct ledger *ledger);
+
 /* False while commits fail (disk full, database away): claims are refused before the gate. */
 bool ledger_healthy(const struct ledger *ledger);
 

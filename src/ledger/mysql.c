@@ -407,6 +407,12 @@ static enum status ledger_mysql_schema_apply(struct ledger_session *session, int
 
 static const char *const ledger_mysql_schemes[] = {"mysql", "mariadb", NULL};
 
+static int64_t ledger_mysql_room(const struct ledger_store *store)
+{
+    (void)store;
+    return -1;
+}
+
 const struct ledger_driver ledger_mysql_driver = {
     .name = "mysql",
     .schemes = ledger_mysql_schemes,
@@ -423,6 +429,7 @@ const struct ledger_driver ledger_mysql_driver = {
     .run = ledger_mysql_run,
     .insert_coupons = ledger_mysql_insert_coupons,
     .tend = ledger_mysql_tend,
+    .room = ledger_mysql_room,
     .schema_lock = ledger_mysql_schema_lock,
     .schema_unlock = ledger_mysql_schema_unlock,
     .schema_version = ledger_mysql_schema_version,

@@ -381,6 +381,12 @@ static enum status ledger_postgres_schema_apply(struct ledger_session *session, 
     return status;
 }
 
+static int64_t ledger_postgres_room(const struct ledger_store *store)
+{
+    (void)store;
+    return -1;
+}
+
 const struct ledger_driver ledger_postgres_driver = {
     .name = "postgres",
     .schemes = (const char *const[]){"postgres", "postgresql", NULL},
@@ -397,6 +403,7 @@ const struct ledger_driver ledger_postgres_driver = {
     .run = ledger_postgres_run,
     .insert_coupons = ledger_postgres_insert_coupons,
     .tend = ledger_postgres_tend,
+    .room = ledger_postgres_room,
     .schema_lock = ledger_postgres_schema_lock,
     .schema_unlock = ledger_postgres_schema_unlock,
     .schema_version = ledger_postgres_schema_version,

@@ -6,6 +6,7 @@
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -551,6 +552,13 @@ static bool ledger_sqlite_tend(struct ledger_session *session)
 
 static const char *const ledger_sqlite_schemes[] = {"sqlite", NULL};
 
+static int64_t ledger_sqlite_room(const struct ledger_store *store)
+{
+    struct statvfs disk;
+
+    return statvfs(store->path, &disk) == 0 ? (int64_t)(disk.f_bavail * disk.f_frsize) : -1;
+}
+
 const struct ledger_driver ledger_sqlite_driver = {
     .name = "sqlite",
     .schemes = ledger_sqlite_schemes,
@@ -567,6 +575,7 @@ const struct ledger_driver ledger_sqlite_driver = {
     .run = ledger_sqlite_run,
     .insert_coupons = ledger_sqlite_insert_coupons,
     .tend = ledger_sqlite_tend,
+    .room = ledger_sqlite_room,
     .schema_lock = ledger_sqlite_schema_lock,
     .schema_unlock = ledger_sqlite_schema_unlock,
     .schema_version = ledger_sqlite_schema_version,

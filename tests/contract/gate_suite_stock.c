@@ -353,6 +353,16 @@ static void test_gate__void_is_stock_again(void **state)
     assert_int_equal(claim(fixture, "b").seq, 2);
 }
 
+/* Whatever judges the window runs on this machine. */
+static void test_gate__survey_finds_that_the_clocks_agree(void **state)
+{
+    struct fixture *fixture = *state;
+    struct gate_survey survey = {.ahead_ms = 1000000};
+    create(fixture, 1, 1);
+    assert_int_equal(gate_survey(fixture->gate, POLICY, &survey, &fixture->error), STATUS_OK);
+    assert_in_range(survey.ahead_ms + 1000, 0, 2000);
+}
+
 static void test_gate__acknowledged_in_parts(void **state)
 {
     struct fixture *fixture = *state;
@@ -490,6 +500,7 @@ int gate_suite_stock_run(void)
         GATE_TEST(test_gate__lists_its_policies),
         GATE_TEST(test_gate__numbers_add_up),
         GATE_TEST(test_gate__void_is_stock_again),
+        GATE_TEST(test_gate__survey_finds_that_the_clocks_agree),
         GATE_TEST(test_gate__acknowledged_in_parts),
         GATE_TEST(test_gate__restored_gate_goes_on),
         GATE_TEST(test_gate__restores_many),

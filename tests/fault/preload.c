@@ -3,7 +3,7 @@
  * Calls that write or sync a file whose path contains DIBS_TEST_PRELOAD_MATCH do what the first
  * word of the file DIBS_TEST_PRELOAD_CONTROL says at that moment:
  *   ok       what they always do
- *   enospc   the disk is full: writes and growing fail with ENOSPC
+ *   enospc   the disk is full: writes and growing fail with ENOSPC, and statvfs() says so
  *   short    the disk becomes full in the middle of a write: half of it, then ENOSPC
  *   eio      writes fail with EIO
  *   fsync    fsync and fdatasync fail with EIO, and nothing is synced
@@ -24,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -70,15 +71,13 @@ static bool is_chosen(int descriptor)
 }
 
 /* Reads the word with bare system calls: the functions of libc are ours in part. */
-static enum disk disk_now(int descriptor)
+static enum disk disk_said(void)
 {
     const char *control = getenv("DIBS_TEST_PRELOAD_CONTROL");
     char word[WORD_SIZE] = "";
-    int kept_errno = errno;
     enum disk disk = DISK_OK;
 
-    if (control == NULL || !is_chosen(descriptor)) {
-        errno = kept_errno;
+    if (control == NULL) {
         return DISK_OK;
     }
     int file = (int)syscall(SYS_openat, AT_FDCWD, control, O_RDONLY | O_CLOEXEC);
@@ -94,6 +93,14 @@ static enum disk disk_now(int descriptor)
             disk = (enum disk)i;
         }
     }
+    return disk;
+}
+
+static enum disk disk_now(int descriptor)
+{
+    int kept_errno = errno;
+    enum disk disk = is_chosen(descriptor) ? disk_said() : DISK_OK;
+
     errno = kept_errno;
     return disk;
 }
@@ -213,4 +220,30 @@ int fallocate64(int descriptor, int mode, off64_t offset, off64_t size)
 {
     int error = grow_error(descriptor, offset + size);
     return error != 0 ? failed(error) : REAL(fallocate64)(descriptor, mode, offset, size);
+}
+
+/* Whether the file at this path lies on the disk that is said to be full. */
+static bool path_is_full(const char *path)
+{
+    const char *match = getenv("DIBS_TEST_PRELOAD_MATCH");
+
+    return match != NULL && strstr(path, match) != NULL && disk_said() == DISK_FULL;
+}
+
+int statvfs(const char *path, struct statvfs *disk)
+{
+    int result = REAL(statvfs)(path, disk);
+    if (result == 0 && path_is_full(path)) {
+        disk->f_bavail = 0;
+    }
+    return result;
+}
+
+int statvfs64(const char *path, struct statvfs64 *disk)
+{
+    int result = REAL(statvfs64)(path, disk);
+    if (result == 0 && path_is_full(path)) {
+        disk->f_bavail = 0;
+    }
+    return result;
 }

@@ -48,6 +48,26 @@ def test_disk__full_or_broken_claims_get_503_and_it_recovers(on_disk, disk, trou
     history.check_answers(server)
 
 
+def test_disk__preflight_says_that_it_is_full(on_disk, disk):
+    """Before anyone has tried to write, by what the disk says; then by what became of that."""
+    server = on_disk(ack_timeout="500ms")
+    policy = server.create(total=10)["id"]
+
+    def look():
+        answer = expect(server.get(f"/v1/policies/{policy}/preflight"), 200)
+        return answer["ready"], {check["name"]: check["state"] for check in answer["checks"]}
+
+    assert look()[0] is True
+    disk.set("enospc")
+    ready, checks = look()
+    assert (ready, checks["disk"], checks["ledger"]) == (False, "fail", "ok")
+    expect_problem(server.claim(policy, "u1"), 503, "UNAVAILABLE")
+    ready, checks = look()
+    assert (ready, checks["disk"], checks["ledger"]) == (False, "fail", "fail")
+    disk.set("ok")
+    wait_until(lambda: look()[0], "readiness after the disk came back")
+
+
 @pytest.mark.parametrize("trouble", ["enospc", "short", "eio"])
 def test_disk__trouble_in_the_middle_of_a_rush(on_disk, disk, trouble):
     """Trap 22: a failing batch must not poison what comes after it."""

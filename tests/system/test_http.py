@@ -20,7 +20,7 @@ ROUTES = {
     "/v1/policies/1/claims/u1": {"GET", "HEAD"},
     "/v1/policies/1/events": {"GET"},
     "/v1/policies/1/claims/u1/events": {"GET"},
-    "/v1/policies/1/winners.csv": {"GET", "HEAD"},
+    "/v1/policies/1/preflight": {"GET", "HEAD"}, "/v1/policies/1/winners.csv": {"GET", "HEAD"},
     "/v1/users/u1": {"PUT"},
     "/v1/users/u1/coupons": {"GET", "HEAD"},
     "/v1/coupons/1-1": {"GET", "HEAD"},

@@ -33,6 +33,7 @@ REQUESTS = {
     "watchPolicy": ("GET", "/v1/policies/{id}/events", None),
     "watchServer": ("GET", "/v1/live", None),
     "watchDrop": ("GET", "/v1/policies/{id}/live", None),
+    "preflight": ("GET", "/v1/policies/{id}/preflight", None),
     "downloadWinners": ("GET", "/v1/policies/{id}/winners.csv", None),
     "claim": ("POST", "/v1/policies/{id}/claims", {"user": "u1"}),
     "getClaim": ("GET", "/v1/policies/{id}/claims/u1", None),
@@ -179,7 +180,8 @@ def spoiled(value):
 
 
 @pytest.mark.parametrize("name", ["Policy", "Claim", "ClaimStatus", "Coupon", "User", "Problem",
-                                  "PolicyAudit", "Repair", "Order", "Product", "Session"])
+                                  "PolicyAudit", "Repair", "Order", "Product", "Session",
+                                  "Preflight"])
 def test_openapi__validator_refuses_spoiled_answers(spec, name):
     schema = spec.root["components"]["schemas"][name]
     good = schema["examples"][0]
@@ -243,6 +245,9 @@ def tour_policies(tour):
     tour.ask(201, "POST", f"{path}/claims", {"user": "b"})
     tour.ask(409, "PATCH", path, {"total": 1}, code="CONFLICT")
 
+    tour.ask(200, "GET", f"{path}/preflight")
+    tour.ask(404, "GET", "/v1/policies/987654321/preflight", code="POLICY_NOT_FOUND")
+    tour.ask(400, "GET", "/v1/policies/0/preflight")
     tour.ask(200, "GET", f"{path}/winners.csv")
     tour.ask(404, "GET", "/v1/policies/987654321/winners.csv", code="POLICY_NOT_FOUND")
     tour.ask(400, "GET", "/v1/policies/0/winners.csv")

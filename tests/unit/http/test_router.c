@@ -32,6 +32,7 @@ static void test_router__finds_every_path(void **state)
         {"/v1/policies/42/claims/u1", ROUTE_CLAIM, {"42", "u1"}},
         {"/v1/policies/42/claims/events", ROUTE_CLAIM, {"42", "events"}},
         {"/v1/policies/42/claims/u1/events", ROUTE_CLAIM_EVENTS, {"42", "u1"}},
+        {"/v1/policies/42/preflight", ROUTE_POLICY_PREFLIGHT, {"42", NULL}},
         {"/v1/policies/42/winners.csv", ROUTE_POLICY_WINNERS, {"42", NULL}},
         {"/v1/users/a:b@c.d", ROUTE_USER, {"a:b@c.d", NULL}},
         {"/v1/users/u%2e1/coupons", ROUTE_USER_COUPONS, {"u.1", NULL}},

@@ -1,0 +1,281 @@
+/* preflight.c: looks at every part that a drop needs, and judges what it sees. */
+#include "claim/preflight.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/timex.h>
+
+#include "base/clock.h"
+#include "claim/parts.h"
+
+/* What a coupon takes at most in a table and its indexes, and what the logs of changes need. */
+#define COUPON_BYTES    400
+#define LOG_BYTES       (INT64_C(64) * 1024 * 1024)
+#define MEGABYTE        (INT64_C(1024) * 1024)
+#define AHEAD_WARN_MS   100
+#define AHEAD_FAIL_MS   1000
+#define LEDGER_SLOW_MS  100
+#define SECONDS_PER_DAY INT64_C(86400)
+/* How the policy stands is asked for, not what is pending. */
+#define AFTER_ALL_SEQS ((INT64_C(1) << 53) - 1)
+
+__attribute__((format(printf, 3, 4))) static struct preflight_check check_of(
+    const char *name, enum preflight_state state, const char *format, ...)
+{
+    struct preflight_check check = {.name = name, .state = state};
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(check.words, sizeof(check.words), format, arguments);
+    va_end(arguments);
+    return check;
+}
+
+static void add(struct preflight *preflight, struct preflight_check check)
+{
+    ensure(preflight->count < PREFLIGHT_CHECKS_MAX);
+    preflight->checks[preflight->count++] = check;
+}
+
+/* "2 d 3 h", "3 h 5 min", "5 min 7 s", "7 s". */
+static void write_duration(int64_t duration_ms, char text[48])
+{
+    int64_t seconds = (duration_ms + 999) / 1000;
+
+    if (seconds >= SECONDS_PER_DAY)
+        snprintf(text, 48, "%lld d %lld h", (long long)(seconds / SECONDS_PER_DAY),
+                 (long long)(seconds % SECONDS_PER_DAY / 3600));
+    else if (seconds >= 3600)
+        snprintf(text, 48, "%lld h %lld min", (long long)(seconds / 3600),
+                 (long long)(seconds % 3600 / 60));
+    else if (seconds >= 60)
+        snprintf(text, 48, "%lld min %lld s", (long long)(seconds / 60), (long long)(seconds % 60));
+    else
+        snprintf(text, 48, "%lld s", (long long)seconds);
+}
+
+/* --- the judgements --- */
+
+struct preflight_check preflight_judge_window(const struct gate_numbers *numbers, int64_t now_ms)
+{
+    char until[48];
+
+    switch (numbers->state) {
+    case POLICY_CLOSED:
+        return check_of("window", PREFLIGHT_FAIL, "The policy is closed: nobody can claim.");
+    case POLICY_PAUSED:
+        return check_of("window", PREFLIGHT_WARN,
+                        "The policy is paused: nobody can claim until it is resumed.");
+    case POLICY_SCHEDULED:
+        write_duration(numbers->opens_at_ms - now_ms, until);
+        return check_of("window", PREFLIGHT_OK, "Opens in %s.", until);
+    default:
+        if (numbers->closes_at_ms == 0)
+            return check_of("window", PREFLIGHT_OK, "Open, until it is closed by hand.");
+        write_duration(numbers->closes_at_ms - now_ms, until);
+        return check_of("window", PREFLIGHT_OK, "Open, and closes in %s.", until);
+    }
+}
+
+struct preflight_check preflight_judge_stock(const struct gate_numbers *numbers)
+{
+    if (numbers->remaining > 0)
+        return check_of("stock", PREFLIGHT_OK, "%lld of %lld coupons can be claimed.",
+                        (long long)numbers->remaining, (long long)numbers->total);
+    return check_of("stock", numbers->state == POLICY_CLOSED ? PREFLIGHT_WARN : PREFLIGHT_FAIL,
+                    "None of the %lld coupons is left.", (long long)numbers->total);
+}
+
+struct preflight_check preflight_judge_clock(int64_t ahead_ms, bool is_synced)
+{
+    int64_t apart_ms = ahead_ms < 0 ? -ahead_ms : ahead_ms;
+
+    if (apart_ms > AHEAD_WARN_MS)
+        return check_of("clock", apart_ms > AHEAD_FAIL_MS ? PREFLIGHT_FAIL : PREFLIGHT_WARN,
+                        "Redis judges the window, and its clock is %lld ms %s this server's; let "
+                        "both follow the same time service.",
+                        (long long)apart_ms, ahead_ms > 0 ? "ahead of" : "behind");
+    if (!is_synced)
+        return check_of("clock", PREFLIGHT_WARN,
+                        "No time service keeps this machine's clock right, says its kernel; "
+                        "compare it before the drop.");
+    return check_of("clock", PREFLIGHT_OK, "The clocks agree to %lld ms.", (long long)apart_ms);
+}
+
+struct preflight_check preflight_judge_disk(int64_t free_bytes, int64_t coupons)
+{
+    int64_t wanted = coupons * COUPON_BYTES + LOG_BYTES;
+
+    if (free_bytes < 0)
+        return check_of("disk", PREFLIGHT_OK,
+                        "The database's disk is not seen from here; it needs about %lld MB free.",
+                        (long long)(wanted / MEGABYTE));
+    return check_of("disk",
+                    free_bytes < wanted       ? PREFLIGHT_FAIL
+                    : free_bytes < 2 * wanted ? PREFLIGHT_WARN
+                                              : PREFLIGHT_OK,
+                    "%lld MB are free under the ledger, and it may need %lld MB.",
+                    (long long)(free_bytes / MEGABYTE), (long long)(wanted / MEGABYTE));
+}
+
+struct preflight_check preflight_judge_loss(enum gate_loss loss, enum gate_ack ack, int replicas,
+                                            bool is_shared)
+{
+    if (!is_shared)
+        return check_of("loss", PREFLIGHT_OK,
+                        "Nothing: a winner is told when the ledger has the coupon on disk.");
+    if (ack == GATE_ACK_LEDGER)
+        return check_of("loss", PREFLIGHT_OK,
+                        "Nothing that was answered 201: a winner is told when the ledger has the "
+                        "coupon. A 202 after ack_timeout is only in Redis until then.");
+    switch (loss) {
+    case GATE_LOSES_PENDING:
+        return check_of("loss", PREFLIGHT_FAIL,
+                        "Redis writes no append-only file: a crash of it loses every 202 that is "
+                        "not in the ledger yet. Set appendonly yes and appendfsync always.");
+    case GATE_LOSES_SECONDS:
+        return check_of("loss", PREFLIGHT_WARN,
+                        "A crash of Redis may lose up to 2 s of 202s, a failover the last ones. "
+                        "appendfsync always, or ack=ledger, lose nothing at a crash.");
+    case GATE_LOSES_AT_FAILOVER:
+        if (replicas > 0)
+            return check_of("loss", PREFLIGHT_OK,
+                            "A crash of Redis loses nothing; a failover only if the replica that "
+                            "takes over is none of the %d that had the win when it was told.",
+                            replicas);
+        return check_of("loss", PREFLIGHT_OK,
+                        "A crash of Redis loses nothing; a failover may lose the last 202s "
+                        "(replicas=1 waits for a replica, ack=ledger for the ledger).");
+    default:
+        return check_of("loss", PREFLIGHT_OK, "Nothing.");
+    }
+}
+
+/* --- looking --- */
+
+static void check_gate(struct service *service, int64_t policy_id, enum status counted,
+                       const struct error *why, struct preflight *preflight)
+{
+    struct error words = *why;
+    /* Half a megabyte is no guest for a stack. */
+    struct gate_pending *pending = malloc(sizeof(*pending));
+
+    if (counted != STATUS_OK || !gate_is_ready(service->gate, &words)) {
+        add(preflight, check_of("gate", PREFLIGHT_FAIL, "%.400s", words.text));
+    } else if (pending == NULL) {
+        add(preflight, check_of("gate", PREFLIGHT_WARN, "Not looked at: no memory."));
+    } else if (gate_pending(service->gate, policy_id, AFTER_ALL_SEQS, pending, &words) !=
+               STATUS_OK) {
+        add(preflight, check_of("gate", PREFLIGHT_FAIL, "%.400s", words.text));
+    } else if (service->gate->ops->is_shared && (!pending->is_known || !pending->is_armed)) {
+        add(preflight, check_of("gate", PREFLIGHT_FAIL,
+                                "Redis %s this policy; a worker sees to that: is one running?",
+                                pending->is_known ? "is not armed for" : "has not been told of"));
+    } else {
+        add(preflight, check_of("gate", PREFLIGHT_OK, "The %s gate knows the policy and decides.",
+                                service->gate->ops->name));
+    }
+    free(pending);
+}
+
+static void check_ledger(struct service *service, int64_t policy_id, struct preflight *preflight)
+{
+    struct error words;
+    struct policy policy;
+    int64_t asked_ms = clock_monotonic_ms();
+    enum status status = ledger_policy_get(service->ledger, policy_id, &policy, &words);
+    long long took_ms = (long long)(clock_monotonic_ms() - asked_ms);
+
+    if (!ledger_healthy(service->ledger)) {
+        ledger_state(service->ledger, &words);
+        status = STATUS_UNAVAILABLE;
+    }
+    if (status != STATUS_OK)
+        add(preflight, check_of("ledger", PREFLIGHT_FAIL, "%.400s", words.text));
+    else
+        add(preflight, check_of("ledger", took_ms > LEDGER_SLOW_MS ? PREFLIGHT_WARN : PREFLIGHT_OK,
+                                "%s answered in %lld ms, and commits.",
+                                ledger_kind(service->ledger), took_ms));
+}
+
+/* Relay and steward, as /readyz sees them. */
+static void check_parts(struct service *service, struct preflight *preflight)
+{
+    struct service_part parts[SERVICE_PARTS];
+
+    (void)service_parts(service, parts);
+    for (size_t i = 2; i < SERVICE_PARTS; i++)
+        add(preflight, check_of(parts[i].name, parts[i].ready ? PREFLIGHT_OK : PREFLIGHT_FAIL, "%s",
+                                parts[i].words));
+}
+
+static bool clock_is_synced(void)
+{
+    struct timex state = {.modes = 0};
+
+    /* A kernel that does not tell is given the benefit of the doubt. */
+    return adjtimex(&state) == -1 || (state.status & STA_UNSYNC) == 0;
+}
+
+/* What only a gate that is there can tell. */
+static void check_survey(struct service *service, int64_t policy_id, struct preflight *preflight)
+{
+    const struct service_options *options = &service->options;
+    bool is_shared = service->gate->ops->is_shared;
+    struct gate_survey survey;
+    struct error words;
+
+    if (gate_survey(service->gate, policy_id, &survey, &words) != STATUS_OK) {
+        add(preflight, check_of("clock", PREFLIGHT_FAIL, "Not known: %.400s", words.text));
+        add(preflight, check_of("loss", PREFLIGHT_WARN, "Not known: %.400s", words.text));
+        return;
+    }
+    add(preflight, preflight_judge_clock(survey.ahead_ms, clock_is_synced()));
+    add(preflight, preflight_judge_loss(survey.loss, options->ack, options->replicas, is_shared));
+}
+
+enum status service_preflight(struct service *service, int64_t policy_id,
+                              struct preflight *preflight, struct error *error)
+{
+    struct gate_numbers numbers = {0};
+    struct error why = {.text = ""};
+    enum status counted = service_numbers(service, policy_id, &numbers, &why);
+
+    if (counted != STATUS_OK) {
+        struct policy policy;
+        enum status status = ledger_policy_get(service->ledger, policy_id, &policy, error);
+        if (status != STATUS_OK)
+            return status;
+        numbers.total = policy.total;
+        numbers.remaining = policy.total;
+    }
+    *preflight = (struct preflight){.now_ms = clock_wall_ms()};
+    check_gate(service, policy_id, counted, &why, preflight);
+    if (counted == STATUS_OK) {
+        add(preflight, preflight_judge_stock(&numbers));
+        add(preflight, preflight_judge_window(&numbers, preflight->now_ms));
+    }
+    check_ledger(service, policy_id, preflight);
+    add(preflight, preflight_judge_disk(ledger_room(service->ledger), numbers.remaining));
+    check_parts(service, preflight);
+    check_survey(service, policy_id, preflight);
+    return STATUS_OK;
+}
+
+bool preflight_is_ready(const struct preflight *preflight)
+{
+    for (size_t i = 0; i < preflight->count; i++) {
+        if (preflight->checks[i].state == PREFLIGHT_FAIL)
+            return false;
+    }
+    return true;
+}
+
+const char *preflight_state_name(enum preflight_state state)
+{
+    static const char *const names[] = {
+        [PREFLIGHT_OK] = "ok", [PREFLIGHT_WARN] = "warn", [PREFLIGHT_FAIL] = "fail"};
+
+    return names[state];
+}

@@ -1,0 +1,58 @@
+/* preflight.h: what an operator wants to know before a policy opens, looked at now.
+ *
+ * Each check has a state and a sentence. `fail` means that claims would be refused or promises
+ * broken; `warn` that somebody should have a look. Nothing is changed.
+ *
+ * Threads: blocks, so on a clerk's; the judgements are pure functions.
+ */
+#ifndef CLAIM_PREFLIGHT_H
+#define CLAIM_PREFLIGHT_H
+
+#include <stdbool.h>
+
+#include "claim/service.h"
+
+enum preflight_state { PREFLIGHT_OK, PREFLIGHT_WARN, PREFLIGHT_FAIL };
+
+struct preflight_check {
+    const char *name; /* "gate", "ledger", … */
+    enum preflight_state state;
+    char words[512];
+};
+
+#define PREFLIGHT_CHECKS_MAX 10
+
+struct preflight {
+    int64_t now_ms;
+    struct preflight_check checks[PREFLIGHT_CHECKS_MAX];
+    size_t count;
+};
+
+/* NOT_FOUND: no such policy. UNAVAILABLE: neither gate nor ledger can tell whether there is one. */
+enum status service_preflight(struct service *service, int64_t policy_id,
+                              struct preflight *preflight, struct error *error) MUST_CHECK;
+
+/* No check fails. */
+bool preflight_is_ready(const struct preflight *preflight);
+
+/* "ok", "warn", "fail". */
+const char *preflight_state_name(enum preflight_state state);
+
+/* --- the judgements --- */
+
+/* Of the window, the pause and the stock. */
+struct preflight_check preflight_judge_window(const struct gate_numbers *numbers, int64_t now_ms);
+struct preflight_check preflight_judge_stock(const struct gate_numbers *numbers);
+
+/* Of a clock that judges the window and is so far before ours; `is_synced`: the kernel says that
+ * something keeps our own clock right. */
+struct preflight_check preflight_judge_clock(int64_t ahead_ms, bool is_synced);
+
+/* Of the disk under the ledger (-1: not on this machine) that has to take so many more coupons. */
+struct preflight_check preflight_judge_disk(int64_t free_bytes, int64_t coupons);
+
+/* Of what the settings can lose, in words. */
+struct preflight_check preflight_judge_loss(enum gate_loss loss, enum gate_ack ack, int replicas,
+                                            bool is_shared);
+
+#endif
