@@ -87,7 +87,7 @@ class Server:
             connection.request(method, path, payload, {"Content-Type": "application/json"})
             reply = connection.getresponse()
             text = reply.read().decode()
-        if reply.status not in (200, 201):
+        if reply.status not in (200, 201, 202):
             raise BenchError(f"{method} {path} was answered {reply.status}: {text}")
         return json.loads(text)
 

@@ -20,6 +20,7 @@ TITLES = {
     "kafka": "Claims through Kafka against the direct relay, microseconds per claim",
     "redis": "The gate in Redis, decisions per second of Redis's CPU, against a script per request",
     "rush": "CPU microseconds a load generator spends on a request",
+    "streams": "CPU microseconds per claim while 1,000 streams are open",
     "redis_path": "Claims through the gate in Redis, CPU seconds per million",
 }
 
@@ -124,6 +125,9 @@ class Report:
             elif section == "rush":
                 rows.append([f.name, f"{d['rush']:.2f}", f"{d['peer']:.2f}", f.ratio(),
                              f.verdict()])
+            elif section == "streams":
+                rows.append([f.name, f"{d['alone']:.2f}", f"{d['watched']:.2f}", f.ratio(),
+                             f.verdict()])
             elif section == "serving":
                 rows.append([f.name, f"{d['speed']:,.0f}", f"{d['wall']:,.0f}"])
             else:
@@ -136,6 +140,7 @@ class Report:
             "ledgers": ["", "dibs /s", "other /s", "ratio", "target"],
             "kafka": ["", "Kafka µs", "direct µs", "ratio", "target"],
             "rush": ["", "rush µs", "peer µs", "ratio", "target"],
+            "streams": ["", "none µs", "1,000 µs", "ratio", "target"],
             "redis": ["", "dibs /s", "script /s", "ratio", "target"],
             "redis_path": ["", "server", "Redis", "sum or ratio", "target"],
             "serving": ["", "per CPU second", "per second of time"],

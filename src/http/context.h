@@ -160,6 +160,7 @@ struct api_loop {
 
     /* Claims whose fate someone waits for, and the policies someone watches. */
     struct status_call *parked;
+    size_t parked_count;
     /* Downloads that wait until their client has taken more. */
     struct winners_call *downloads;
     unsigned downloads_open;

@@ -7,8 +7,7 @@
 #include "http/reply.h"
 #include "http/watchers.h"
 
-#define NUMBERS_MS    250
-#define NUMBERS_TICKS (NUMBERS_MS / TICK_MS)
+#define NUMBERS_MS 250
 
 /* One policy and those on this loop who watch it. */
 struct policy_watch {
@@ -92,7 +91,7 @@ static struct span render_event(struct api_loop *loop, const struct gate_numbers
     return (struct span){piece->bytes, piece->length};
 }
 
-static void send_numbers(struct policy_watch *watch, int64_t now_ms)
+static void send_numbers(struct policy_watch *watch, int64_t period_ms, int64_t now_ms)
 {
     struct api_loop *loop = watch->watchers.loop;
     struct gate_numbers numbers;
@@ -100,7 +99,7 @@ static void send_numbers(struct policy_watch *watch, int64_t now_ms)
                    http_loop_wall_ms(loop->http), &numbers) == STATUS_OK &&
         !numbers_equal(&numbers, &watch->sent)) {
         watch->sent = numbers;
-        watchers_send(&watch->watchers, render_event(loop, &numbers), NUMBERS_TICKS, now_ms);
+        watchers_send(&watch->watchers, render_event(loop, &numbers), period_ms, now_ms);
     } else {
         watchers_tick(&watch->watchers, now_ms);
     }
@@ -109,12 +108,13 @@ static void send_numbers(struct policy_watch *watch, int64_t now_ms)
 void events_tick(struct api_loop *loop, int64_t now_ms)
 {
     bool is_due = loop->watches != NULL && now_ms >= loop->numbers_due_ms;
+    int64_t period_ms = watchers_period_ms(loop, NUMBERS_MS);
     if (is_due) {
-        loop->numbers_due_ms = now_ms + NUMBERS_MS;
+        loop->numbers_due_ms = now_ms + period_ms;
     }
     for (struct policy_watch *watch = loop->watches; watch != NULL; watch = watch->next) {
         if (is_due) {
-            send_numbers(watch, now_ms);
+            send_numbers(watch, period_ms, now_ms);
         } else {
             watchers_tick(&watch->watchers, now_ms);
         }

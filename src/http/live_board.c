@@ -10,8 +10,7 @@
 #include "http/reply.h"
 #include "version.h"
 
-#define BOARD_MS    500
-#define BOARD_TICKS (BOARD_MS / TICK_MS)
+#define BOARD_MS 500
 
 static const char *const rate_names[LIVE_RATES] = {
     [LIVE_RATE_ISSUED] = "issued",
@@ -212,10 +211,11 @@ void live_board_tick(struct api_loop *loop, int64_t now_ms)
         watchers_tick(&live->board, now_ms);
         return;
     }
-    live->board_due_ms = now_ms + BOARD_MS;
+    int64_t period_ms = watchers_period_ms(loop, BOARD_MS);
+    live->board_due_ms = now_ms + period_ms;
     live_directory_keep(&loop->api->live->directory, now_ms);
     render_board(&loop->body, loop, BOARD_CHANGED);
-    watchers_send(&live->board, (struct span){loop->body.bytes, loop->body.length}, BOARD_TICKS,
+    watchers_send(&live->board, (struct span){loop->body.bytes, loop->body.length}, period_ms,
                   now_ms);
     buffer_clear(&live->snapshot);
 }

@@ -8,8 +8,7 @@
 #include "http/render.h"
 #include "http/reply.h"
 
-#define NUMBERS_MS    250
-#define NUMBERS_TICKS (NUMBERS_MS / TICK_MS)
+#define NUMBERS_MS 250
 /* While nothing happens the numbers are sent so often, for the clock and the ages in them. */
 #define QUIET_MS 1000
 /* More claims than this between two events are not shown one by one. */
@@ -349,7 +348,7 @@ static bool is_quiet(const struct live_watch *watch, const struct live_past *pas
            notices_latest(service_notices(service)) == watch->cursor.notice;
 }
 
-static void send_numbers(struct live_watch *watch, int64_t now_ms)
+static void send_numbers(struct live_watch *watch, int64_t period_ms, int64_t now_ms)
 {
     struct api_loop *loop = watch->watchers.loop;
     struct live_past *past = &loop->live->past;
@@ -367,20 +366,21 @@ static void send_numbers(struct live_watch *watch, int64_t now_ms)
     watch->sent = numbers;
     watch->sent_ms = now_ms;
     buffer_clear(&watch->history);
-    watchers_send(&watch->watchers, (struct span){loop->body.bytes, loop->body.length},
-                  NUMBERS_TICKS, now_ms);
+    watchers_send(&watch->watchers, (struct span){loop->body.bytes, loop->body.length}, period_ms,
+                  now_ms);
 }
 
 void live_watches_tick(struct api_loop *loop, int64_t now_ms)
 {
     struct live_loop *live = loop->live;
     bool is_due = now_ms >= live->watches_due_ms;
+    int64_t period_ms = watchers_period_ms(loop, NUMBERS_MS);
     if (is_due) {
-        live->watches_due_ms = now_ms + NUMBERS_MS;
+        live->watches_due_ms = now_ms + period_ms;
     }
     for (struct live_watch *watch = live->watches; watch != NULL; watch = watch->next) {
         if (is_due) {
-            send_numbers(watch, now_ms);
+            send_numbers(watch, period_ms, now_ms);
         } else {
             watchers_tick(&watch->watchers, now_ms);
         }

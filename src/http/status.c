@@ -1,7 +1,7 @@
 /* status.c: what became of a user's claims: at once, when it is final (?wait=), or as events.
  *
  * Whoever waits is parked on the loop and asks the service again when the ledger has moved on, or
- * after a second in any case; never in a busy loop. */
+ * after a second in any case; never in a busy loop, and the less often the more of them wait. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -14,6 +14,8 @@
 #define WAIT_MAX_S   60
 #define ASK_AGAIN_MS 1000
 #define HEARTBEAT_MS 10000
+/* So many times a second those of one loop ask, all together. */
+#define ASKS_PER_SECOND 1000
 /* Most people have one claim; whoever fills these is asked for again with room for all. */
 #define CLAIMS_AT_FIRST 8
 
@@ -99,6 +101,7 @@ static void park(struct status_call *self)
         self->next->place = &self->next;
     }
     loop->parked = self;
+    loop->parked_count++;
     api_loop_keep_ticking(loop);
 }
 
@@ -109,11 +112,14 @@ static void unpark(struct status_call *self)
         self->next->place = self->place;
     }
     self->place = NULL;
+    self->call.loop->parked_count--;
 }
 
 static bool worth_asking(const struct status_call *self, uint64_t durable, int64_t now_ms)
 {
-    return durable != self->durable_seen || now_ms - self->asked_ms >= ASK_AGAIN_MS;
+    int64_t age_ms = now_ms - self->asked_ms;
+    int64_t turn_ms = (int64_t)self->call.loop->parked_count * 1000 / ASKS_PER_SECOND;
+    return age_ms >= turn_ms && (durable != self->durable_seen || age_ms >= ASK_AGAIN_MS);
 }
 
 static void tick_waiter(struct status_call *self, uint64_t durable, int64_t now_ms)

@@ -10,6 +10,8 @@
 #define HEARTBEAT_MS 10000
 /* So many are written to in one tick without a thought. */
 #define AT_ONCE 50
+/* A write is some ten microseconds in the kernel: this is one or two hundredths of a core. */
+#define WRITES_PER_SECOND 1000
 
 struct watcher {
     struct watchers *watchers;
@@ -100,7 +102,14 @@ static void send_to(struct watchers *watchers, size_t count)
     watchers->position = watcher;
 }
 
-void watchers_send(struct watchers *watchers, struct span piece, size_t ticks, int64_t now_ms)
+int64_t watchers_period_ms(const struct api_loop *loop, int64_t least_ms)
+{
+    uint64_t streams = atomic_load_explicit(&loop->counters.streams_open, memory_order_relaxed);
+    int64_t wanted_ms = (int64_t)(streams * 1000 / WRITES_PER_SECOND);
+    return wanted_ms > least_ms ? wanted_ms : least_ms;
+}
+
+void watchers_send(struct watchers *watchers, struct span piece, int64_t period_ms, int64_t now_ms)
 {
     send_to(watchers, SIZE_MAX);
     buffer_clear(&watchers->piece);
@@ -108,7 +117,8 @@ void watchers_send(struct watchers *watchers, struct span piece, size_t ticks, i
     if (watchers->piece.overflowed) {
         return;
     }
-    size_t share = (watchers->count + ticks - 1) / ticks;
+    size_t ticks = (size_t)(period_ms / TICK_MS);
+    size_t share = ticks > 0 ? (watchers->count + ticks - 1) / ticks : watchers->count;
     watchers->per_tick = share > AT_ONCE ? share : AT_ONCE;
     watchers->position = watchers->first;
     watchers->heartbeat_due_ms = now_ms + HEARTBEAT_MS;
@@ -120,6 +130,6 @@ void watchers_tick(struct watchers *watchers, int64_t now_ms)
     if (watchers->position != NULL) {
         send_to(watchers, watchers->per_tick);
     } else if (now_ms >= watchers->heartbeat_due_ms) {
-        watchers_send(watchers, SPAN(":\n\n"), 1, now_ms);
+        watchers_send(watchers, SPAN(":\n\n"), HEARTBEAT_MS, now_ms);
     }
 }

@@ -1,8 +1,9 @@
 /* watchers.h: those on one loop who are sent the same stream.
  *
  * What they are sent is rendered once. A piece for many goes out over several ticks, so that the
- * claims of one tick do not wait behind a thousand writes; each watcher gets every piece that was
- * sent after it came, in order. One that does not read is cut off by http_stream_write().
+ * claims of one tick do not wait behind a thousand writes, and the more streams a loop has, the
+ * longer it is from one piece to the next; each watcher gets every piece that was sent after it
+ * came, in order. One that does not read is cut off by http_stream_write().
  *
  * Threads: the loop's.
  */
@@ -38,9 +39,13 @@ void watchers_release(struct watchers *watchers);
  * not among them. */
 bool watchers_add(struct watchers *watchers, struct http_exchange *exchange, struct span piece);
 
-/* Sends to all who are there now, spread over `ticks` calls of watchers_tick(), the first of which
- * is made here. The bytes are copied. */
-void watchers_send(struct watchers *watchers, struct span piece, size_t ticks, int64_t now_ms);
+/* How long it should be from one piece to the next: `least_ms`, but more where this loop has so
+ * many streams that they would cost the claims too much. */
+int64_t watchers_period_ms(const struct api_loop *loop, int64_t least_ms);
+
+/* Sends to all who are there now, spread over `period_ms` by watchers_tick(), the first of them
+ * here. The bytes are copied. */
+void watchers_send(struct watchers *watchers, struct span piece, int64_t period_ms, int64_t now_ms);
 
 /* Every TICK_MS: goes on sending, and keeps silent streams alive. */
 void watchers_tick(struct watchers *watchers, int64_t now_ms);
