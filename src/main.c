@@ -100,6 +100,28 @@ static const struct command policy_commands[] = {
 
 static const struct command product_commands[] = {
     {
+        .name = "top",
+        .summary = "Shows which products sell best",
+        .examples = EXAMPLES("dibs product top", "dibs product top --days 1 --limit 20 --fresh",
+                             "dibs product top --json | jq -r '.items[].product_id'"),
+        .options = OPTIONS({"days", "N", "Of so many days, today included: 1 to 30. [3]"},
+                           {"limit", "N", "How many: 1 to 100. [5]"},
+                           {"fresh", NULL, "At most a second behind, whatever is at hand."}),
+        .shared_options = exchange_options,
+        .run = command_product_top,
+    },
+    {
+        .name = "rank",
+        .summary = "Shows where a product stands, and who is next to it",
+        .words = "PRODUCT",
+        .words_min = 1,
+        .words_max = 1,
+        .examples = EXAMPLES("dibs product rank sku-7", "dibs product rank sku-7 --days 1"),
+        .options = OPTIONS({"days", "N", "Of so many days, today included: 1 to 30. [3]"}),
+        .shared_options = exchange_options,
+        .run = command_product_rank,
+    },
+    {
         .name = "import",
         .summary = "Tells names and prices of products from a file",
         .words = "FILE",
@@ -209,7 +231,7 @@ static const struct command commands[] = {
     },
     {
         .name = "product",
-        .summary = "Tells the ranking what products are called and cost",
+        .summary = "Shows which products sell best, and tells what they are called and cost",
         .subcommands = product_commands,
     },
     {

@@ -31,6 +31,14 @@ struct desk_bell {
     void *context;
 };
 
+/* Orders and signals that were sent to this process. */
+struct service_sales_counters {
+    _Atomic uint64_t orders[ORDER_DIFFERS + 1]; /* by enum order_result */
+    _Atomic uint64_t orders_failed;
+    _Atomic uint64_t refunds;
+    _Atomic uint64_t signals[SIGNAL_DIFFERS + 1]; /* by enum signal_result */
+};
+
 struct service {
     struct service_options options;
     struct gate *gate;
@@ -45,6 +53,7 @@ struct service {
     struct fallback *fallback;           /* of a shared gate; else NULL */
     struct clerks clerks;
     struct scoring scoring;
+    struct service_sales_counters sales;
     struct ranking *ranking; /* where people are served; else NULL */
     struct zone *zone;
     struct hash_key code_key;

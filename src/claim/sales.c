@@ -19,6 +19,11 @@ enum status service_orders_add(struct service *service, struct order *orders, si
 {
     enum status status = ledger_orders_add(service->ledger, orders, count, clock_wall_ms(), error);
 
+    for (size_t i = 0; i < count && status == STATUS_OK; i++)
+        atomic_fetch_add_explicit(&service->sales.orders[orders[i].result], 1,
+                                  memory_order_relaxed);
+    if (status != STATUS_OK)
+        atomic_fetch_add_explicit(&service->sales.orders_failed, count, memory_order_relaxed);
     service_sold(service);
     return status;
 }
@@ -36,6 +41,8 @@ enum status service_order_refund(struct service *service, const struct user_id *
     enum status status =
         ledger_order_refund(service->ledger, order_id, clock_wall_ms(), order, is_news, error);
 
+    if (status == STATUS_OK && *is_news)
+        atomic_fetch_add_explicit(&service->sales.refunds, 1, memory_order_relaxed);
     service_sold(service);
     return status;
 }
@@ -51,8 +58,25 @@ enum status service_signals_add(struct service *service, struct signal *signals,
                          "count.");
     enum status status =
         ledger_signals_add(service->ledger, signals, count, clock_wall_ms(), error);
+    for (size_t i = 0; i < count && status == STATUS_OK; i++)
+        atomic_fetch_add_explicit(&service->sales.signals[signals[i].result], 1,
+                                  memory_order_relaxed);
     service_sold(service);
     return status;
+}
+
+void service_count_sales(struct service *service, struct sales_numbers *numbers)
+{
+    struct service_sales_counters *sales = &service->sales;
+
+    *numbers = (struct sales_numbers){
+        .orders_failed = atomic_load(&sales->orders_failed),
+        .refunds = atomic_load(&sales->refunds),
+    };
+    for (int result = 0; result <= ORDER_DIFFERS; result++)
+        numbers->orders[result] = atomic_load(&sales->orders[result]);
+    for (int result = 0; result <= SIGNAL_DIFFERS; result++)
+        numbers->signals[result] = atomic_load(&sales->signals[result]);
 }
 
 enum status service_products_put(struct service *service, struct product *products, size_t count,

@@ -203,6 +203,15 @@ enum status service_product_get(struct service *service, const struct user_id *i
 enum status service_signals_add(struct service *service, struct signal *signals, size_t count,
                                 struct error *error) MUST_CHECK;
 
+/* What was sent to this process, by its result. */
+struct sales_numbers {
+    uint64_t orders[ORDER_DIFFERS + 1];
+    uint64_t orders_failed; /* of which nothing is known: they will be sent again */
+    uint64_t refunds;
+    uint64_t signals[SIGNAL_DIFFERS + 1];
+};
+void service_count_sales(struct service *service, struct sales_numbers *numbers);
+
 /* Which products sell best; NULL in a process that does not serve. */
 struct ranking *service_ranking(struct service *service);
 

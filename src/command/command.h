@@ -109,6 +109,8 @@ int command_policy_close(const struct command_call *call);
 int command_claim(const struct command_call *call);
 int command_status(const struct command_call *call);
 int command_product_import(const struct command_call *call);
+int command_product_top(const struct command_call *call);
+int command_product_rank(const struct command_call *call);
 int command_dead_list(const struct command_call *call);
 int command_dead_retry(const struct command_call *call);
 int command_dead_drop(const struct command_call *call);

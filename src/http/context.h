@@ -57,6 +57,7 @@ enum claim_result {
 struct api_counters {
     _Atomic uint64_t claims[CLAIM_RESULT_COUNT];
     _Atomic uint64_t responses[RESPONSE_CLASSES];
+    _Atomic uint64_t rankings; /* questions for the best sellers */
     _Atomic uint64_t streams_open;
     struct histogram claim_ns;
 };

@@ -51,6 +51,7 @@ void health_ready(struct ask *ask)
 struct totals {
     uint64_t claims[CLAIM_RESULT_COUNT];
     uint64_t responses[RESPONSE_CLASSES];
+    uint64_t rankings;
     uint64_t streams;
     struct histogram_snapshot claim_ns;
     struct histogram_snapshot batch_size;
@@ -75,6 +76,7 @@ static void add_up(struct api *api, struct totals *totals)
         for (unsigned class = 0; class < RESPONSE_CLASSES; class ++) {
             totals->responses[class] += peek(&loop->counters.responses[class]);
         }
+        totals->rankings += peek(&loop->counters.rankings);
         totals->streams += peek(&loop->counters.streams_open);
         histogram_add_to(&loop->counters.claim_ns, &totals->claim_ns);
         if (loop->desk != NULL) {
@@ -168,14 +170,38 @@ static void write_worker(struct buffer *out, struct api *api)
         "Policies built anew in the gate from the ledger.", numbers.reconciled);
 }
 
+/* Of orders and signals that came over HTTP. */
+static void write_sales(struct buffer *out, struct api *api)
+{
+    struct sales_numbers numbers;
+    service_count_sales(api->service, &numbers);
+    metrics_family(out, "dibs_orders_total", METRICS_COUNTER,
+                   "Orders sent over HTTP, by their result.");
+    metrics_sample_u64(out, "dibs_orders_total", "result=\"added\"", numbers.orders[ORDER_ADDED]);
+    metrics_sample_u64(out, "dibs_orders_total", "result=\"known\"", numbers.orders[ORDER_KNOWN]);
+    metrics_sample_u64(out, "dibs_orders_total", "result=\"conflict\"",
+                       numbers.orders[ORDER_DIFFERS]);
+    metrics_sample_u64(out, "dibs_orders_total", "result=\"unavailable\"", numbers.orders_failed);
+    one(out, "dibs_refunds_total", METRICS_COUNTER, "Orders that were taken back.",
+        numbers.refunds);
+    metrics_family(out, "dibs_signals_total", METRICS_COUNTER, "Views and carts, by their result.");
+    metrics_sample_u64(out, "dibs_signals_total", "result=\"added\"",
+                       numbers.signals[SIGNAL_ADDED]);
+    metrics_sample_u64(out, "dibs_signals_total", "result=\"known\"",
+                       numbers.signals[SIGNAL_KNOWN]);
+    metrics_sample_u64(out, "dibs_signals_total", "result=\"conflict\"",
+                       numbers.signals[SIGNAL_DIFFERS]);
+}
+
 /* Of a process that answers which products sell best. */
-static void write_ranking(struct buffer *out, struct api *api)
+static void write_ranking(struct buffer *out, struct api *api, const struct totals *totals)
 {
     struct ranking *ranking = service_ranking(api->service);
     struct ranking_numbers numbers;
     if (ranking == NULL) {
         return;
     }
+    write_sales(out, api);
     ranking_count(ranking, &numbers);
     one(out, "dibs_board_current", METRICS_GAUGE,
         "1 while the board of the ranking follows the ledger; else the ledger is asked.",
@@ -187,8 +213,13 @@ static void write_ranking(struct buffer *out, struct api *api)
         numbers.applied);
     one(out, "dibs_board_built_total", METRICS_COUNTER, "Times the board was built anew.",
         numbers.built);
-    one(out, "dibs_rankings_total", METRICS_COUNTER, "Rankings that were worked out.",
-        numbers.computed);
+    one(out, "dibs_ranking_questions_total", METRICS_COUNTER,
+        "Times the best sellers were asked for.", totals->rankings);
+    metrics_family(out, "dibs_rankings_total", METRICS_COUNTER,
+                   "Rankings that were worked out, by the board or by the ledger.");
+    metrics_sample_u64(out, "dibs_rankings_total", "source=\"board\"",
+                       numbers.computed - numbers.from_ledger);
+    metrics_sample_u64(out, "dibs_rankings_total", "source=\"ledger\"", numbers.from_ledger);
 }
 
 /* Of a process that tells other services what becomes of coupons. */
@@ -375,7 +406,7 @@ void health_metrics(struct ask *ask)
     write_claims(out, &totals);
     write_ledger(out, api);
     write_worker(out, api);
-    write_ranking(out, api);
+    write_ranking(out, api, &totals);
     write_events(out, api);
     write_orders(out, api);
     write_relay(out, api);

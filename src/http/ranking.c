@@ -153,6 +153,7 @@ bool ranking_send_again(struct api_loop *loop, struct http_exchange *exchange, s
                        http_exchange_notes(exchange)->started_ns / 1000000)) {
         return false;
     }
+    counter_add(&loop->counters.rankings, 1);
     reply_json(loop, exchange, 200, (struct span){page->body.bytes, page->body.length});
     return true;
 }
@@ -220,6 +221,7 @@ void ranking_show_top(struct ask *ask)
         !read_fresh(ask, &params[2], &wish)) {
         return;
     }
+    counter_add(&ask->loop->counters.rankings, 1);
     struct ranking *ranking = service_ranking(ask->loop->api->service);
     struct ranking_answer *answer = ranking_peek(ranking, (int)days, wish);
     if (answer != NULL) {

@@ -197,6 +197,7 @@ void ranking_publish(struct ranking *ranking, int days, struct ranking_answer *a
         ranking->windows[days].answer = answer;
         ranking->windows[days].version = version;
         ranking->numbers.computed += answer->source != RANKING_FROM_CACHE;
+        ranking->numbers.from_ledger += answer->source == RANKING_FROM_LEDGER;
     }
     ranking->windows[days].attempts++;
     pthread_cond_broadcast(&ranking->done);

@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/fault.h"
 #include "ranking/board.h"
 #include "ranking/tally.h"
 
@@ -133,6 +134,7 @@ static enum status board_local_apply(struct board *board, const struct feed_plac
     struct board_local *local = board_local(board);
     enum status status = STATUS_OK;
 
+    FAULT_POINT("board.before_apply");
     pthread_rwlock_wrlock(&local->lock);
     if (!local->is_built || local->place.feed_id != after->feed_id ||
         local->place.written_at_ms != after->written_at_ms)
@@ -144,6 +146,7 @@ static enum status board_local_apply(struct board *board, const struct feed_plac
     else if (status != STATUS_CONFLICT)
         local->is_built = false; /* half of them are in it: it is built anew */
     pthread_rwlock_unlock(&local->lock);
+    FAULT_POINT("board.after_apply");
     return status;
 }
 

@@ -116,13 +116,14 @@ const struct scoring *ranking_scoring(const struct ranking *ranking);
 
 /* How the board stands. */
 struct ranking_numbers {
-    const char *board; /* its name */
-    bool is_current;   /* it is built and follows the feed */
-    int64_t behind_ms; /* since it was last found to have everything */
-    uint64_t applied;  /* feed entries */
-    uint64_t built;    /* how often it was built */
-    uint64_t computed; /* answers */
-    char trouble[256]; /* "": none */
+    const char *board;    /* its name */
+    bool is_current;      /* it is built and follows the feed */
+    int64_t behind_ms;    /* since it was last found to have everything */
+    uint64_t applied;     /* feed entries */
+    uint64_t built;       /* how often it was built */
+    uint64_t computed;    /* answers */
+    uint64_t from_ledger; /* of these, by the ledger */
+    char trouble[256];    /* "": none */
 };
 void ranking_count(struct ranking *ranking, struct ranking_numbers *numbers);
 

@@ -3,11 +3,12 @@
 import collections
 import datetime
 import itertools
+import json
 import random
 
 import pytest
 
-from harness import expect, expect_problem, wait_until
+from harness import expect, expect_problem, run_dibs, wait_until
 
 UTC = datetime.timezone.utc
 NUMBER = itertools.count(1)
@@ -182,3 +183,56 @@ def test_ranking__a_question_without_fresh_is_answered_from_what_is_at_hand(serv
     order(server, {"pen": 9})
     # It is kept up to date while people ask.
     wait_until(lambda: ids(top(server)) == ["pen", "mug"], "the order")
+
+
+def test_ranking__on_the_command_line(serve):
+    server = serve()
+    url = ("--url", f"http://127.0.0.1:{server.address[1]}")
+    nothing = run_dibs("product", "top", *url)
+    assert nothing.returncode == 0 and nothing.stdout == "" and "Nothing was sold" in nothing.stderr
+    expect(server.request("PUT", "/v1/products/mug", {"name": "Mug", "price": 1990}), 200)
+    yesterday = datetime.datetime.now(UTC) - datetime.timedelta(days=1)
+    order(server, {"mug": 3, "cup": 1}, paid_at=yesterday)
+    order(server, {"cup": 4})
+    wait_until(lambda: ids(top(server, fresh=True)) == ["cup", "mug"], "the orders")
+    shown = run_dibs("product", "top", "--days", 2, "--limit", 10, "--fresh", *url)
+    assert [line.split() for line in shown.stdout.splitlines()] == [
+        ["RANK", "CHANGE", "PRODUCT", "NAME", "PRICE", "SOLD"],
+        ["1", "+1", "cup", "-", "-", "5"], ["2", "-1", "mug", "Mug", "1990", "3"]]
+    assert "Of 2 days, as of 20" in shown.stderr
+    same = json.loads(run_dibs("product", "top", "--json", *url).stdout)
+    assert seen(same) == seen(top(server))
+    rank = run_dibs("product", "rank", "mug", *url)
+    assert [line.split()[2] for line in rank.stdout.splitlines()[1:]] == ["cup", "mug"]
+    assert "Nothing of it" in run_dibs("product", "rank", "jar", *url).stderr
+    assert run_dibs("product", "top", "--days", "x", *url).returncode == 2
+    assert run_dibs("product", "rank", "a b", *url).returncode == 2
+    refused = run_dibs("product", "top", "--days", 31, *url)
+    assert refused.returncode == 1 and "days" in refused.stderr
+
+
+def test_ranking__numbers_for_operators(serve):
+    server = serve(config={"ranking_weights": "view:1,order:2"})
+    placed = order(server, {"mug": 1})["order_id"]
+    changed = {"order_id": placed, "items": [{"product_id": "mug", "quantity": 2}]}
+    expect_problem(server.post("/v1/orders", changed), 409, "CONFLICT", field="order_id")
+    order(server, {"pen": 1}, order_id="p1")
+    order(server, {"pen": 1}, order_id="p1", status=200)
+    for _ in range(2):
+        expect(server.post(f"/v1/orders/{placed}/refund"), 200)
+        expect(server.post("/v1/signals", {"signals": [
+            {"signal_id": 1, "kind": "view", "product_id": "pen"}]}), 200)
+    wait_until(lambda: ids(top(server, fresh=True)) == ["pen"], "the refund")
+    metrics = server.metrics()
+    questions = metrics["dibs_ranking_questions_total"]
+    assert questions >= 1
+    top(server)
+    metrics = server.metrics()
+    assert metrics["dibs_ranking_questions_total"] == questions + 1
+    assert [metrics[f'dibs_orders_total{{result="{result}"}}'] for result in
+            ("added", "known", "conflict", "unavailable")] == [2, 1, 1, 0]
+    assert metrics["dibs_refunds_total"] == 1
+    assert [metrics[f'dibs_signals_total{{result="{result}"}}'] for result in
+            ("added", "known", "conflict")] == [1, 1, 0]
+    assert metrics['dibs_rankings_total{source="board"}'] >= 1
+    assert metrics['dibs_rankings_total{source="ledger"}'] >= 0
