@@ -1,7 +1,8 @@
 /* status.c: what became of a user's claims: at once, when it is final (?wait=), or as events.
  *
  * Whoever waits is parked on the loop and asks the service again when the ledger has moved on, or
- * after a second in any case; never in a busy loop, and the less often the more of them wait. */
+ * after a second when another process has written claims of the policy, or after five in any case;
+ * never in a busy loop, and the less often the more of them wait. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -11,11 +12,12 @@
 #include "http/render.h"
 #include "http/reply.h"
 
-#define WAIT_MAX_S   60
-#define ASK_AGAIN_MS 1000
-#define HEARTBEAT_MS 10000
+#define WAIT_MAX_S    60
+#define ASK_AGAIN_MS  1000
+#define ASK_ANYHOW_MS 5000
+#define HEARTBEAT_MS  10000
 /* So many times a second those of one loop ask, all together. */
-#define ASKS_PER_SECOND 1000
+#define ASKS_PER_SECOND 500
 /* Most people have one claim; whoever fills these is asked for again with room for all. */
 #define CLAIMS_AT_FIRST 8
 
@@ -34,6 +36,8 @@ struct status_call {
     bool pending;
     uint64_t durable_seen; /* how far the ledger was when this was asked */
     int64_t asked_ms;
+    int64_t issued_seen; /* of the policy */
+    int64_t pending_seen;
 
     struct status_call *next;
     struct status_call **place; /* NULL: not parked */
@@ -78,6 +82,8 @@ static void work_status(struct call *call, struct service *service)
         }
     }
     self->pending = status == STATUS_OK && count > 0 && claims[0].pending;
+    self->issued_seen = status == STATUS_OK ? numbers.issued : -1;
+    self->pending_seen = status == STATUS_OK ? numbers.pending : -1;
     if (status != STATUS_OK) {
         call_failed(call, status, &error, PROBLEM_POLICY_NOT_FOUND);
     } else if (count == 0) {
@@ -115,11 +121,26 @@ static void unpark(struct status_call *self)
     self->call.loop->parked_count--;
 }
 
+/* Whether any claim of the policy was issued or came to nothing since this was asked; another
+ * process may have done it. */
+static bool has_moved(const struct status_call *self)
+{
+    struct api_loop *loop = self->call.loop;
+    struct gate_numbers numbers;
+    return gate_count(service_gate(loop->api->service), self->policy_id,
+                      http_loop_wall_ms(loop->http), &numbers) != STATUS_OK ||
+           numbers.issued != self->issued_seen || numbers.pending != self->pending_seen;
+}
+
 static bool worth_asking(const struct status_call *self, uint64_t durable, int64_t now_ms)
 {
     int64_t age_ms = now_ms - self->asked_ms;
     int64_t turn_ms = (int64_t)self->call.loop->parked_count * 1000 / ASKS_PER_SECOND;
-    return age_ms >= turn_ms && (durable != self->durable_seen || age_ms >= ASK_AGAIN_MS);
+    if (age_ms < turn_ms) {
+        return false;
+    }
+    return durable != self->durable_seen || age_ms >= ASK_ANYHOW_MS ||
+           (age_ms >= ASK_AGAIN_MS && has_moved(self));
 }
 
 static void tick_waiter(struct status_call *self, uint64_t durable, int64_t now_ms)
