@@ -11,4 +11,9 @@
 enum status balance_read(struct sql *sql, int64_t policy_id, struct ledger_balance *balance,
                          struct error *error) MUST_CHECK;
 
+/* Counts leases and coupons only, in the caller's transaction: leased, coupons, active, highest_seq
+ * and misplaced. */
+enum status balance_sum(struct sql *sql, int64_t policy_id, struct ledger_balance *balance,
+                        struct error *error) MUST_CHECK;
+
 #endif

@@ -461,6 +461,20 @@ enum status ledger_repair(struct ledger *ledger, const struct ledger_memory *mem
     return status;
 }
 
+enum status ledger_rewrite(struct ledger *ledger, const struct ledger_memory *memory,
+                           struct ledger_repair *done, struct error *error)
+{
+    struct repair repair;
+
+    repair_init(&repair, memory, clock_wall_ms());
+    enum status status = ledger_write_last(ledger, repair_write, &repair, error);
+    *done = status == STATUS_OK ? repair.done : (struct ledger_repair){0};
+    if (done->is_done)
+        repair_log(&repair);
+    repair_release(&repair);
+    return status;
+}
+
 /* --- seeing inside --- */
 
 const struct ledger_stats *ledger_stats(const struct ledger *ledger)

@@ -330,6 +330,13 @@ struct ledger_listener {
     void *context;
 };
 
+enum ledger_difference {
+    LEDGER_LACKS,     /* a claim that it had once and has not */
+    LEDGER_LACKS_YET, /* a pending claim: no gap */
+    LEDGER_IS_LATE,   /* a coupon that is redeemed or cancelled, and ISSUED here */
+    LEDGER_HAS_MORE,  /* a coupon that the gate never gave, or gave otherwise: the ledger's row */
+};
+
 /* What a gate and its service remember. */
 struct ledger_memory {
     /* Tells of one policy its row, with the first seq that no lease has had; its leases with units
@@ -344,6 +351,9 @@ struct ledger_memory {
     const uint8_t *secret;
     size_t secret_length;
     bool forgets_freed; /* claims whose slot was freed are not told: they may be in the ledger */
+    /* Told of every difference that ledger_compare() finds, one by one. May be NULL. */
+    void (*differs)(void *context, enum ledger_difference difference,
+                    const struct held_claim *held);
 };
 
 /* What the ledger lacks of one policy, or lacked before a repair. */
@@ -370,11 +380,57 @@ struct ledger_balance {
     int64_t unleased;
     int64_t leased; /* Σ open leases (count − coupons in their range) */
     int64_t active;
+    int64_t coupons;     /* rows, in whatever state */
+    int64_t highest_seq; /* of them; 0: none */
+    int64_t misplaced;   /* rows whose slot does not fit their state */
+    int64_t over_limit;  /* users with more active coupons than per_user_limit */
+    int64_t stray;       /* rows of a lease that the policy never had */
+    int64_t version;
+    int64_t next_seq;
 };
 
 /* Counted in one snapshot. NOT_FOUND: the ledger has no such policy. */
 enum status ledger_balance(struct ledger *ledger, int64_t policy_id, struct ledger_balance *balance,
                            struct error *error) MUST_CHECK;
+
+/* Makes the sums of a policy right by what is unleased. Coupons stay as they are. */
+struct ledger_mend {
+    /* asked */
+    int64_t policy_id;
+    bool raises_total;  /* when more coupons are active than there may be and nothing is lent */
+    bool adopts_strays; /* coupons of a lease that never was become coupons without one */
+    bool only_if_asked; /* nothing is done unless a repair of the policy is under way */
+    /* done */
+    bool is_changed;
+    struct policy before; /* of what was looked at */
+    struct policy after;
+};
+
+/* CONFLICT: more is issued and lent than there is, so that leases have to come back first. */
+enum status ledger_mend(struct ledger *ledger, struct ledger_mend *mend,
+                        struct error *error) MUST_CHECK;
+
+/* All leases that a policy ever had, by rising first seqs; *leases is the caller's to free(), also
+ * when this fails. */
+enum status ledger_lease_history(struct ledger *ledger, int64_t policy_id, struct lease **leases,
+                                 size_t *count, struct error *error) MUST_CHECK;
+
+/* What a repair was to do and did, kept for good. */
+#define LEDGER_REPAIR_TEXT_SIZE 1000
+struct ledger_repair_note {
+    int64_t asked_at_ms; /* with the policy its name */
+    int64_t policy_id;
+    int64_t done_at_ms; /* 0: it is under way */
+    char plan[LEDGER_REPAIR_TEXT_SIZE];
+    char outcome[LEDGER_REPAIR_TEXT_SIZE];
+};
+enum status ledger_repair_begin(struct ledger *ledger, const struct ledger_repair_note *note,
+                                struct error *error) MUST_CHECK;
+enum status ledger_repair_end(struct ledger *ledger, const struct ledger_repair_note *note,
+                              struct error *error) MUST_CHECK;
+/* Up to `max` of them, the newest first. */
+enum status ledger_repairs(struct ledger *ledger, struct ledger_repair_note *notes, size_t max,
+                           size_t *count, struct error *error) MUST_CHECK;
 
 /* What a repair did. */
 struct ledger_repair {
@@ -394,6 +450,10 @@ struct ledger_repair {
  * a repair is under way. UNKNOWN: it may have been done; ledger_is_behind() will tell. */
 enum status ledger_repair(struct ledger *ledger, const struct ledger_memory *memory,
                           struct ledger_repair *done, struct error *error) MUST_CHECK;
+
+/* The same for a ledger that is not older and still differs from the one gate that feeds it. */
+enum status ledger_rewrite(struct ledger *ledger, const struct ledger_memory *memory,
+                           struct ledger_repair *done, struct error *error) MUST_CHECK;
 
 /* --- seeing inside --- */
 

@@ -164,9 +164,30 @@ FROM coupon ORDER BY policy_id, seq;
 SELECT seq, user_id, nth, state, request_id FROM coupon
 WHERE policy_id = $1 AND seq > $2 AND seq <= $3 ORDER BY seq LIMIT $4;
 
--- name: coupon_active
-SELECT COUNT(CASE WHEN state IN ('ISSUED', 'REDEEMED') THEN 1 END) FROM coupon
-WHERE policy_id = $1;
+-- name: coupon_sums
+-- How many there are, how many count, the highest seq, and those whose slot does not fit their state.
+SELECT COUNT(*), COUNT(CASE WHEN state IN ('ISSUED', 'REDEEMED') THEN 1 END),
+    COALESCE(MAX(seq), 0),
+    COUNT(CASE WHEN COALESCE(slot, -1) <>
+        CASE WHEN state IN ('ISSUED', 'REDEEMED') THEN nth ELSE -1 END THEN 1 END)
+FROM coupon WHERE policy_id = $1;
+
+-- name: coupon_stray
+-- Coupons of a lease that the policy never had.
+SELECT COUNT(*) FROM coupon c
+WHERE c.policy_id = $1 AND c.lease_id <> 0 AND NOT EXISTS
+    (SELECT 1 FROM lease l WHERE l.id = c.lease_id AND l.policy_id = c.policy_id);
+
+-- name: coupon_adopt
+-- Coupons of a lease that the policy never had become coupons without one.
+UPDATE coupon SET lease_id = 0
+WHERE policy_id = $1 AND lease_id <> 0 AND NOT EXISTS
+    (SELECT 1 FROM lease l WHERE l.id = coupon.lease_id AND l.policy_id = coupon.policy_id);
+
+-- name: user_over_limit
+SELECT COUNT(*) FROM
+    (SELECT user_id FROM coupon WHERE policy_id = $1 AND state IN ('ISSUED', 'REDEEMED')
+     GROUP BY user_id HAVING COUNT(*) > $2) AS holders;
 
 -- name: key_insert
 INSERT INTO claim_key (policy_id, request_id, seq) VALUES ($1, $2, $3)
@@ -319,6 +340,24 @@ SELECT count(*) FROM dead_letter;
 -- name: lease_open_of_policy
 SELECT id, policy_id, first_seq, count FROM lease
 WHERE policy_id = $1 AND state = 'OPEN' ORDER BY first_seq, id;
+
+-- name: lease_all_of_policy
+SELECT id, policy_id, first_seq, count, state = 'OPEN' FROM lease
+WHERE policy_id = $1 ORDER BY first_seq, id;
+
+-- name: repair_insert
+INSERT INTO repair (asked_at, policy_id, plan, outcome) VALUES ($1, $2, $3, '');
+
+-- name: repair_finish
+UPDATE repair SET done_at = $3, outcome = $4
+WHERE asked_at = $1 AND policy_id = $2 AND done_at IS NULL;
+
+-- name: repair_waiting
+SELECT COUNT(*) FROM repair WHERE policy_id = $1 AND done_at IS NULL;
+
+-- name: repair_list
+SELECT asked_at, policy_id, done_at, plan, outcome FROM repair
+ORDER BY asked_at DESC, policy_id DESC LIMIT $1;
 
 -- name: coupon_scan_of_policy
 SELECT policy_id, seq, user_id, nth, state, request_id, requested_at

@@ -94,7 +94,7 @@ static enum status repair_end_policy(struct repair *repair, struct error *error)
     if (!repair->has_policy)
         return STATUS_OK;
     enum status status = repair_flush(repair, error);
-    if (status == STATUS_OK && repair->mode == REPAIR_WRITE)
+    if (status == STATUS_OK && (repair->mode == REPAIR_WRITE || !repair->gap.lacks_policy))
         status = repair_check_rest(repair, error);
     if (status == STATUS_OK && repair->mode == REPAIR_WRITE)
         status = repair_balance(repair, error);

@@ -7,6 +7,7 @@
 #include "ledger/rows.h"
 
 #define CHUNK_CLAIMS 500
+#define REST_MAX     10000 /* coupons behind the last claim that a look reads */
 #define REASON_LOST  "written again after the ledger was restored; the reason was not kept"
 
 /* What a claim needs to be in the ledger as it is in the gate. */
@@ -26,6 +27,7 @@ struct repair_chunk {
     size_t at; /* the first claim that no coupon read so far has passed */
     int64_t policy_id;
     enum repair_mode mode;
+    const struct ledger_memory *memory;
     bool forgets_freed; /* see struct ledger_memory */
     int64_t unknown_count;
     int64_t foreign_count; /* active coupons with the seq of a claim that came to nothing */
@@ -50,13 +52,26 @@ void repair_chunk_clear(struct repair *repair)
 
 /* --- comparing --- */
 
-/* In a look it is counted; a repair ends here. */
-static enum status repair_found_unknown(struct repair_chunk *chunk, int64_t seq,
-                                        const struct user_id *user, struct error *error)
+static void repair_tell(const struct ledger_memory *memory, enum ledger_difference difference,
+                        const struct held_claim *held)
 {
+    if (memory->differs != NULL)
+        memory->differs(memory->context, difference, held);
+}
+
+/* In a look it is counted; a repair ends here. */
+static enum status repair_found_unknown(struct repair_chunk *chunk, const struct claim *present,
+                                        enum coupon_state state, struct error *error)
+{
+    const struct held_claim held = {.claim = *present, .state = state};
+    int64_t seq = present->seq;
+    const struct user_id *user = &present->user;
+
     chunk->unknown_count++;
-    if (chunk->mode == REPAIR_LOOK)
+    if (chunk->mode == REPAIR_LOOK) {
+        repair_tell(chunk->memory, LEDGER_HAS_MORE, &held);
         return STATUS_OK;
+    }
     return error_set(error, STATUS_CONFLICT,
                      "the ledger has a coupon %lld-%lld of user %.*s that this server never gave, "
                      "or gave otherwise: it is not an older copy of this server's ledger, and "
@@ -100,6 +115,7 @@ static enum status repair_read_coupon(void *context, const struct sql_value *col
 {
     struct repair_chunk *chunk = context;
     struct claim present = {
+        .policy_id = chunk->policy_id,
         .seq = columns[0].number,
         .user = rows_read_user(&columns[1]),
         .nth = (int32_t)columns[2].number,
@@ -113,7 +129,7 @@ static enum status repair_read_coupon(void *context, const struct sql_value *col
     if (chunk->at == chunk->count || chunk->claims[chunk->at].claim.seq != present.seq)
         return chunk->forgets_freed && !coupon_state_is_active(state)
                    ? STATUS_OK
-                   : repair_found_unknown(chunk, present.seq, &present.user, error);
+                   : repair_found_unknown(chunk, &present, state, error);
     const struct held_claim *held = &chunk->claims[chunk->at];
     enum repair_step *step = &chunk->steps[chunk->at];
     bool is_same = repair_is_same(&held->claim, &present);
@@ -123,7 +139,7 @@ static enum status repair_read_coupon(void *context, const struct sql_value *col
         return STATUS_OK;
     }
     if (!repair_step_for(held->state, state, chunk->mode, step) || !is_same)
-        return repair_found_unknown(chunk, present.seq, &present.user, error);
+        return repair_found_unknown(chunk, &present, state, error);
     return STATUS_OK;
 }
 
@@ -136,6 +152,7 @@ static enum status repair_compare(struct repair *repair, struct error *error)
     chunk->at = 0;
     chunk->policy_id = repair->policy.id;
     chunk->mode = repair->mode;
+    chunk->memory = repair->memory;
     chunk->forgets_freed = repair->memory->forgets_freed;
     chunk->unknown_count = 0;
     chunk->foreign_count = 0;
@@ -154,10 +171,11 @@ enum status repair_check_rest(struct repair *repair, struct error *error)
     chunk->at = 0;
     chunk->policy_id = repair->policy.id;
     chunk->mode = repair->mode;
+    chunk->memory = repair->memory;
     chunk->forgets_freed = repair->memory->forgets_freed;
     return SQL_RUN(repair->sql, STATEMENT_coupon_range, repair_read_coupon, chunk, error,
                    sql_i64(repair->policy.id), sql_i64(repair->seq), sql_i64(INT64_MAX),
-                   sql_i64(1));
+                   sql_i64(repair->mode == REPAIR_LOOK ? REST_MAX : 1));
 }
 
 /* --- writing --- */
@@ -302,10 +320,15 @@ static void repair_count(struct repair *repair)
     for (size_t i = 0; i < chunk->count; i++) {
         const struct held_claim *held = &chunk->claims[i];
         bool is_missing = chunk->steps[i] == STEP_INSERT;
-        if (is_missing && held->is_pending)
+        if (is_missing && held->is_pending) {
             gap->pending_count++;
-        else if (is_missing && !(repair_is_void(held) && repair->mode == REPAIR_LOOK))
+            repair_tell(repair->memory, LEDGER_LACKS_YET, held);
+        } else if (is_missing && !(repair_is_void(held) && repair->mode == REPAIR_LOOK)) {
             gap->missing_count++;
+            repair_tell(repair->memory, LEDGER_LACKS, held);
+        } else if (chunk->steps[i] == STEP_REDEEM || chunk->steps[i] == STEP_CANCEL) {
+            repair_tell(repair->memory, LEDGER_IS_LATE, held);
+        }
         gap->redeemed_count += chunk->steps[i] == STEP_REDEEM;
         gap->cancelled_count += chunk->steps[i] == STEP_CANCEL;
         repair->active_count += coupon_state_is_active(held->state);

@@ -34,7 +34,10 @@
     X(coupon_cancel)           \
     X(coupon_scan)             \
     X(coupon_range)            \
-    X(coupon_active)           \
+    X(coupon_sums)             \
+    X(coupon_stray)            \
+    X(coupon_adopt)            \
+    X(user_over_limit)         \
     X(key_insert)              \
     X(key_by_id)               \
     X(key_scan)                \
@@ -60,6 +63,11 @@
     X(letter_delete)           \
     X(letter_count)            \
     X(lease_open_of_policy)    \
+    X(lease_all_of_policy)     \
+    X(repair_insert)           \
+    X(repair_finish)           \
+    X(repair_waiting)          \
+    X(repair_list)             \
     X(coupon_scan_of_policy)   \
     X(key_scan_of_policy)      \
     X(event_take)              \

@@ -30,12 +30,17 @@ VALUES = {
     "coupon_scan": [],
     "coupon_scan_of_policy": [3],
     "coupon_range": [3, 0, 500, 500],
-    "coupon_active": [3],
+    "coupon_sums": [3],
+    "coupon_stray": [3],
+    "coupon_adopt": [3],
+    "user_over_limit": [3, 1],
     "key_scan_of_policy": [3],
     "coupon_in_the_way": ['[[3, 17, "user-17", 1], [3, 18, "user-18"]]'],
 }
 # Those that are for all coupons of a policy.
-WHOLE_POLICY = ("coupon_scan_of_policy", "coupon_active", "key_scan_of_policy")
+WHOLE_POLICY = ("coupon_scan_of_policy", "coupon_sums", "coupon_stray", "coupon_adopt",
+                "user_over_limit",
+                "key_scan_of_policy")
 
 
 def statements():

@@ -35,7 +35,10 @@ ARGUMENTS = {
     "coupon_cancel": "3, 17, 1",
     "coupon_scan": "",
     "coupon_range": "3, 0, 500, 500",
-    "coupon_active": "3",
+    "coupon_sums": "3",
+    "coupon_stray": "3",
+    "coupon_adopt": "3",
+    "user_over_limit": "3, 1",
     "coupon_scan_of_policy": "3",
     "key_scan_of_policy": "3",
 }

@@ -1,0 +1,265 @@
+/* mend.c: counts what is issued and lent, and sets what is unleased by it. */
+#include "ledger/mend.h"
+
+#include <stdlib.h>
+
+#include "ledger/balance.h"
+#include "ledger/inside.h"
+#include "ledger/ledger.h"
+#include "ledger/rows.h"
+#include "ledger/transactions.h"
+
+#define MEND_TRIES 3
+
+static enum status mend_read_i64(void *context, const struct sql_value *columns,
+                                 struct error *error)
+{
+    (void)error;
+    *(int64_t *)context = columns[0].number;
+    return STATUS_OK;
+}
+
+/* --- stock --- */
+
+/* Whether all open leases are among those that this transaction has locked. */
+struct mend_leases {
+    const struct mend_stock *stock;
+    bool has_more;
+};
+
+static enum status mend_check_lease(void *context, const struct sql_value *columns,
+                                    struct error *error)
+{
+    struct mend_leases *leases = context;
+    bool is_known = false;
+
+    (void)error;
+    for (size_t i = 0; i < leases->stock->lease_count; i++)
+        is_known = is_known || leases->stock->lease_ids[i] == columns[0].number;
+    leases->has_more = leases->has_more || !is_known;
+    return STATUS_OK;
+}
+
+/* Whoever issues under a lease has it locked shared, and whoever moves a unit has the policy: with
+ * both locked nothing moves, and all counts belong together. */
+static enum status mend_lock(struct sql *sql, const struct mend_stock *stock, struct policy *policy,
+                             struct error *error)
+{
+    struct mend_leases leases = {.stock = stock};
+    struct lease lease;
+    enum status status = STATUS_OK;
+
+    for (size_t i = 0; i < stock->lease_count && status == STATUS_OK; i++)
+        status = rows_lease_lock(sql, stock->lease_ids[i], &lease, error);
+    if (status == STATUS_OK && stock->mend->adopts_strays)
+        status = SQL_RUN(sql, STATEMENT_coupon_adopt, NULL, NULL, error,
+                         sql_i64(stock->mend->policy_id));
+    if (status == STATUS_OK)
+        status = rows_policy_by_id(sql, stock->mend->policy_id, ROWS_LOCK, policy, error);
+    if (status == STATUS_OK)
+        status = SQL_RUN(sql, STATEMENT_lease_open_of_policy, mend_check_lease, &leases, error,
+                         sql_i64(stock->mend->policy_id));
+    if (status == STATUS_OK && leases.has_more)
+        status = error_set(error, STATUS_CONFLICT, "policy %lld was lent stock meanwhile",
+                           (long long)stock->mend->policy_id);
+    return status;
+}
+
+static enum status mend_set(const struct mend_stock *stock, const struct ledger_balance *sums,
+                            struct policy *policy, struct error *error)
+{
+    const struct ledger_mend *mend = stock->mend;
+    int64_t unleased = policy->total - sums->leased - sums->active;
+
+    if (unleased < 0 && mend->raises_total && sums->leased == 0) {
+        policy->total = sums->active;
+        unleased = 0;
+    }
+    if (unleased < 0)
+        return error_set(error, STATUS_CONFLICT,
+                         "policy %lld: %lld units are issued and %lld lent, and its total is %lld",
+                         (long long)policy->id, (long long)sums->active, (long long)sums->leased,
+                         (long long)policy->total);
+    policy->unleased = unleased;
+    if (policy->next_seq <= sums->highest_seq)
+        policy->next_seq = sums->highest_seq + 1;
+    if (policy->next_seq < stock->next_seq_min)
+        policy->next_seq = stock->next_seq_min;
+    return STATUS_OK;
+}
+
+enum status mend_stock(struct sql *sql, void *argument, struct error *error)
+{
+    const struct mend_stock *stock = argument;
+    struct ledger_mend *mend = stock->mend;
+    struct ledger_balance sums = {0};
+    struct policy before;
+    int64_t waiting_count = 1;
+    enum status status = mend_lock(sql, stock, &before, error);
+
+    mend->is_changed = false;
+    if (status == STATUS_OK && mend->only_if_asked)
+        status = SQL_RUN(sql, STATEMENT_repair_waiting, mend_read_i64, &waiting_count, error,
+                         sql_i64(mend->policy_id));
+    if (status != STATUS_OK || waiting_count == 0)
+        return status;
+    struct policy policy = before;
+    status = balance_sum(sql, mend->policy_id, &sums, error);
+    if (status == STATUS_OK)
+        status = mend_set(stock, &sums, &policy, error);
+    if (status != STATUS_OK)
+        return status;
+    mend->before = before;
+    mend->after = policy;
+    mend->is_changed = policy.total != before.total || policy.unleased != before.unleased ||
+                       policy.next_seq != before.next_seq;
+    return mend->is_changed ? transaction_save_policy(sql, &policy, error) : STATUS_OK;
+}
+
+/* The next lease begins behind all that there ever were, also behind one that somebody has made
+ * longer. */
+static void mend_take_leases(struct mend_stock *stock, const struct lease *leases, size_t count)
+{
+    stock->lease_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        int64_t end_seq = leases[i].first_seq + leases[i].count;
+        if (leases[i].open && stock->lease_count < MEND_LEASES_MAX)
+            stock->lease_ids[stock->lease_count++] = leases[i].id;
+        if (stock->next_seq_min < end_seq)
+            stock->next_seq_min = end_seq;
+    }
+}
+
+enum status ledger_mend(struct ledger *ledger, struct ledger_mend *mend, struct error *error)
+{
+    struct mend_stock stock = {.mend = mend};
+    enum status status = STATUS_OK;
+
+    for (int i = 0; i < MEND_TRIES; i++) {
+        struct lease *leases = NULL;
+        size_t count = 0;
+        status = ledger_lease_history(ledger, mend->policy_id, &leases, &count, error);
+        mend_take_leases(&stock, leases, count);
+        free(leases);
+        if (status == STATUS_OK)
+            status = ledger_write(ledger, mend_stock, &stock, error);
+        if (status != STATUS_CONFLICT)
+            break;
+    }
+    return status;
+}
+
+/* --- what was done --- */
+
+enum status mend_note(struct sql *sql, void *argument, struct error *error)
+{
+    const struct ledger_repair_note *note = argument;
+
+    return SQL_RUN(sql, STATEMENT_repair_insert, NULL, NULL, error, sql_i64(note->asked_at_ms),
+                   sql_i64(note->policy_id), sql_text(span_of(note->plan)));
+}
+
+enum status mend_note_done(struct sql *sql, void *argument, struct error *error)
+{
+    const struct ledger_repair_note *note = argument;
+
+    return SQL_RUN(sql, STATEMENT_repair_finish, NULL, NULL, error, sql_i64(note->asked_at_ms),
+                   sql_i64(note->policy_id), sql_i64(note->done_at_ms),
+                   sql_text(span_of(note->outcome)));
+}
+
+struct mend_page {
+    struct ledger_repair_note *notes;
+    size_t count;
+};
+
+static enum status mend_read_note(void *context, const struct sql_value *columns,
+                                  struct error *error)
+{
+    struct mend_page *page = context;
+    struct ledger_repair_note *note = &page->notes[page->count++];
+
+    (void)error;
+    note->asked_at_ms = columns[0].number;
+    note->policy_id = columns[1].number;
+    note->done_at_ms = columns[2].kind == SQL_NULL ? 0 : columns[2].number;
+    rows_read_text(&columns[3], note->plan, sizeof(note->plan));
+    rows_read_text(&columns[4], note->outcome, sizeof(note->outcome));
+    return STATUS_OK;
+}
+
+enum status mend_notes(struct sql *sql, struct ledger_repair_note *notes, size_t max, size_t *count,
+                       struct error *error)
+{
+    struct mend_page page = {.notes = notes};
+    enum status status =
+        SQL_RUN(sql, STATEMENT_repair_list, mend_read_note, &page, error, sql_i64((int64_t)max));
+
+    *count = page.count;
+    return status;
+}
+
+enum status ledger_repair_begin(struct ledger *ledger, const struct ledger_repair_note *note,
+                                struct error *error)
+{
+    struct ledger_repair_note copy = *note;
+    return ledger_write(ledger, mend_note, &copy, error);
+}
+
+enum status ledger_repair_end(struct ledger *ledger, const struct ledger_repair_note *note,
+                              struct error *error)
+{
+    struct ledger_repair_note copy = *note;
+    return ledger_write(ledger, mend_note_done, &copy, error);
+}
+
+enum status ledger_repairs(struct ledger *ledger, struct ledger_repair_note *notes, size_t max,
+                           size_t *count, struct error *error)
+{
+    struct sql sql = ledger_reader_take(ledger);
+    enum status status = mend_notes(&sql, notes, max, count, error);
+    return ledger_read_end(ledger, sql, status, error);
+}
+
+/* --- all leases --- */
+
+struct mend_ranges {
+    struct lease *leases;
+    size_t count;
+    size_t capacity;
+};
+
+static enum status mend_read_range(void *context, const struct sql_value *columns,
+                                   struct error *error)
+{
+    struct mend_ranges *ranges = context;
+
+    if (ranges->count == ranges->capacity) {
+        size_t capacity = ranges->capacity == 0 ? 64 : ranges->capacity * 2;
+        struct lease *grown = realloc(ranges->leases, capacity * sizeof(*grown));
+        if (grown == NULL)
+            return error_set(error, STATUS_UNAVAILABLE, "no memory for the leases of a policy");
+        ranges->leases = grown;
+        ranges->capacity = capacity;
+    }
+    ranges->leases[ranges->count++] = (struct lease){.id = columns[0].number,
+                                                     .policy_id = columns[1].number,
+                                                     .first_seq = columns[2].number,
+                                                     .count = columns[3].number,
+                                                     .open = columns[4].number != 0};
+    return STATUS_OK;
+}
+
+enum status ledger_lease_history(struct ledger *ledger, int64_t policy_id, struct lease **leases,
+                                 size_t *count, struct error *error)
+{
+    struct mend_ranges ranges = {0};
+    struct sql sql = ledger_reader_take(ledger);
+    enum status status = SQL_RUN(&sql, STATEMENT_lease_all_of_policy, mend_read_range, &ranges,
+                                 error, sql_i64(policy_id));
+
+    ledger_reader_return(ledger, sql);
+    *leases = ranges.leases;
+    *count = ranges.count;
+    return status;
+}
