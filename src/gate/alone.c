@@ -107,6 +107,39 @@ enum status gate_alone_published(struct gate *gate, int64_t policy_id, const cha
     return STATUS_OK;
 }
 
+/* What is pending is in its own memory, with whoever holds it. */
+enum status gate_alone_strays(struct gate *gate, int64_t policy_id, struct claim *strays,
+                              size_t max, size_t *count, struct error *error)
+{
+    (void)gate;
+    (void)policy_id;
+    (void)strays;
+    (void)max;
+    (void)error;
+    *count = 0;
+    return STATUS_OK;
+}
+
+enum status gate_alone_mend(struct gate *gate, int64_t policy_id, const struct gate_mend *mends,
+                            size_t count, int64_t *changed_count, struct error *error)
+{
+    (void)gate;
+    (void)policy_id;
+    (void)mends;
+    (void)count;
+    (void)error;
+    *changed_count = 0;
+    return STATUS_OK;
+}
+
+enum status gate_alone_lay_down(struct gate *gate, int64_t policy_id, struct error *error)
+{
+    (void)gate;
+    (void)policy_id;
+    (void)error;
+    return STATUS_OK;
+}
+
 /* Its numbers are always those of now. */
 enum status gate_alone_look(struct gate *gate, int64_t policy_id, struct error *error)
 {

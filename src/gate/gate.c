@@ -13,7 +13,8 @@ static void gate_check_ops(const struct gate_ops *ops)
            ops->acknowledge && ops->settle && ops->block && ops->find && ops->count && ops->look &&
            ops->list && ops->stands && ops->visit && ops->pending && ops->acknowledge_keys &&
            ops->reset && ops->arm && ops->enter && ops->leases && ops->retire && ops->publish &&
-           ops->published && ops->is_ready && ops->survey);
+           ops->published && ops->inspect && ops->strays && ops->mend && ops->lay_down &&
+           ops->is_ready && ops->survey);
 }
 
 enum status gate_open(struct gate **gate, const struct gate_options *options, struct error *error)
@@ -194,4 +195,31 @@ enum status gate_visit(struct gate *gate, int64_t policy_id, const struct gate_v
                        struct error *error)
 {
     return gate->ops->visit(gate, policy_id, visitor, error);
+}
+
+enum status gate_inspect(struct gate *gate, int64_t policy_id, struct gate_state *state,
+                         struct error *error)
+{
+    *state = (struct gate_state){0};
+    return gate->ops->inspect(gate, policy_id, state, error);
+}
+
+enum status gate_strays(struct gate *gate, int64_t policy_id, struct claim *strays, size_t max,
+                        size_t *count, struct error *error)
+{
+    *count = 0;
+    return gate->ops->strays(gate, policy_id, strays, max, count, error);
+}
+
+enum status gate_mend(struct gate *gate, int64_t policy_id, const struct gate_mend *mends,
+                      size_t count, int64_t *changed_count, struct error *error)
+{
+    *changed_count = 0;
+    return count == 0 ? STATUS_OK
+                      : gate->ops->mend(gate, policy_id, mends, count, changed_count, error);
+}
+
+enum status gate_lay_down(struct gate *gate, int64_t policy_id, struct error *error)
+{
+    return gate->ops->lay_down(gate, policy_id, error);
 }

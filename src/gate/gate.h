@@ -132,6 +132,35 @@ struct gate_lease {
     int64_t end_seq;
 };
 
+/* How a policy stands in the gate, in one step. */
+#define GATE_STATE_LEASES_MAX 256
+struct gate_state {
+    bool is_known; /* the gate has the policy */
+    bool is_armed; /* and answers for it */
+    int64_t remaining;
+    int64_t pending_count;
+    int64_t issued;
+    int64_t unleased; /* as the gate has been told */
+    int64_t version;
+    int64_t changes; /* another number whenever something but stock and claims has changed */
+    int64_t seq_top; /* the highest seq that was ever lent */
+    int64_t lease_top;
+    int64_t mark; /* up to here all that was pending is published; 0: nothing is */
+    struct gate_lease leases[GATE_STATE_LEASES_MAX];
+    size_t lease_count;
+};
+
+/* What is put right in a shared gate, of one claim. */
+enum gate_mending {
+    GATE_MEND_PENDING, /* it is held, and goes to the ledger once more */
+    GATE_MEND_HELD,    /* it is pending, and is held again */
+    GATE_MEND_REMOVE,  /* no lease ever gave it */
+};
+struct gate_mend {
+    enum gate_mending mending;
+    struct claim claim;
+};
+
 enum gate_ack { GATE_ACK_GATE, GATE_ACK_LEDGER };
 
 /* What may be lost of wins that were told. */
@@ -231,6 +260,13 @@ struct gate_ops {
                            struct error *error);
     enum status (*published)(struct gate *gate, int64_t policy_id, const char *token, int64_t seq,
                              struct error *error);
+    enum status (*inspect)(struct gate *gate, int64_t policy_id, struct gate_state *state,
+                           struct error *error);
+    enum status (*strays)(struct gate *gate, int64_t policy_id, struct claim *strays, size_t max,
+                          size_t *count, struct error *error);
+    enum status (*mend)(struct gate *gate, int64_t policy_id, const struct gate_mend *mends,
+                        size_t count, int64_t *changed_count, struct error *error);
+    enum status (*lay_down)(struct gate *gate, int64_t policy_id, struct error *error);
     bool (*is_ready)(struct gate *gate, struct error *words);
     enum status (*survey)(struct gate *gate, int64_t policy_id, struct gate_survey *survey,
                           struct error *error);
@@ -381,6 +417,24 @@ enum status gate_publish(struct gate *gate, int64_t policy_id, const char *token
 /* Moves that mark, which never goes back. CONFLICT: another token was given since. */
 enum status gate_published(struct gate *gate, int64_t policy_id, const char *token, int64_t seq,
                            struct error *error) MUST_CHECK;
+
+/* --- auditing --- */
+
+/* Not knowing the policy is no failure: is_known tells. */
+enum status gate_inspect(struct gate *gate, int64_t policy_id, struct gate_state *state,
+                         struct error *error) MUST_CHECK;
+
+/* What is pending in a shared gate though its user does not hold it: user, nth and seq of at most
+ * `max` claims. */
+enum status gate_strays(struct gate *gate, int64_t policy_id, struct claim *strays, size_t max,
+                        size_t *count, struct error *error) MUST_CHECK;
+
+/* Puts claims of a shared gate right; what is right already is passed over. */
+enum status gate_mend(struct gate *gate, int64_t policy_id, const struct gate_mend *mends,
+                      size_t count, int64_t *changed_count, struct error *error) MUST_CHECK;
+
+/* Disarms the policy of a shared gate: its steward builds it anew. */
+enum status gate_lay_down(struct gate *gate, int64_t policy_id, struct error *error) MUST_CHECK;
 
 /* Whether the gate can be asked just now, and if not why; "ok" otherwise. Never blocks. */
 bool gate_is_ready(struct gate *gate, struct error *words);

@@ -497,6 +497,34 @@ static bool gate_local_stands(struct gate *gate, const struct wish *wish)
     return state != COUPON_VOID && state != COUPON_MERGED;
 }
 
+static enum status gate_local_inspect(struct gate *gate, int64_t policy_id,
+                                      struct gate_state *state, struct error *error)
+{
+    struct local_policy *policy = gate_local_policy(gate_local_of(gate), policy_id);
+
+    (void)error;
+    if (policy == NULL)
+        return STATUS_OK;
+    pthread_mutex_lock(&policy->lock);
+    state->is_known = state->is_armed = true;
+    state->remaining = policy->remaining;
+    state->pending_count = policy->pending_count;
+    state->issued = policy->active_count - policy->pending_count;
+    state->unleased = policy->policy.unleased;
+    state->version = policy->policy.version;
+    state->seq_top = policy->seq_top;
+    state->lease_top = policy->lease_id_top;
+    while (state->lease_count < policy->stock_count && state->lease_count < GATE_STATE_LEASES_MAX) {
+        const struct stock *stock = &policy->stock[state->lease_count];
+        state->leases[state->lease_count++] = (struct gate_lease){.id = stock->lease_id,
+                                                                  .first_seq = stock->first_seq,
+                                                                  .next_seq = stock->next_seq,
+                                                                  .end_seq = stock->end_seq};
+    }
+    pthread_mutex_unlock(&policy->lock);
+    return STATUS_OK;
+}
+
 static enum status gate_local_visit_blocked(struct gate_local *local,
                                             const struct gate_visitor *visitor, struct error *error)
 {
@@ -560,6 +588,10 @@ static const struct gate_ops gate_local_ops = {
     .retire = gate_alone_retire,
     .publish = gate_alone_publish,
     .published = gate_alone_published,
+    .inspect = gate_local_inspect,
+    .strays = gate_alone_strays,
+    .mend = gate_alone_mend,
+    .lay_down = gate_alone_lay_down,
     .is_ready = gate_alone_is_ready,
     .survey = gate_alone_survey,
     .visit = gate_local_visit,

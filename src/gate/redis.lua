@@ -36,7 +36,7 @@
 -- Refusals begin with a word that the caller knows: UNARMED, NOPOLICY, STALELEASE, TOOSOON, TOOFEW,
 -- SPREAD, PENDING, ARMED, FENCED, DIBSBAD (keys or arguments that are not ours).
 
-local VERSION = 5
+local VERSION = 6
 local BOUND_MAX = 31
 local KEYED = 128 -- the first byte of a request id that was made from a key is this or above
 local HOLD_BACK_MS = 500
@@ -1305,6 +1305,140 @@ local function describe(keys)
     redis.call('LRANGE', keys[4], 0, -1)}
 end
 
+-- --- auditing ---
+
+-- Answers how the policy stands in one step: whether it is armed, its numbers, the highest seq and
+-- lease seen, the mark of what is published, and the leases; nil: it is not known. Stock that is not
+-- a number is told as -1.
+local function inspect(keys)
+  local meta = read_meta(keys[5])
+  if not meta then
+    return false
+  end
+  local remaining = tonumber(redis.call('GET', keys[1]) or '0') or -1
+  return {is_armed(keys[5], meta) and 1 or 0, whole(remaining), redis.call('ZCARD', keys[2]),
+    whole(meta.issued), whole(meta.unleased), whole(meta.version), whole(meta.changes),
+    whole(meta.seq_top), whole(meta.lease_top), whole(read_mark(keys[5])),
+    redis.call('LRANGE', keys[4], 0, -1)}
+end
+
+-- A member of PENDING: its user and nth.
+local function read_member(member)
+  local user, nth = string.match(member, '^([^\n]*)\n(%d+)$')
+  return user or member, tonumber(nth or '1')
+end
+
+local function find_held(held, nth, seq)
+  for at, own in ipairs(held) do
+    if own.nth == nth and own.seq == seq then
+      return at
+    end
+  end
+end
+
+-- ARGS: after which seq, and how many are looked at. Answers the last of these, '0' at the end, then
+-- member and seq of what is pending and its user does not hold, by turns.
+local function strays(keys, args)
+  check_count(args, 2)
+  check_whole(args, 1, 2)
+  local found, users, texts = {'0'}, {}, {}
+  local members = redis.call('ZRANGE', keys[2], '(' .. args[1], '+inf', 'BYSCORE', 'LIMIT', 0,
+    args[2], 'WITHSCORES')
+  for i = 1, #members, 2 do
+    users[#users + 1] = read_member(members[i])
+  end
+  if #users > BATCH_MAX then
+    fail('DIBSBAD a batch of ' .. #users)
+  elseif #users > 0 then
+    texts = redis.call('HMGET', keys[3], unpack(users))
+  end
+  for i = 1, #members, 2 do
+    local _, nth = read_member(members[i])
+    if not find_held(read_held(texts[(i + 1) / 2]), nth, tonumber(members[i + 1])) then
+      found[#found + 1] = members[i]
+      found[#found + 1] = members[i + 1]
+    end
+  end
+  if #users == tonumber(args[2]) then
+    found[1] = members[#members]
+  end
+  return found
+end
+
+-- What mend() does with one claim. Each does nothing where there is nothing to do.
+local MENDS = {
+  -- A claim that is held goes to the ledger once more.
+  P = function(keys, held, item)
+    return find_held(held, item.nth, item.seq) and
+      redis.call('ZADD', keys[2], 'NX', item.score, item.member) or 0
+  end,
+  -- A pending claim is held again.
+  H = function(keys, held, item)
+    if tonumber(redis.call('ZSCORE', keys[2], item.member) or '0') ~= item.seq or
+      not hold(held, {seq = item.seq, nth = item.nth, state = 'P', bound = 0,
+        claim = item.claim}) then
+      return 0
+    end
+    redis.call('HSET', keys[3], item.user, held_text(held))
+    return 1
+  end,
+  -- A claim that no lease ever gave goes, wherever it is.
+  R = function(keys, held, item)
+    local at, changed = find_held(held, item.nth, item.seq), 0
+    if at then
+      table.remove(held, at)
+      changed = 1
+      if #held > 0 then
+        redis.call('HSET', keys[3], item.user, held_text(held))
+      else
+        redis.call('HDEL', keys[3], item.user)
+      end
+    end
+    if tonumber(redis.call('ZSCORE', keys[2], item.member) or '0') == item.seq then
+      changed = 1
+      redis.call('ZREM', keys[2], item.member)
+    end
+    return changed
+  end,
+}
+
+-- ARGS: of each claim what is to be done (P, H or R), the user, seq, nth, lease, requested_at and
+-- request id. Answers how many were changed; a second call changes nothing.
+local function mend(keys, args)
+  local meta, items, changed = need_meta(keys[5]), {}, 0
+  for i = 1, #args, 7 do
+    check_whole(args, i + 2, i + 5)
+    if not MENDS[args[i]] or #(args[i + 6] or '') ~= 16 then
+      fail('DIBSBAD what is to be mended is not readable')
+    end
+    local nth = tonumber(args[i + 3])
+    items[#items + 1] = {mend = MENDS[args[i]], user = args[i + 1], seq = tonumber(args[i + 2]),
+      score = args[i + 2], nth = nth, member = pending_member(args[i + 1], nth),
+      claim = args[i + 6] .. args[i + 3] .. ':' .. args[i + 4] .. ':' .. args[i + 5] .. ':' ..
+      args[i + 2]}
+    read_held(redis.call('HGET', keys[3], args[i + 1]))
+  end
+  if #items > BATCH_MAX then
+    fail('DIBSBAD a batch of ' .. #items)
+  end
+  redis.call('ZCARD', keys[2])
+  for _, item in ipairs(items) do
+    changed = changed + item.mend(keys, read_held(redis.call('HGET', keys[3], item.user)), item)
+  end
+  if changed > 0 then
+    redis.call('HSET', keys[5], 'changes', next_changes(meta))
+  end
+  return changed
+end
+
+-- From here on nobody is answered, until the steward has built the policy anew.
+local function lay_down(keys)
+  local meta = need_meta(keys[5])
+  disarm(keys[5])
+  redis.call('HSET', keys[5], 'changes', next_changes(meta))
+  return 1
+end
+
 local function version()
   return VERSION
 end
@@ -1324,6 +1458,8 @@ redis.register_function('dibs_enter', enter)
 redis.register_function('dibs_retire', retire)
 redis.register_function('dibs_publish', publish)
 redis.register_function('dibs_published', published)
+redis.register_function('dibs_mend', mend)
+redis.register_function('dibs_lay_down', lay_down)
 
 local function register_reader(name, callback)
   redis.register_function{function_name = name, callback = callback, flags = {'no-writes'}}
@@ -1334,4 +1470,6 @@ register_reader('dibs_settled', settled)
 register_reader('dibs_pending', pending)
 register_reader('dibs_visit', visit)
 register_reader('dibs_describe', describe)
+register_reader('dibs_inspect', inspect)
+register_reader('dibs_strays', strays)
 register_reader('dibs_version', version)

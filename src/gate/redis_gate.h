@@ -107,4 +107,16 @@ void gate_redis_acknowledge(struct gate *gate, const struct claim *claims,
 enum status gate_redis_visit(struct gate *gate, int64_t policy_id,
                              const struct gate_visitor *visitor, struct error *error);
 
+/* "id:first:next:end"; false: it is not readable. */
+bool redis_read_lease(const char *text, struct gate_lease *lease);
+
+/* Slots of struct gate_ops, in redis_audit.c. */
+enum status gate_redis_inspect(struct gate *gate, int64_t policy_id, struct gate_state *state,
+                               struct error *error);
+enum status gate_redis_strays(struct gate *gate, int64_t policy_id, struct claim *strays,
+                              size_t max, size_t *count, struct error *error);
+enum status gate_redis_mend(struct gate *gate, int64_t policy_id, const struct gate_mend *mends,
+                            size_t count, int64_t *changed_count, struct error *error);
+enum status gate_redis_lay_down(struct gate *gate, int64_t policy_id, struct error *error);
+
 #endif

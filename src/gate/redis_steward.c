@@ -474,8 +474,7 @@ enum status gate_redis_enter(struct gate *gate, int64_t policy_id, const struct 
     return status == STATUS_OK ? redis_watch_look(&redis->watch, policy_id, error) : status;
 }
 
-/* "id:first:next:end" */
-static bool redis_read_lease(const char *text, struct gate_lease *lease)
+bool redis_read_lease(const char *text, struct gate_lease *lease)
 {
     int64_t *const numbers[] = {&lease->id, &lease->first_seq, &lease->next_seq, &lease->end_seq};
 

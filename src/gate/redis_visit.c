@@ -176,7 +176,8 @@ static int redis_visit_compare_claims(const void *a, const void *b)
 {
     const struct held_claim *left = a;
     const struct held_claim *right = b;
-    return (left->claim.seq > right->claim.seq) - (left->claim.seq < right->claim.seq);
+    int order = (left->claim.seq > right->claim.seq) - (left->claim.seq < right->claim.seq);
+    return order != 0 ? order : user_id_compare(&left->claim.user, &right->claim.user);
 }
 
 static int redis_visit_compare_ids(const void *a, const void *b)
@@ -201,7 +202,8 @@ static enum status redis_visit_tell_claims(struct redis_visited *visited,
         qsort(visited->claims, visited->claim_count, sizeof(*visited->claims),
               redis_visit_compare_claims);
     for (size_t i = 0; i < visited->claim_count && status == STATUS_OK; i++) {
-        if (i == 0 || visited->claims[i].claim.seq != visited->claims[i - 1].claim.seq)
+        /* Two users with one seq are told both: somebody has to hear of it. */
+        if (i == 0 || redis_visit_compare_claims(&visited->claims[i], &visited->claims[i - 1]) != 0)
             status = visitor->claim(visitor->context, &visited->claims[i], error);
     }
     return status;

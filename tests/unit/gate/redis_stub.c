@@ -124,7 +124,7 @@ static void stub_run(struct redis_stub *stub, struct stub_peer *peer, char **wor
         stub_say(peer, "*2\r\n$11\r\nappendfsync\r\n$6\r\nalways\r\n");
     else if (count > 1 && strcmp(words[1], "dibs_version") == 0)
         /* An old Redis does not know functions. */
-        stub_say(peer, stub->version[0] >= '7' ? ":4\r\n" : "-ERR unknown command 'FCALL_RO'\r\n");
+        stub_say(peer, stub->version[0] >= '7' ? ":6\r\n" : "-ERR unknown command 'FCALL_RO'\r\n");
     else if (count > 1 && strcmp(words[1], "dibs_count") == 0)
         stub_say(peer, "*14\r\n:1\r\n$1\r\n9\r\n:0\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n9\r\n$1\r\n1\r\n"
                        "$1\r\n1\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n0\r\n"
