@@ -283,18 +283,26 @@ static const struct command commands[] = {
         .name = "audit",
         .summary = "Checks that every coupon and every unit of stock is where it should be",
         .examples = EXAMPLES("dibs audit", "dibs audit --policy 42 --json", "dibs audit --repair",
-                             "dibs audit --repair --yes"),
+                             "dibs audit --repair --yes", "dibs audit --watch --interval 30s",
+                             "dibs audit --gate redis://cache.example "
+                             "--ledger postgres://db.example/shop",
+                             "dibs audit --history"),
         .description =
-            "Holds the ledger against the running server and exits with 3 when they do not agree. "
-            "After the database was restored from an older backup, or failed over to a replica "
-            "that lagged, --repair writes what it lacks from the server's memory: do not restart "
-            "the server before. --repair shows what it would do and asks.",
+            "Holds gate, pending claims and ledger against each other, policy by policy, while "
+            "people claim, and exits with 3 when something is wrong that stays so. Asks a running "
+            "server, or with --gate and --ledger (or DIBS_GATE) looks at Redis and the database "
+            "itself. --repair shows what it would do and asks; it takes no coupon from anyone, and "
+            "--history shows what repairs have done. After the database was restored from an "
+            "older backup, or failed over to a replica that lagged, it writes what the database "
+            "lacks from the memory of a server with a local gate: do not restart that before.",
         .options = OPTIONS({"policy", "N", "Look at this policy only."},
-                           {"repair", NULL,
-                            "Bring a ledger that is older than the server up to "
-                            "date."},
-                           {"yes", NULL, "Repair without asking."}),
+                           {"watch", NULL, "Look again and again, a line each, until interrupted."},
+                           {"interval", "DURATION", "Between looks of --watch. [10s]"},
+                           {"repair", NULL, "Put right what is wrong."},
+                           {"yes", NULL, "Repair without asking."},
+                           {"history", NULL, "Show what repairs have done."}),
         .shared_options = exchange_options,
+        .takes_settings = true,
         .run = command_audit,
     },
     {

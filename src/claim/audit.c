@@ -1,40 +1,53 @@
-/* audit.c: holds the ledger against the gate, and repairs one that is older. */
+/* audit.c: looks at a policy in gate and ledger, and again at what looks wrong. */
+#include "claim/audit.h"
+
+#include <stdlib.h>
+#include <time.h>
+
 #include "base/clock.h"
-#include "base/log.h"
-#include "claim/parts.h"
+#include "claim/audit_parts.h"
 
-/* --- what this process remembers --- */
+#define SUSPECTS_MAX  10000
+#define STRAYS_MAX    1000
+#define COUPONS_LIGHT 200000 /* of more than these a light audit takes the sums only */
 
-static enum status audit_tell(void *context, int64_t policy_id,
-                              const struct ledger_listener *listener, struct error *error)
+/* A change under way is over by the last look. */
+static const int64_t audit_pauses_ms[] = {0, 250, 750};
+#define LOOKS (sizeof(audit_pauses_ms) / sizeof(audit_pauses_ms[0]))
+
+/* --- words --- */
+
+static const struct {
+    const char *name;
+    const char *words;
+} audit_checks[AUDIT_CHECKS] = {
+    [AUDIT_OVERSOLD] = {"oversold", "coupons or winners above the total"},
+    [AUDIT_STOCK] = {"stock", "units that total, unleased, leases and coupons do not agree on"},
+    [AUDIT_OVER_LIMIT] = {"over_limit", "users with more coupons than the limit"},
+    [AUDIT_SLOT] = {"slot", "coupons whose slot does not fit their state"},
+    [AUDIT_STRAY] = {"stray", "coupons without a lease"},
+    [AUDIT_POLICY] = {"policy", "the policy is missing in the ledger, or older than in the gate"},
+    [AUDIT_MISSING] = {"missing", "claims that the ledger lacks and nobody is bringing"},
+    [AUDIT_UNKNOWN] = {"unknown", "coupons that the gate has lost, or never gave"},
+    [AUDIT_OUTDATED] = {"outdated", "coupons whose state is newer in the gate"},
+    [AUDIT_REPEATED] = {"repeated", "seqs that two users hold"},
+    [AUDIT_PENDING] = {"pending", "pending entries that no user holds"},
+    [AUDIT_UNLEASED] = {"unleased_claim", "pending claims without a lease"},
+    [AUDIT_REMAINING] = {"remaining", "units that the gate's stock and its leases differ by"},
+    [AUDIT_LEASE] = {"lease", "leases of the gate that the ledger does not have so"},
+    [AUDIT_ADRIFT] = {"adrift", "units that are lent and not in the gate"},
+    [AUDIT_MARK] = {"mark", "seqs that the mark of what is published is too high by"},
+};
+
+const char *audit_check_name(enum audit_check check)
 {
-    struct service *service = context;
-    struct gate_visitor visitor = {
-        .policy = listener->policy,
-        .lease = listener->lease,
-        .claim = listener->claim,
-        .key = listener->key,
-        .blocked = listener->blocked,
-        .context = listener->context,
-    };
-
-    return gate_visit(service->gate, policy_id == 0 ? GATE_VISIT_ALL : policy_id, &visitor, error);
+    return audit_checks[check].name;
 }
 
-static struct ledger_memory audit_memory(struct service *service)
+const char *audit_check_words(enum audit_check check)
 {
-    struct ledger_memory memory = {
-        .tell = audit_tell, .context = service, .forgets_freed = service->gate->ops->is_shared};
-
-    if (!service->options.has_code_key) {
-        memory.secret_name = SERVICE_CODE_KEY;
-        memory.secret = (const uint8_t *)&service->code_key;
-        memory.secret_length = sizeof(service->code_key);
-    }
-    return memory;
+    return audit_checks[check].words;
 }
-
-/* --- looking --- */
 
 int64_t policy_audit_imbalance(const struct policy_audit *audit)
 {
@@ -44,79 +57,425 @@ int64_t policy_audit_imbalance(const struct policy_audit *audit)
 
 bool policy_audit_is_fine(const struct policy_audit *audit)
 {
-    const struct ledger_gap *gap = &audit->gap;
-    return !gap->lacks_policy && !gap->has_older_policy && gap->missing_count == 0 &&
-           gap->redeemed_count == 0 && gap->cancelled_count == 0 && gap->unknown_count == 0 &&
-           policy_audit_imbalance(audit) == 0 && audit->balance.active <= audit->balance.total;
+    for (size_t i = 0; i < AUDIT_CHECKS; i++) {
+        if (audit->counts[i] != 0)
+            return false;
+    }
+    return true;
 }
 
-static enum status audit_policy(struct service *service, const struct ledger_memory *memory,
-                                int64_t policy_id, struct policy_audit *audit, struct error *error)
+/* --- suspects --- */
+
+void audit_look_release(struct audit_look *look)
 {
-    *audit = (struct policy_audit){.policy_id = policy_id};
-    enum status status = ledger_compare(service->ledger, memory, policy_id, &audit->gap, error);
-    if (status == STATUS_OK && !audit->gap.lacks_policy)
-        status = ledger_balance(service->ledger, policy_id, &audit->balance, error);
+    free(look->suspects);
+    free(look->leases);
+    look->suspects = NULL;
+    look->leases = NULL;
+    look->suspect_count = look->lease_count = 0;
+}
+
+/* Without memory for it, or beyond the most that is kept, it is not counted. */
+static void audit_suspect(struct audit_look *look, enum audit_check check,
+                          const struct held_claim *held)
+{
+    if (look->suspect_count == look->suspect_capacity) {
+        size_t capacity = look->suspect_capacity == 0 ? 64 : look->suspect_capacity * 2;
+        struct audit_suspect *grown = realloc(look->suspects, capacity * sizeof(*grown));
+        if (grown == NULL || look->suspect_count >= SUSPECTS_MAX)
+            return;
+        look->suspects = grown;
+        look->suspect_capacity = capacity;
+    }
+    look->suspects[look->suspect_count++] = (struct audit_suspect){.check = check, .held = *held};
+}
+
+static int audit_compare(const void *a, const void *b)
+{
+    const struct audit_suspect *left = a;
+    const struct audit_suspect *right = b;
+
+    if (left->check != right->check)
+        return left->check < right->check ? -1 : 1;
+    if (left->held.claim.seq != right->held.claim.seq)
+        return left->held.claim.seq < right->held.claim.seq ? -1 : 1;
+    return user_id_compare(&left->held.claim.user, &right->held.claim.user);
+}
+
+/* Those of the later look that the earlier one had as well. */
+static void audit_keep_same(struct audit_look *later, const struct audit_look *earlier)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0, at = 0; i < later->suspect_count; i++) {
+        const struct audit_suspect *suspect = &later->suspects[i];
+        while (at < earlier->suspect_count && audit_compare(&earlier->suspects[at], suspect) < 0)
+            at++;
+        if (at < earlier->suspect_count && audit_compare(&earlier->suspects[at], suspect) == 0)
+            later->suspects[kept++] = *suspect;
+    }
+    later->suspect_count = kept;
+}
+
+/* --- claims and coupons --- */
+
+const struct lease *audit_look_lease(const struct audit_look *look, int64_t seq)
+{
+    for (size_t i = 0; i < look->lease_count; i++) {
+        const struct lease *lease = &look->leases[i];
+        if (seq >= lease->first_seq && seq < lease->first_seq + lease->count)
+            return lease;
+    }
+    return NULL;
+}
+
+/* A claim whose lease is not told was brought back from the ledger, and any lease will do. */
+static bool audit_is_covered(const struct audit_look *look, const struct claim *claim)
+{
+    const struct lease *lease = audit_look_lease(look, claim->seq);
+    return lease != NULL && (claim->lease_id == 0 || claim->lease_id == lease->id);
+}
+
+static void audit_differs(void *context, enum ledger_difference difference,
+                          const struct held_claim *held)
+{
+    struct audit_look *look = context;
+
+    switch (difference) {
+    case LEDGER_LACKS:
+        audit_suspect(look, AUDIT_MISSING, held);
+        break;
+    case LEDGER_LACKS_YET:
+        look->audit.pending++;
+        if (look->service->gate->ops->is_shared && !audit_is_covered(look, &held->claim))
+            audit_suspect(look, AUDIT_UNLEASED, held);
+        break;
+    case LEDGER_IS_LATE:
+        audit_suspect(look, AUDIT_OUTDATED, held);
+        break;
+    case LEDGER_HAS_MORE:
+        audit_suspect(look, AUDIT_UNKNOWN, held);
+        break;
+    }
+}
+
+/* The ledger's listener behind the look. */
+struct audit_listener {
+    struct audit_look *look;
+    const struct ledger_listener *listener;
+};
+
+static enum status audit_on_policy(void *context, const struct policy *policy, struct error *error)
+{
+    const struct audit_listener *between = context;
+    return between->listener->policy(between->listener->context, policy, error);
+}
+
+static enum status audit_on_lease(void *context, const struct lease *lease, int64_t given_count,
+                                  struct error *error)
+{
+    const struct audit_listener *between = context;
+    return between->listener->lease(between->listener->context, lease, given_count, error);
+}
+
+/* Claims come by rising seqs. */
+static enum status audit_on_claim(void *context, const struct held_claim *held, struct error *error)
+{
+    const struct audit_listener *between = context;
+
+    if (held->claim.seq == between->look->told_seq)
+        audit_suspect(between->look, AUDIT_REPEATED, held);
+    between->look->told_seq = held->claim.seq;
+    return between->listener->claim(between->listener->context, held, error);
+}
+
+static enum status audit_on_key(void *context, const struct key_binding *binding,
+                                struct error *error)
+{
+    const struct audit_listener *between = context;
+    return between->listener->key(between->listener->context, binding, error);
+}
+
+static enum status audit_on_blocked(void *context, const struct user_id *user, struct error *error)
+{
+    const struct audit_listener *between = context;
+    return between->listener->blocked(between->listener->context, user, error);
+}
+
+static enum status audit_tell(void *context, int64_t policy_id,
+                              const struct ledger_listener *listener, struct error *error)
+{
+    struct audit_listener between = {.look = context, .listener = listener};
+    struct gate_visitor visitor = {
+        .policy = audit_on_policy,
+        .lease = audit_on_lease,
+        .claim = audit_on_claim,
+        .key = audit_on_key,
+        .blocked = audit_on_blocked,
+        .context = &between,
+    };
+
+    return gate_visit(between.look->service->gate, policy_id, &visitor, error);
+}
+
+static enum status audit_compare_claims(struct audit_look *look, struct error *error)
+{
+    struct ledger_memory memory = {.tell = audit_tell,
+                                   .context = look,
+                                   .forgets_freed = look->service->gate->ops->is_shared,
+                                   .differs = audit_differs};
+    struct ledger_gap gap = {0};
+
+    look->told_seq = 0;
+    enum status status =
+        ledger_compare(look->service->ledger, &memory, look->audit.policy_id, &gap, error);
+    look->audit.is_lacking = gap.lacks_policy;
+    look->audit.is_older = gap.has_older_policy;
     return status;
 }
 
-enum status service_audit(struct service *service, int64_t after_id, struct policy_audit *audits,
-                          size_t max, size_t *count, struct error *error)
+static enum status audit_find_strays(struct audit_look *look, struct error *error)
 {
-    struct ledger_memory memory = audit_memory(service);
+    struct claim *strays = malloc(STRAYS_MAX * sizeof(*strays));
+    size_t count = 0;
+
+    if (strays == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for the audit");
+    enum status status =
+        gate_strays(look->service->gate, look->audit.policy_id, strays, STRAYS_MAX, &count, error);
+    for (size_t i = 0; i < count && status == STATUS_OK; i++)
+        audit_suspect(look, AUDIT_PENDING,
+                      &(struct held_claim){.claim = strays[i], .is_pending = true});
+    free(strays);
+    return status;
+}
+
+/* --- numbers --- */
+
+static int64_t audit_magnitude(int64_t number)
+{
+    return number < 0 ? -number : number;
+}
+
+static int64_t audit_left(const struct gate_state *state)
+{
+    int64_t left = 0;
+
+    for (size_t i = 0; i < state->lease_count; i++)
+        left += state->leases[i].end_seq - state->leases[i].next_seq;
+    return left;
+}
+
+static bool audit_has_lease(const struct audit_look *look, const struct gate_lease *in_gate)
+{
+    for (size_t i = 0; i < look->lease_count; i++) {
+        const struct lease *lease = &look->leases[i];
+        if (lease->id == in_gate->id)
+            return lease->open && lease->first_seq == in_gate->first_seq &&
+                   in_gate->end_seq <= lease->first_seq + lease->count;
+    }
+    return false;
+}
+
+/* Nothing moved between both, and the ledger's numbers are from in between. */
+static bool audit_is_still(const struct audit_look *look)
+{
+    const struct gate_state *before = &look->before;
+    const struct gate_state *after = &look->after;
+
+    return before->pending_count == 0 && after->pending_count == 0 &&
+           before->remaining == after->remaining && before->issued == after->issued &&
+           before->changes == after->changes && before->version == after->version &&
+           after->version == look->audit.balance.version && audit_left(before) == audit_left(after);
+}
+
+static void audit_count_ledger(struct policy_audit *audit)
+{
+    const struct ledger_balance *balance = &audit->balance;
+
+    audit->counts[AUDIT_POLICY] = audit->is_lacking || audit->is_older;
+    if (audit->is_lacking)
+        return;
+    if (balance->active > balance->total)
+        audit->counts[AUDIT_OVERSOLD] = balance->active - balance->total;
+    audit->counts[AUDIT_STOCK] = audit_magnitude(policy_audit_imbalance(audit));
+    audit->counts[AUDIT_OVER_LIMIT] = balance->over_limit;
+    audit->counts[AUDIT_SLOT] = balance->misplaced;
+    audit->counts[AUDIT_STRAY] = balance->stray + (balance->highest_seq >= balance->next_seq);
+    int64_t unaccounted = balance->next_seq - 1 - balance->coupons - balance->leased;
+    audit->unaccounted = unaccounted > 0 ? unaccounted : 0;
+}
+
+static void audit_count_gate(struct audit_look *look)
+{
+    const struct gate_state *state = &look->after;
+    struct policy_audit *audit = &look->audit;
+    int64_t left = audit_left(state);
+
+    audit->counts[AUDIT_REMAINING] = audit_magnitude(state->remaining - left);
+    if (state->mark > state->seq_top)
+        audit->counts[AUDIT_MARK] = state->mark - state->seq_top;
+    for (size_t i = 0; i < state->lease_count; i++)
+        audit->counts[AUDIT_LEASE] += state->leases[i].next_seq < state->leases[i].end_seq &&
+                                      !audit_has_lease(look, &state->leases[i]);
+    if (audit_is_still(look))
+        audit->counts[AUDIT_ADRIFT] = audit_magnitude(audit->balance.leased - left);
+}
+
+/* Those who were told that they have won: as long as no unit came back meanwhile, whoever is active
+ * at first and whoever is still pending later are different people. */
+static enum status audit_count_told(struct audit_look *look, struct error *error)
+{
+    struct policy_audit *audit = &look->audit;
+    const struct ledger_balance *balance = &audit->balance;
+    struct policy policy;
+
+    if (audit->is_lacking || balance->active + audit->pending <= balance->total)
+        return STATUS_OK;
+    enum status status = ledger_policy_get(look->service->ledger, audit->policy_id, &policy, error);
+    if (status == STATUS_OK && policy.version == balance->version)
+        audit->counts[AUDIT_OVERSOLD] = balance->active + audit->pending - balance->total;
+    /* An older ledger is not read for this; the older it is, the less it can tell. */
+    return status == STATUS_NOT_FOUND || status == STATUS_UNAVAILABLE ? STATUS_OK : status;
+}
+
+/* --- a look --- */
+
+static enum status audit_look_into_gate(struct audit_look *look, enum audit_depth depth,
+                                        struct error *error)
+{
+    struct service *service = look->service;
+    int64_t policy_id = look->audit.policy_id;
+    bool compares = depth == AUDIT_DEEP || look->audit.balance.coupons <= COUPONS_LIGHT;
+    enum status status =
+        ledger_lease_history(service->ledger, policy_id, &look->leases, &look->lease_count, error);
+
+    if (status == STATUS_OK && compares)
+        status = audit_compare_claims(look, error);
+    if (status == STATUS_OK && compares)
+        status = audit_find_strays(look, error);
+    if (status == STATUS_OK)
+        status = gate_inspect(service->gate, policy_id, &look->after, error);
+    /* While it is built anew it is neither what it was nor what it will be. */
+    if (status == STATUS_NOT_FOUND || (status == STATUS_OK && !look->after.is_armed)) {
+        look->audit.gate = AUDIT_GATE_UNARMED;
+        look->suspect_count = 0;
+        return STATUS_OK;
+    }
+    if (status == STATUS_OK)
+        audit_count_gate(look);
+    return status == STATUS_OK ? audit_count_told(look, error) : status;
+}
+
+static enum status audit_look_once(struct audit_look *look, enum audit_depth depth,
+                                   struct error *error)
+{
+    struct service *service = look->service;
+    struct policy_audit *audit = &look->audit;
+    enum status status = gate_inspect(service->gate, audit->policy_id, &look->before, error);
+
+    if (status == STATUS_OK)
+        status = ledger_balance(service->ledger, audit->policy_id, &audit->balance, error);
+    audit->is_lacking = status == STATUS_NOT_FOUND;
+    if (status == STATUS_NOT_FOUND && look->before.is_known)
+        status = STATUS_OK;
+    audit->gate = look->before.is_armed   ? AUDIT_GATE_ARMED
+                  : look->before.is_known ? AUDIT_GATE_UNARMED
+                                          : AUDIT_GATE_UNKNOWN;
+    if (status == STATUS_OK && audit->gate == AUDIT_GATE_ARMED)
+        status = audit_look_into_gate(look, depth, error);
+    if (status != STATUS_OK)
+        return status;
+    int64_t told_above = audit->counts[AUDIT_OVERSOLD];
+    audit_count_ledger(audit);
+    if (told_above > audit->counts[AUDIT_OVERSOLD])
+        audit->counts[AUDIT_OVERSOLD] = told_above;
+    if (look->suspect_count > 0)
+        qsort(look->suspects, look->suspect_count, sizeof(*look->suspects), audit_compare);
+    return STATUS_OK;
+}
+
+/* What is there in both looks. Numbers that are not from one snapshot have to be the very same. */
+static void audit_look_agree(struct audit_look *later, const struct audit_look *earlier)
+{
+    audit_keep_same(later, earlier);
+    for (size_t i = 0; i < AUDIT_CHECKS; i++) {
+        int64_t before = earlier->audit.counts[i];
+        bool is_exact = i != AUDIT_LEASE && i != AUDIT_ADRIFT;
+        if (is_exact ? before == 0 : before != later->audit.counts[i])
+            later->audit.counts[i] = 0;
+    }
+}
+
+enum status audit_look_surely(struct service *service, enum audit_depth depth, int64_t policy_id,
+                              struct audit_look *look, struct error *error)
+{
     enum status status = STATUS_OK;
 
-    *count = 0;
-    while (*count < max && status == STATUS_OK &&
-           gate_list(service->gate, after_id, &after_id, 1) == 1) {
-        status = audit_policy(service, &memory, after_id, &audits[*count], error);
-        (*count)++;
+    *look = (struct audit_look){.service = service, .audit.policy_id = policy_id};
+    for (size_t i = 0; i < LOOKS && status == STATUS_OK; i++) {
+        struct audit_look earlier = *look;
+        const struct timespec pause = {.tv_sec = audit_pauses_ms[i] / 1000,
+                                       .tv_nsec = audit_pauses_ms[i] % 1000 * 1000000};
+        nanosleep(&pause, NULL);
+        *look = (struct audit_look){.service = service, .audit.policy_id = policy_id};
+        status = audit_look_once(look, depth, error);
+        if (status == STATUS_OK && i > 0)
+            audit_look_agree(look, &earlier);
+        audit_look_release(&earlier);
+        if (status == STATUS_OK && look->suspect_count == 0 && policy_audit_is_fine(&look->audit))
+            break;
     }
+    for (size_t i = 0; i < look->suspect_count && status == STATUS_OK; i++)
+        look->audit.counts[look->suspects[i].check]++;
     return status;
 }
 
-/* --- repairing --- */
+/* --- policies --- */
 
-/* The gate takes over the rows that the repair has written: their versions and what is unleased. */
-static void audit_refresh(struct service *service)
+bool service_audits_shared(const struct service *service)
 {
-    int64_t id = 0;
-    struct policy policy;
-    struct error error = {""};
-
-    while (gate_list(service->gate, id, &id, 1) == 1) {
-        if (service_refresh(service, id, &policy, &error) == STATUS_OK)
-            continue;
-        log_event(LOG_WARN, "refresh_failed", LOG_FIELD("policy", LOG_I64(id)),
-                  LOG_FIELD("error", LOG_TEXT(error.text)));
-        steward_call(&service->steward, id, STEWARD_REFRESH);
-    }
+    return service->gate->ops->is_shared;
 }
 
-/* While this goes on nobody changes a policy, a lease or who is blocked, so that the gate holds
- * still but for claims. After UNKNOWN the units that were given back are forgotten as well: either
- * the repair was done, or the ledger is still older, and only another repair can change that. */
-enum status service_repair(struct service *service, struct ledger_repair *done, struct error *error)
+/* A gate in memory may know a policy that the ledger lacks; the ledger is there when Redis is not.
+ */
+bool audit_next(struct service *service, int64_t after_id, int64_t *policy_id)
 {
-    struct ledger_memory memory = audit_memory(service);
-    int64_t started_ms = clock_monotonic_ms();
+    struct policy policy;
+    struct error error;
+    size_t count = 0;
 
-    *done = (struct ledger_repair){0};
-    if (service->gate->ops->is_shared)
-        return error_set(error, STATUS_CONFLICT,
-                         "a repair writes what one server remembers; a gate in Redis is fed by "
-                         "many, and its ledger cannot be repaired from it: bring the newer "
-                         "database back. Workers that wrote to that one wait for it");
-    steward_lock(&service->steward);
-    enum status status = ledger_repair(service->ledger, &memory, done, error);
-    if (status == STATUS_UNKNOWN || (status == STATUS_OK && done->is_done)) {
-        steward_repaired(&service->steward);
-        audit_refresh(service);
+    if (!service_audits_shared(service) ||
+        ledger_policy_list(service->ledger, after_id, &policy, 1, &count, &error) != STATUS_OK)
+        return gate_list(service->gate, after_id, policy_id, 1) == 1;
+    *policy_id = count == 1 ? policy.id : 0;
+    return count == 1;
+}
+
+enum status service_audit_one(struct service *service, enum audit_depth depth, int64_t policy_id,
+                              struct policy_audit *audit, struct error *error)
+{
+    struct audit_look look;
+    enum status status = audit_look_surely(service, depth, policy_id, &look, error);
+
+    *audit = look.audit;
+    audit_look_release(&look);
+    return status;
+}
+
+enum status service_audit(struct service *service, enum audit_depth depth, int64_t after_id,
+                          struct policy_audit *audits, size_t max, size_t *count, bool *has_more,
+                          struct error *error)
+{
+    enum status status = STATUS_OK;
+    int64_t next_id;
+
+    *count = 0;
+    while (*count < max && status == STATUS_OK && audit_next(service, after_id, &after_id)) {
+        status = service_audit_one(service, depth, after_id, &audits[*count], error);
+        (*count)++;
     }
-    steward_unlock(&service->steward);
-    if (status == STATUS_OK && done->is_done)
-        log_event(LOG_INFO, "repair_done",
-                  LOG_FIELD("ms", LOG_I64(clock_monotonic_ms() - started_ms)));
-    service_stock_changed(service);
+    *has_more = status == STATUS_OK && *count == max && audit_next(service, after_id, &next_id);
     return status;
 }

@@ -122,6 +122,24 @@ static enum status duty_close_leases(struct worker *worker, struct duty *duty, s
     return STATUS_OK;
 }
 
+/* When a repair was asked for, what is unleased is set by what is issued, now that nothing is lent.
+ * The seqs of the next lease are above all that the gate has seen. */
+static enum status duty_mend(struct worker *worker, struct duty *duty, struct error *error)
+{
+    struct ledger_mend mend = {.policy_id = duty->policy_id,
+                               .raises_total = true,
+                               .adopts_strays = true,
+                               .only_if_asked = true};
+    enum status status = ledger_mend(worker->service->ledger, &mend, error);
+
+    if (status == STATUS_OK && mend.is_changed)
+        log_event(LOG_WARN, "stock_mended", LOG_FIELD("policy", LOG_I64(duty->policy_id)),
+                  LOG_FIELD("total", LOG_I64(mend.after.total)),
+                  LOG_FIELD("unleased", LOG_I64(mend.after.unleased)),
+                  LOG_FIELD("unleased_before", LOG_I64(mend.before.unleased)));
+    return status;
+}
+
 /* Lends what is unleased but `keep` units. A lease that the gate does not take goes back. */
 static enum status duty_lend(struct worker *worker, struct duty *duty, int64_t keep,
                              struct error *error)
@@ -172,6 +190,8 @@ static enum status duty_build(struct worker *worker, struct duty *duty, struct e
 
     if (status == STATUS_OK)
         status = duty_close_leases(worker, duty, error);
+    if (status == STATUS_OK)
+        status = duty_mend(worker, duty, error);
     if (status == STATUS_OK)
         status = ledger_policy_get(service->ledger, duty->policy_id, &policy, error);
     FAULT_POINT("worker.before_reset");

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "base/traces.h"
+#include "claim/audit_watch.h"
 #include "claim/clerk.h"
 #include "claim/fallback.h"
 #include "claim/service.h"
@@ -51,6 +52,7 @@ struct service {
     struct kafka_orders *orders;         /* where orders come in from other systems; else NULL */
     struct traces *traces;               /* where claims are decided and told of; else NULL */
     struct fallback *fallback;           /* of a shared gate; else NULL */
+    struct audit_watch *audit_watch;     /* where audits go on; else NULL */
     struct clerks clerks;
     struct scoring scoring;
     struct service_sales_counters sales;

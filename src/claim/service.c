@@ -274,6 +274,8 @@ static enum status service_open_parts(struct service *service, struct error *err
     gate_options.traces = service->traces;
     if (status == STATUS_OK)
         status = gate_open(&service->gate, &gate_options, error);
+    if (status != STATUS_OK || options->role == SERVICE_AUDITS)
+        return status;
     if (status == STATUS_OK)
         status = service_open_relay(service, error);
     if (status == STATUS_OK)
@@ -291,6 +293,8 @@ static enum status service_open_parts(struct service *service, struct error *err
         status = steward_start(&service->steward, error);
     if (status == STATUS_OK)
         status = clerks_start(&service->clerks, service, options->clerks, error);
+    if (status == STATUS_OK)
+        status = audit_watch_start(&service->audit_watch, service, error);
     return status;
 }
 
@@ -319,6 +323,7 @@ void service_close(struct service *service)
 {
     if (service == NULL)
         return;
+    audit_watch_stop(service->audit_watch);
     if (service->clerks.thread_count > 0)
         clerks_stop(&service->clerks);
     ranking_close(service->ranking);
@@ -456,7 +461,25 @@ bool service_count_fallback(struct service *service, struct fallback_numbers *nu
     return true;
 }
 
+bool service_count_audit(struct service *service, struct audit_numbers *numbers)
+{
+    return audit_watch_count(service->audit_watch, numbers);
+}
+
 /* --- readiness --- */
+
+/* A policy that was paused for a broken guarantee is worth a word, but keeps nobody from the
+ * others.
+ */
+static void service_add_audit(struct service *service, struct service_part *part)
+{
+    char words[200];
+    size_t length = strlen(part->words);
+
+    audit_watch_words(service->audit_watch, words, sizeof(words));
+    if (words[0] != '\0')
+        snprintf(part->words + length, sizeof(part->words) - length, "; %s", words);
+}
 
 /* Events that wait are worth a word, but keep nobody from claiming. */
 static void service_add_events(struct service *service, struct service_part *part)
@@ -485,6 +508,7 @@ bool service_parts(struct service *service, struct service_part parts[SERVICE_PA
                                      .kind = ledger_kind(service->ledger),
                                      .ready = ledger_healthy(service->ledger)};
     snprintf(parts[1].words, sizeof(parts[1].words), "%.255s", words.text);
+    service_add_audit(service, &parts[1]);
     parts[2] = (struct service_part){.name = "relay", .kind = service->relay->ops->name};
     parts[2].ready = relay_is_ready(service->relay, &words);
     snprintf(parts[2].words, sizeof(parts[2].words), "%.255s", words.text);

@@ -31,6 +31,7 @@ struct ranking;
 enum service_role {
     SERVICE_SERVES, /* answers people; with a ledger that cannot be shared it works as well */
     SERVICE_WORKS,  /* drains a shared gate */
+    SERVICE_AUDITS, /* only looks at a shared gate and its ledger, and repairs them */
 };
 
 /* What becomes of claims while a shared gate is away. */
@@ -47,8 +48,9 @@ struct service_options {
     enum gate_ack ack;
     int replicas;
     enum service_fallback fallback;
-    int64_t sync_interval_ms; /* between looks of a worker at what rarely changes; 0: 10 s */
-    int64_t stop_timeout_ms;  /* for draining at the end */
+    int64_t sync_interval_ms;  /* between looks of a worker at what rarely changes; 0: 10 s */
+    int64_t audit_interval_ms; /* between audits in the background; 0: none */
+    int64_t stop_timeout_ms;   /* for draining at the end */
     const char *ledger_url;
     const char *ledger_password; /* NULL: as the URL or the environment says */
     enum ledger_use ledger_use;
@@ -214,33 +216,6 @@ void service_count_sales(struct service *service, struct sales_numbers *numbers)
 
 /* Which products sell best; NULL in a process that does not serve. */
 struct ranking *service_ranking(struct service *service);
-
-/* --- audit --- */
-
-/* How a policy stands in ledger and gate. The balance and the comparison are made one after the
- * other, while people may claim. */
-struct policy_audit {
-    int64_t policy_id;
-    struct ledger_balance balance; /* zeros when the ledger lacks the policy */
-    struct ledger_gap gap;
-};
-
-/* What is not where it should be: total − unleased − leased − active. */
-int64_t policy_audit_imbalance(const struct policy_audit *audit);
-
-/* True when no unit and no coupon is missing, too many, or older in the ledger than in the gate. */
-bool policy_audit_is_fine(const struct policy_audit *audit);
-
-/* Audits policies with ids above `after_id`, in rising order, up to `max`; takes as long as it
- * takes to read their coupons. */
-enum status service_audit(struct service *service, int64_t after_id, struct policy_audit *audits,
-                          size_t max, size_t *count, struct error *error) MUST_CHECK;
-
-/* Writes into a ledger that is older than the gate what it lacks. Nothing is done, and
- * done->is_done is false, when it is not older. CONFLICT: what is there is not an older copy of
- * this ledger; the words say why. UNKNOWN: it may have been done. */
-enum status service_repair(struct service *service, struct ledger_repair *done,
-                           struct error *error) MUST_CHECK;
 
 /* --- without the gate --- */
 

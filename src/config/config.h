@@ -23,7 +23,7 @@
 #include "base/log.h"
 
 /* At least as many as the table has rows. */
-#define CONFIG_KEYS_MAX 48
+#define CONFIG_KEYS_MAX 64
 
 /* The longest value a key may have, and the longest settings or secret file. */
 #define CONFIG_VALUE_LENGTH_MAX 4096
@@ -77,6 +77,7 @@ struct config {
     int64_t replicas;
     char *board; /* "auto", "local" or "redis" */
     int64_t sync_interval_ms;
+    int64_t audit_interval_ms;
     char *worker_listen; /* "": nowhere */
     char *fallback;      /* "reject" or "ledger" */
     char *ledger;        /* "sqlite:PATH", "postgres://…" or "mysql://…"; may hold a password */

@@ -175,6 +175,19 @@ const struct config_key config_keys[] = {
         .example = "1m",
     },
     {
+        .name = "audit_interval",
+        .group = "Backends",
+        .type = CONFIG_DURATION,
+        .offset = offsetof(struct config, audit_interval_ms),
+        .fallback = "1m",
+        .minimum = 0,
+        .maximum = 24 * 60 * MINUTE_MS,
+        .value_word = "DURATION",
+        .help = "How often every policy is audited in the background, by a worker or by the server "
+                "of a local gate; one that is oversold is paused. 0s is never.",
+        .example = "5m",
+    },
+    {
         .name = "fallback",
         .group = "Backends",
         .type = CONFIG_CHOICE,

@@ -53,6 +53,7 @@ static handler *const handlers[ROUTE_COUNT][METHODS] = {
     [ROUTE_PRODUCT] = {[HTTP_METHOD_GET] = products_show, [HTTP_METHOD_PUT] = products_put},
     [ROUTE_AUDIT] = {[HTTP_METHOD_GET] = audit_show},
     [ROUTE_AUDIT_REPAIR] = {[HTTP_METHOD_POST] = audit_repair},
+    [ROUTE_AUDIT_REPAIRS] = {[HTTP_METHOD_GET] = audit_history},
     [ROUTE_DEAD] = {[HTTP_METHOD_GET] = dead_list},
     [ROUTE_DEAD_LETTER] = {[HTTP_METHOD_DELETE] = dead_drop},
     [ROUTE_DEAD_RETRY] = {[HTTP_METHOD_POST] = dead_retry},

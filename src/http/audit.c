@@ -1,6 +1,10 @@
-/* audit.c: the ledger held against the gate, and the repair of one that is older. */
+/* audit.c: gate and ledger held against each other, what a repair did, and what earlier ones did.
+ */
+#include "http/audit.h"
+
 #include <stdlib.h>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "http/call.h"
 #include "http/handlers.h"
@@ -59,31 +63,58 @@ static void append_ledger(struct buffer *out, struct ledger *ledger)
     buffer_append_literal(out, "}");
 }
 
-static void append_audit(struct buffer *out, const struct policy_audit *audit)
+static void append_findings(struct buffer *out, const struct policy_audit *audit, bool is_shared)
 {
-    const struct ledger_gap *gap = &audit->gap;
+    size_t number = 0;
+    buffer_append_literal(out, ",\"findings\":[");
+    for (unsigned check = 0; check < AUDIT_CHECKS; check++) {
+        if (audit->counts[check] == 0) {
+            continue;
+        }
+        buffer_append_text(out, number > 0 ? ",{\"check\":" : "{\"check\":");
+        json_append_text(out, span_of(audit_check_name(check)));
+        append_number(out, "count", audit->counts[check]);
+        buffer_append_literal(out, ",\"meaning\":");
+        json_append_text(out, span_of(audit_check_words(check)));
+        buffer_append_literal(out, ",\"repair\":");
+        json_append_text(out, span_of(policy_audit_plan(audit, is_shared, number)));
+        buffer_append_literal(out, "}");
+        number++;
+    }
+    buffer_append_literal(out, "]");
+}
+
+static void append_audit(struct buffer *out, const struct policy_audit *audit, bool is_shared)
+{
+    static const char *const gates[] = {[AUDIT_GATE_ARMED] = "ARMED",
+                                        [AUDIT_GATE_UNARMED] = "UNARMED",
+                                        [AUDIT_GATE_UNKNOWN] = "UNKNOWN"};
     const struct ledger_balance *balance = &audit->balance;
     buffer_append_literal(out, "{\"policy_id\":");
     buffer_append_i64(out, audit->policy_id);
     append_flag(out, "ok", policy_audit_is_fine(audit));
-    append_flag(out, "in_ledger", !gap->lacks_policy);
-    append_flag(out, "is_outdated", gap->has_older_policy);
+    append_flag(out, "in_ledger", !audit->is_lacking);
+    append_flag(out, "is_outdated", audit->is_older);
+    buffer_append_literal(out, ",\"gate\":\"");
+    buffer_append_text(out, gates[audit->gate]);
+    buffer_append_literal(out, "\"");
     append_number(out, "total", balance->total);
     append_number(out, "unleased", balance->unleased);
     append_number(out, "leased", balance->leased);
     append_number(out, "active", balance->active);
     append_number(out, "imbalance", policy_audit_imbalance(audit));
-    append_number(out, "pending", gap->pending_count);
-    append_number(out, "missing", gap->missing_count);
-    append_number(out, "outdated", gap->redeemed_count + gap->cancelled_count);
-    append_number(out, "unknown", gap->unknown_count);
+    append_number(out, "pending", audit->pending);
+    append_number(out, "missing", audit->counts[AUDIT_MISSING]);
+    append_number(out, "outdated", audit->counts[AUDIT_OUTDATED]);
+    append_number(out, "unknown", audit->counts[AUDIT_UNKNOWN]);
+    append_number(out, "unaccounted", audit->unaccounted);
+    append_findings(out, audit, is_shared);
     buffer_append_literal(out, "}");
 }
 
-static void answer_audit(struct call *call, struct service *service,
-                         const struct policy_audit *audits, size_t count, bool more)
+void audit_write(struct buffer *out, struct service *service, const struct policy_audit *audits,
+                 size_t count, bool has_more)
 {
-    struct buffer *out = call_json(call, 200);
     buffer_append_literal(out, "{\"ledger\":");
     append_ledger(out, service_ledger(service));
     buffer_append_literal(out, ",\"items\":[");
@@ -91,10 +122,10 @@ static void answer_audit(struct call *call, struct service *service,
         if (index > 0) {
             buffer_append_literal(out, ",");
         }
-        append_audit(out, &audits[index]);
+        append_audit(out, &audits[index], service_audits_shared(service));
     }
     buffer_append_literal(out, "],\"next\":");
-    if (more) {
+    if (has_more) {
         char cursor[CURSOR_SIZE];
         cursor_write(cursor, CURSOR_KIND, audits[count - 1].policy_id, 0);
         json_append_text(out, span_of(cursor));
@@ -104,34 +135,47 @@ static void answer_audit(struct call *call, struct service *service,
     buffer_append_literal(out, "}");
 }
 
+int64_t audit_read_cursor(const char *cursor)
+{
+    int64_t policy_id = 0;
+    int64_t ignored;
+    return cursor_read(span_of(cursor), CURSOR_KIND, &policy_id, &ignored) ? policy_id : 0;
+}
+
 static void work_show(struct call *call, struct service *service)
 {
     struct audit_call *self = (struct audit_call *)(void *)call;
     size_t limit = self->policy_id != 0 ? 1 : self->page.limit;
-    int64_t after_id = self->policy_id != 0 ? self->policy_id - 1 : self->page.after_first;
     struct error error = {.text = "out of memory"};
     struct policy_audit *audits = malloc(limit * sizeof *audits);
-    struct gate_numbers ignored;
-    size_t count = 0;
+    bool has_more = false;
+    size_t count = 1;
     enum status status = STATUS_UNAVAILABLE;
-    if (self->policy_id != 0 &&
-        (gate_look(service_gate(service), self->policy_id, &error) == STATUS_NOT_FOUND ||
-         gate_count(service_gate(service), self->policy_id, 0, &ignored) == STATUS_NOT_FOUND)) {
-        status = STATUS_NOT_FOUND;
+    if (audits != NULL && self->policy_id != 0) {
+        status = service_audit_one(service, AUDIT_DEEP, self->policy_id, audits, &error);
     } else if (audits != NULL) {
-        status = service_audit(service, after_id, audits, limit, &count, &error);
+        status = service_audit(service, AUDIT_DEEP, self->page.after_first, audits, limit, &count,
+                               &has_more, &error);
     }
     if (status == STATUS_NOT_FOUND) {
         call_failed(call, status, &error, PROBLEM_POLICY_NOT_FOUND);
     } else if (status != STATUS_OK) {
         audit_failed(call, status, &error);
     } else {
-        int64_t next_id;
-        bool more = self->policy_id == 0 && count == limit &&
-                    gate_list(service_gate(service), audits[count - 1].policy_id, &next_id, 1) > 0;
-        answer_audit(call, service, audits, count, more);
+        audit_write(call_json(call, 200), service, audits, count, has_more);
     }
     free(audits);
+}
+
+static void submit(struct ask *ask, int64_t policy_id, const struct page *page,
+                   void (*work)(struct call *call, struct service *service))
+{
+    struct audit_call *self = call_new(ask->loop, ask->exchange, sizeof *self, work);
+    if (self != NULL) {
+        self->policy_id = policy_id;
+        self->page = *page;
+        call_submit_or_refuse(&self->call);
+    }
 }
 
 void audit_show(struct ask *ask)
@@ -147,45 +191,117 @@ void audit_show(struct ask *ask)
         ask_refuse(ask, "policy: must be an integer from 1 to 9007199254740991", policy.name);
         return;
     }
-    struct audit_call *self = call_new(ask->loop, ask->exchange, sizeof *self, work_show);
-    if (self != NULL) {
-        self->policy_id = policy_id;
-        self->page = page;
-        call_submit_or_refuse(&self->call);
-    }
+    submit(ask, policy_id, &page, work_show);
 }
 
 /* --- repairing --- */
 
+void audit_write_repair(struct buffer *out, const struct audit_repair *done)
+{
+    const struct ledger_repair *ledger = &done->ledger;
+    bool is_done = ledger->is_done || done->policy_count > 0;
+    buffer_append_text(out, is_done ? "{\"repaired\":true" : "{\"repaired\":false");
+    append_number(out, "policies", ledger->is_done ? ledger->policy_count : done->policy_count);
+    append_number(out, "coupons_written", ledger->written_count);
+    append_number(out, "coupons_redeemed", ledger->redeemed_count);
+    append_number(out, "coupons_cancelled", ledger->cancelled_count);
+    append_number(out, "keys_written", ledger->key_count);
+    append_number(out, "users_blocked", ledger->blocked_count);
+    append_number(out, "users_unblocked", ledger->unblocked_count);
+    append_number(out, "stock_set", done->stock_count);
+    append_number(out, "claims_mended", done->claim_count);
+    append_number(out, "policies_built", done->built_count);
+    buffer_append_literal(out, ",\"detail\":");
+    json_append_text(out, span_of(done->words));
+    buffer_append_literal(out, "}");
+}
+
 static void work_repair(struct call *call, struct service *service)
 {
-    struct ledger_repair done;
+    const struct audit_call *self = (struct audit_call *)(void *)call;
+    struct audit_repair done;
     struct error error;
-    enum status status = service_repair(service, &done, &error);
+    enum status status = service_repair(service, self->policy_id, &done, &error);
+    if (status == STATUS_NOT_FOUND) {
+        call_failed(call, status, &error, PROBLEM_POLICY_NOT_FOUND);
+        return;
+    }
     if (status != STATUS_OK) {
         audit_failed(call, status, &error);
         return;
     }
-    call_log(call, "repair_asked", LOG_FIELD("repaired", LOG_FLAG(done.is_done)));
-    struct buffer *out = call_json(call, 200);
-    buffer_append_text(out, done.is_done ? "{\"repaired\":true" : "{\"repaired\":false");
-    append_number(out, "policies", done.policy_count);
-    append_number(out, "coupons_written", done.written_count);
-    append_number(out, "coupons_redeemed", done.redeemed_count);
-    append_number(out, "coupons_cancelled", done.cancelled_count);
-    append_number(out, "keys_written", done.key_count);
-    append_number(out, "users_blocked", done.blocked_count);
-    append_number(out, "users_unblocked", done.unblocked_count);
-    buffer_append_literal(out, "}");
+    call_log(call, "repair_asked",
+             LOG_FIELD("repaired", LOG_FLAG(done.ledger.is_done || done.policy_count > 0)));
+    audit_write_repair(call_json(call, 200), &done);
 }
 
 void audit_repair(struct ask *ask)
 {
-    if (!ask_admin(ask) || !ask_no_query(ask) || !ask_body(ask, ASK_BODY_OPTIONAL, NULL, 0)) {
+    struct query_param policy = {.name = "policy"};
+    struct page page = {0};
+    int64_t policy_id = 0;
+    if (!ask_admin(ask) || !ask_query(ask, &policy, 1) ||
+        !ask_body(ask, ASK_BODY_OPTIONAL, NULL, 0)) {
         return;
     }
-    struct audit_call *self = call_new(ask->loop, ask->exchange, sizeof *self, work_repair);
-    if (self != NULL) {
-        call_submit_or_refuse(&self->call);
+    if (policy.present &&
+        !route_policy_id((struct span){policy.value, policy.length}, &policy_id)) {
+        ask_refuse(ask, "policy: must be an integer from 1 to 9007199254740991", policy.name);
+        return;
     }
+    submit(ask, policy_id, &page, work_repair);
+}
+
+/* --- what earlier repairs did --- */
+
+static void append_note(struct buffer *out, const struct ledger_repair_note *note)
+{
+    buffer_append_literal(out, "{\"asked_at\":");
+    json_append_time(out, note->asked_at_ms);
+    buffer_append_literal(out, ",\"policy_id\":");
+    buffer_append_i64(out, note->policy_id);
+    buffer_append_literal(out, ",\"found\":");
+    json_append_text(out, span_of(note->plan));
+    buffer_append_literal(out, ",\"done_at\":");
+    json_append_time(out, note->done_at_ms);
+    buffer_append_literal(out, ",\"outcome\":");
+    json_append_text(out, span_of(note->outcome));
+    buffer_append_literal(out, "}");
+}
+
+void audit_write_history(struct buffer *out, const struct ledger_repair_note *notes, size_t count)
+{
+    buffer_append_literal(out, "{\"items\":[");
+    for (size_t index = 0; index < count; index++) {
+        if (index > 0) {
+            buffer_append_literal(out, ",");
+        }
+        append_note(out, &notes[index]);
+    }
+    buffer_append_literal(out, "],\"next\":null}");
+}
+
+static void work_history(struct call *call, struct service *service)
+{
+    struct ledger_repair_note *notes = malloc(AUDIT_HISTORY_MAX * sizeof *notes);
+    struct error error = {.text = "out of memory"};
+    size_t count = 0;
+    enum status status = notes == NULL ? STATUS_UNAVAILABLE
+                                       : ledger_repairs(service_ledger(service), notes,
+                                                        AUDIT_HISTORY_MAX, &count, &error);
+    if (status == STATUS_OK) {
+        audit_write_history(call_json(call, 200), notes, count);
+    } else {
+        audit_failed(call, status, &error);
+    }
+    free(notes);
+}
+
+void audit_history(struct ask *ask)
+{
+    struct page page = {0};
+    if (!ask_admin(ask) || !ask_no_query(ask)) {
+        return;
+    }
+    submit(ask, 0, &page, work_history);
 }

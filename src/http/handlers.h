@@ -104,6 +104,7 @@ void ranking_loop_close(struct api_loop *loop);
 
 void audit_show(struct ask *ask);
 void audit_repair(struct ask *ask);
+void audit_history(struct ask *ask);
 
 /* --- dead.c --- */
 

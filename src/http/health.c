@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/metrics.h"
+#include "claim/audit.h"
 #include "http/handlers.h"
 #include "http/reply.h"
 #include "ranking/ranking.h"
@@ -191,6 +192,28 @@ static void write_sales(struct buffer *out, struct api *api)
                        numbers.signals[SIGNAL_KNOWN]);
     metrics_sample_u64(out, "dibs_signals_total", "result=\"conflict\"",
                        numbers.signals[SIGNAL_DIFFERS]);
+}
+
+/* Of a process that audits in the background. */
+static void write_audit(struct buffer *out, struct api *api)
+{
+    struct audit_numbers numbers;
+    if (!service_count_audit(api->service, &numbers)) {
+        return;
+    }
+    metrics_family(out, "dibs_audit_drift", METRICS_GAUGE,
+                   "What the last audit found wrong in all policies, by check.");
+    for (unsigned check = 0; check < AUDIT_CHECKS; check++) {
+        char labels[48];
+        snprintf(labels, sizeof labels, "check=\"%s\"", audit_check_name(check));
+        metrics_sample_u64(out, "dibs_audit_drift", labels, (uint64_t)numbers.counts[check]);
+    }
+    int64_t age_ms = clock_wall_ms() - numbers.ended_at_ms;
+    metrics_family(out, "dibs_audit_last_seconds", METRICS_GAUGE,
+                   "Since the last audit of all policies ended.");
+    metrics_sample(out, "dibs_audit_last_seconds", NULL, age_ms < 0 ? 0 : (double)age_ms / 1000);
+    metrics_family(out, "dibs_audit_took_seconds", METRICS_GAUGE, "How long that audit took.");
+    metrics_sample(out, "dibs_audit_took_seconds", NULL, (double)numbers.took_ms / 1000);
 }
 
 /* Of a process that answers which products sell best. */
@@ -406,6 +429,7 @@ void health_metrics(struct ask *ask)
     write_claims(out, &totals);
     write_ledger(out, api);
     write_worker(out, api);
+    write_audit(out, api);
     write_ranking(out, api, &totals);
     write_events(out, api);
     write_orders(out, api);

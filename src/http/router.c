@@ -55,6 +55,7 @@ static const struct route_entry routes[ROUTE_COUNT] = {
     [ROUTE_PRODUCT] = {"/v1/products/{product}", GET | PUT, ALLOW("GET, HEAD, PUT, OPTIONS")},
     [ROUTE_AUDIT] = {"/v1/audit", GET, ALLOW("GET, HEAD, OPTIONS")},
     [ROUTE_AUDIT_REPAIR] = {"/v1/audit/repair", POST, ALLOW("POST, OPTIONS")},
+    [ROUTE_AUDIT_REPAIRS] = {"/v1/audit/repairs", GET, ALLOW("GET, HEAD, OPTIONS")},
     [ROUTE_DEAD] = {"/v1/dead", GET, ALLOW("GET, HEAD, OPTIONS")},
     [ROUTE_DEAD_LETTER] = {"/v1/dead/{letter}", DELETE, ALLOW("DELETE, OPTIONS")},
     [ROUTE_DEAD_RETRY] = {"/v1/dead/{letter}/retry", POST, ALLOW("POST, OPTIONS")},

@@ -62,6 +62,7 @@ REQUESTS = {
     "showSession": ("GET", "/v1/session", None),
     "login": ("POST", "/v1/session", {"token": "not-the-admin-token"}),
     "logout": ("DELETE", "/v1/session", None),
+    "listRepairs": ("GET", "/v1/audit/repairs", None),
     "health": ("GET", "/healthz", None),
     "readiness": ("GET", "/readyz", None),
     "metrics": ("GET", "/metrics", None),
@@ -459,7 +460,13 @@ def tour_audit(tour):
     tour.ask(200, "POST", "/v1/audit/repair")
     tour.operation("repairLedger", 200)
     refuse_bodies(tour, "POST", "/v1/audit/repair", {"policy": 1})
-    tour.ask(400, "POST", "/v1/audit/repair?policy=1")
+    tour.ask(200, "POST", f"/v1/audit/repair?policy={policy}")
+    for bad in ("policy=0", "policy=abc", "what=1"):
+        tour.ask(400, "POST", f"/v1/audit/repair?{bad}")
+    tour.ask(404, "POST", "/v1/audit/repair?policy=987654321", code="POLICY_NOT_FOUND")
+    tour.ask(200, "GET", "/v1/audit/repairs")
+    tour.operation("listRepairs", 200)
+    tour.ask(400, "GET", "/v1/audit/repairs?limit=1")
 
 
 def tour_dead(tour):

@@ -1,4 +1,5 @@
-"""`dibs audit` with a gate that servers share: it looks as ever, and does not repair."""
+"""`dibs audit` with a gate that servers share, through a server and by itself; and an older database
+under it. Every kind of drift is in test_audit_drift.py."""
 
 import json
 
@@ -54,8 +55,35 @@ def test_redis_audit__finds_nothing_where_nothing_is_wrong(tmp_path, redis):
         assert audit_json(one, code=3)[0]["unknown"] == 1
 
 
-def test_redis_audit__repairs_nothing_and_says_why(tmp_path, redis):
-    """An older database under many: whoever wrote to the newer one waits for it."""
+def test_redis_audit__by_itself(tmp_path, redis):
+    """With the settings of a worker, no server is needed."""
+    with Sharing(tmp_path, redis) as shop:
+        one = shop.serve(ack="ledger", ack_timeout="30s")
+        shop.work()
+        policy = fill(one, one)
+        settings = ["--gate", redis.url(), "--ledger", shop.database.url]
+        ended = run_dibs("audit", *settings, "--json")
+        assert ended.returncode == 0, ended
+        assert json.loads(ended.stdout)["items"] == audit_json(one)
+        shop.database.execute("UPDATE policy SET unleased = unleased + 2 WHERE id = ?", policy)
+        with redis.client() as client:
+            client.decrby(f"COUPON:POLICY:{{{policy}}}:REMAINING", 2)
+        ended = run_dibs("audit", *settings)
+        assert ended.returncode == 3 and "remaining" in ended.stdout, ended
+        ended = run_dibs("audit", *settings, "--repair", "--yes", "--json", timeout_s=90)
+        assert ended.returncode == 0, ended
+        done = json.loads(ended.stdout)["repair"]
+        assert (done["policies"], done["stock_set"], done["policies_built"]) == (1, 1, 1), done
+        ended = run_dibs("audit", "--history", env={"DIBS_GATE": redis.url(),
+                                                    "DIBS_LEDGER": shop.database.url})
+        assert ended.returncode == 0 and "stock 2, remaining 2" in ended.stdout, ended
+        ended = run_dibs("audit", "--gate", redis.url(), "--ledger", "postgres://127.0.0.1:1/no")
+        assert ended.returncode == 1, ended
+
+
+def test_redis_audit__brings_back_what_an_older_database_lacks(tmp_path, redis):
+    """Redis still has the claims. They are put back among the pending ones, whoever writes them: a
+    worker that wrote to the newer database waits for that, and finds them there."""
     with Sharing(tmp_path, redis) as shop:
         one, two = (shop.serve(ack="ledger", ack_timeout="30s") for _ in range(2))
         worker = shop.work(ledger_timeout="2s")
@@ -69,18 +97,31 @@ def test_redis_audit__repairs_nothing_and_says_why(tmp_path, redis):
         while "older" not in refused["error"]:
             refused = worker.await_log("ledger_refuses", 30, since=len(worker.log) - 1)
         assert "bring the newer database back" in refused["error"]
-        assert "--repair" not in refused["error"]
         wait_until(lambda: one.get("/readyz").status == 200, "the server has connected", 30)
         before = shop.holders(policy)
         (item,) = audit_json(one, code=3)
         assert item["missing"] == 5, item
+        done = expect(one.post("/v1/audit/repair"), 200)
+        assert done["claims_mended"] == 5 and "no worker has written them" in done["detail"], done
+        assert shop.holders(policy) == before
+        (item,) = audit_json(one)
+        assert item["pending"] == 5, item
+        # Nobody's claim is lost meanwhile, and all is well when the newer one is back.
+        shop.database.server.restore(newer)
+        wait_until(lambda: one.claim(policy, "after").status in (200, 201), "it goes on", 60)
+        shop.await_drained(policy)
+        (item,) = audit_json(two)
+        assert item["ok"] and item["active"] == 24, item
+
+
+def test_redis_audit__refuses_a_database_with_an_older_policy(tmp_path, redis):
+    with Sharing(tmp_path, redis) as shop:
+        one = shop.serve(ack="ledger", ack_timeout="30s")
+        shop.work()
+        policy = one.create(total=5)["id"]
+        shop.database.execute("UPDATE policy SET version = version - 1 WHERE id = ?", policy)
         ended = dibs_audit(one, "--repair", "--yes")
         assert ended.returncode == 1, ended
         assert "a gate in Redis" in ended.stderr and "newer database back" in ended.stderr, ended
         expect_problem(one.post("/v1/audit/repair"), 409, "CONFLICT")
-        assert shop.holders(policy) == before
-        # Nobody's claim is lost meanwhile, and all is well when the newer one is back.
-        shop.database.server.restore(newer)
-        wait_until(lambda: one.claim(policy, "after").status in (200, 201), "it goes on", 60)
-        (item,) = audit_json(two)
-        assert item["ok"] and item["active"] == 24, item
+        shop.database.execute("UPDATE policy SET version = version + 1 WHERE id = ?", policy)

@@ -42,6 +42,7 @@ static void test_router__finds_every_path(void **state)
         {"/v1/coupons/42-17/cancel", ROUTE_COUPON_CANCEL, {"42-17", NULL}},
         {"/v1/audit", ROUTE_AUDIT, {NULL, NULL}},
         {"/v1/audit/repair", ROUTE_AUDIT_REPAIR, {NULL, NULL}},
+        {"/v1/audit/repairs", ROUTE_AUDIT_REPAIRS, {NULL, NULL}},
         {"/v1/dead", ROUTE_DEAD, {NULL, NULL}},
         {"/v1/dead/42-17", ROUTE_DEAD_LETTER, {"42-17", NULL}},
         {"/v1/dead/42-17/retry", ROUTE_DEAD_RETRY, {"42-17", NULL}},

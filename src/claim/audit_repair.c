@@ -1,0 +1,488 @@
+/* audit_repair.c: puts right what an audit found, the ways that stewards go. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "claim/audit_parts.h"
+
+#define DRAIN_WAIT_MS 10000 /* for a worker to write what was put back */
+#define BUILD_WAIT_MS 30000 /* for a steward to build a policy anew */
+#define POLL_MS       50
+
+/* --- the plan --- */
+
+/* What is done about each check: by a gate in memory, and by one that is shared. NULL: only people
+ * can decide that. */
+static const struct {
+    const char *alone;
+    const char *shared;
+} audit_plans[AUDIT_CHECKS] = {
+    [AUDIT_OVERSOLD] = {NULL, "raise the total to the coupons that people hold: none is taken from "
+                              "anyone"},
+    [AUDIT_STOCK] = {"set what is unleased by what is issued and lent",
+                     "set what is unleased by what is issued and lent"},
+    [AUDIT_STRAY] = {"keep the coupons, as coupons without a lease",
+                     "keep the coupons, as coupons without a lease"},
+    [AUDIT_POLICY] = {"write the policy as the server knows it", NULL},
+    [AUDIT_MISSING] = {"write the coupons that are missing from the server's memory",
+                       "put the claims back among the pending ones, for a worker to write"},
+    [AUDIT_UNKNOWN] = {NULL, "build the policy anew in the gate, with all coupons of the ledger"},
+    [AUDIT_OUTDATED] = {"bring the coupons to the state that the server knows",
+                        "build the policy anew in the gate, with the states of the ledger"},
+    [AUDIT_REPEATED] = {NULL, "build the policy anew in the gate: each seq with its one coupon"},
+    [AUDIT_PENDING] = {NULL, "give pending claims back to their users; remove what no lease gave"},
+    [AUDIT_UNLEASED] = {NULL, "remove pending entries that no lease ever gave"},
+    [AUDIT_REMAINING] = {NULL, "build the policy anew in the gate, with a fresh lease"},
+    [AUDIT_LEASE] = {"write the leases as the server has them",
+                     "build the policy anew in the gate, with a fresh lease"},
+    [AUDIT_ADRIFT] = {"write the leases as the server has them",
+                      "build the policy anew in the gate, with a fresh lease"},
+    [AUDIT_MARK] = {NULL, "build the policy anew in the gate, and publish from the beginning"},
+};
+
+const char *policy_audit_plan(const struct policy_audit *audit, bool is_shared, size_t number)
+{
+    for (size_t i = 0; i < AUDIT_CHECKS; i++) {
+        if (audit->counts[i] != 0 && number-- == 0) {
+            const char *plan = is_shared ? audit_plans[i].shared : audit_plans[i].alone;
+            return plan != NULL        ? plan
+                   : i == AUDIT_POLICY ? "nothing: bring the newer database back"
+                   : is_shared || i == AUDIT_OVERSOLD || i == AUDIT_OVER_LIMIT
+                       ? "nothing: people have to decide whose coupon is cancelled"
+                       : "nothing: a restart of the server takes over what the ledger has";
+        }
+    }
+    return NULL;
+}
+
+/* "missing 3, remaining 1", as it is kept. */
+static void audit_write_plan(const struct policy_audit *audit, char *text, size_t size)
+{
+    size_t length = 0;
+
+    text[0] = '\0';
+    for (size_t i = 0; i < AUDIT_CHECKS && length < size; i++) {
+        if (audit->counts[i] != 0)
+            length +=
+                (size_t)snprintf(text + length, size - length, "%s%s %" PRId64,
+                                 length > 0 ? ", " : "", audit_check_name(i), audit->counts[i]);
+    }
+}
+
+/* --- a gate in memory --- */
+
+static enum status audit_tell_all(void *context, int64_t policy_id,
+                                  const struct ledger_listener *listener, struct error *error)
+{
+    struct service *service = context;
+    struct gate_visitor visitor = {
+        .policy = listener->policy,
+        .lease = listener->lease,
+        .claim = listener->claim,
+        .key = listener->key,
+        .blocked = listener->blocked,
+        .context = listener->context,
+    };
+
+    return gate_visit(service->gate, policy_id == 0 ? GATE_VISIT_ALL : policy_id, &visitor, error);
+}
+
+struct ledger_memory audit_memory(struct service *service)
+{
+    struct ledger_memory memory = {
+        .tell = audit_tell_all, .context = service, .forgets_freed = service->gate->ops->is_shared};
+
+    if (!service->options.has_code_key) {
+        memory.secret_name = SERVICE_CODE_KEY;
+        memory.secret = (const uint8_t *)&service->code_key;
+        memory.secret_length = sizeof(service->code_key);
+    }
+    return memory;
+}
+
+/* The gate takes over the rows that the repair has written: their versions and what is unleased. */
+static void audit_refresh(struct service *service)
+{
+    int64_t id = 0;
+    struct policy policy;
+    struct error error = {""};
+
+    while (gate_list(service->gate, id, &id, 1) == 1) {
+        if (service_refresh(service, id, &policy, &error) == STATUS_OK)
+            continue;
+        log_event(LOG_WARN, "refresh_failed", LOG_FIELD("policy", LOG_I64(id)),
+                  LOG_FIELD("error", LOG_TEXT(error.text)));
+        steward_call(&service->steward, id, STEWARD_REFRESH);
+    }
+}
+
+/* Whether writing the ledger from memory mends anything that is wrong with the policy. */
+static bool audit_is_for_rewrite(const struct policy_audit *audit)
+{
+    for (size_t i = 0; i < AUDIT_CHECKS; i++) {
+        if (audit->counts[i] != 0 && audit_plans[i].alone != NULL)
+            return true;
+    }
+    return false;
+}
+
+/* While this goes on nobody changes a policy, a lease or who is blocked, so that the gate holds
+ * still but for claims. After UNKNOWN the units that were given back are forgotten as well: either
+ * the repair was done, or the ledger is still older, and only another repair can change that. */
+static enum status audit_write_ledger(struct service *service, bool is_behind,
+                                      struct ledger_repair *done, struct error *error)
+{
+    struct ledger_memory memory = audit_memory(service);
+    int64_t started_ms = clock_monotonic_ms();
+
+    steward_lock(&service->steward);
+    enum status status = is_behind ? ledger_repair(service->ledger, &memory, done, error)
+                                   : ledger_rewrite(service->ledger, &memory, done, error);
+    if (status == STATUS_UNKNOWN || (status == STATUS_OK && done->is_done)) {
+        steward_repaired(&service->steward);
+        audit_refresh(service);
+    }
+    steward_unlock(&service->steward);
+    if (status == STATUS_OK && done->is_done)
+        log_event(LOG_INFO, "repair_done",
+                  LOG_FIELD("ms", LOG_I64(clock_monotonic_ms() - started_ms)));
+    service_stock_changed(service);
+    return status;
+}
+
+/* A ledger that cannot be written to has no place for the note either: the log has it. */
+static void audit_note(struct service *service, struct ledger_repair_note *note,
+                       const char *outcome)
+{
+    struct error error = {""};
+
+    snprintf(note->outcome, sizeof(note->outcome), "%s", outcome);
+    note->done_at_ms = clock_wall_ms();
+    log_event(LOG_WARN, "policy_mended", LOG_FIELD("policy", LOG_I64(note->policy_id)),
+              LOG_FIELD("found", LOG_TEXT(note->plan)), LOG_FIELD("done", LOG_TEXT(outcome)));
+    if (ledger_repair_end(service->ledger, note, &error) != STATUS_OK)
+        log_event(LOG_WARN, "repair_note_failed", LOG_FIELD("policy", LOG_I64(note->policy_id)),
+                  LOG_FIELD("error", LOG_TEXT(error.text)));
+}
+
+/* Of the policies that have any. */
+static enum status audit_adopt(struct service *service, int64_t policy_id, struct error *error)
+{
+    struct ledger_mend mend = {.policy_id = policy_id, .adopts_strays = true};
+
+    steward_lock(&service->steward);
+    enum status status = ledger_mend(service->ledger, &mend, error);
+    if (status == STATUS_OK && mend.is_changed)
+        audit_refresh(service);
+    steward_unlock(&service->steward);
+    return status;
+}
+
+static enum status audit_repair_alone(struct service *service, int64_t policy_id,
+                                      struct audit_repair *done, struct error *error)
+{
+    bool is_behind = ledger_is_behind(service->ledger);
+    struct ledger_repair_note note = {.policy_id = policy_id, .asked_at_ms = clock_wall_ms()};
+    int64_t id = policy_id > 0 ? policy_id - 1 : 0;
+    enum status status = STATUS_OK;
+    struct policy_audit audit;
+
+    if (is_behind)
+        snprintf(note.plan, sizeof(note.plan), "the ledger is older than the server");
+    if (policy_id != 0 && (!audit_next(service, id, &id) || id-- != policy_id))
+        return error_set(error, STATUS_NOT_FOUND, "there is no policy %" PRId64, policy_id);
+    while (!is_behind && status == STATUS_OK && audit_next(service, id, &id) &&
+           (policy_id == 0 || id == policy_id)) {
+        status = service_audit_one(service, AUDIT_DEEP, id, &audit, error);
+        if (status != STATUS_OK || !audit_is_for_rewrite(&audit))
+            continue;
+        done->policy_count++;
+        note.policy_id = id;
+        audit_write_plan(&audit, note.plan, sizeof(note.plan));
+        if (audit.counts[AUDIT_STRAY] != 0)
+            status = audit_adopt(service, id, error);
+    }
+    if (status != STATUS_OK || note.plan[0] == '\0')
+        return status;
+    status = audit_write_ledger(service, is_behind, &done->ledger, error);
+    if (status != STATUS_OK || !done->ledger.is_done)
+        return status;
+    done->stock_count = done->policy_count;
+    char outcome[160];
+    snprintf(outcome, sizeof(outcome),
+             "written from the server's memory: %" PRId64 " policies, %" PRId64 " coupons",
+             done->ledger.policy_count, done->ledger.written_count);
+    if (ledger_repair_begin(service->ledger, &note, error) == STATUS_OK)
+        audit_note(service, &note, outcome);
+    return STATUS_OK;
+}
+
+/* --- a gate that is shared --- */
+
+static void audit_pause(void)
+{
+    const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
+    nanosleep(&pause, NULL);
+}
+
+/* What the ledger has of a pending claim that nobody holds, or what can be known of it. False: no
+ * lease gave it, or somebody else has that seq. */
+static enum status audit_recover(const struct audit_look *look, struct claim *claim, bool *is_given,
+                                 struct error *error)
+{
+    const struct lease *lease = audit_look_lease(look, claim->seq);
+    struct coupon coupon;
+    enum status status =
+        ledger_coupon_get(look->service->ledger, claim->policy_id, claim->seq, &coupon, error);
+
+    *is_given = false;
+    if (status == STATUS_OK) {
+        *is_given =
+            user_id_equal(&coupon.claim.user, &claim->user) && coupon.claim.nth == claim->nth;
+        if (*is_given)
+            *claim = coupon.claim;
+        return STATUS_OK;
+    }
+    if (status != STATUS_NOT_FOUND)
+        return status;
+    for (size_t i = 0; lease != NULL && i < look->after.lease_count; i++) {
+        const struct gate_lease *in_gate = &look->after.leases[i];
+        if (in_gate->id == lease->id && claim->seq >= in_gate->next_seq)
+            return STATUS_OK; /* Nobody has got that far. */
+    }
+    if (lease == NULL)
+        return STATUS_OK;
+    *is_given = true;
+    claim->lease_id = lease->id;
+    claim->requested_at_ms = clock_wall_ms();
+    random_bytes(&claim->request_id, sizeof(claim->request_id));
+    claim->request_id.bytes[0] &= 0x7f; /* It is no key's. */
+    return STATUS_OK;
+}
+
+/* What is to be put right claim by claim; *put_back is how many the ledger is to get. */
+static enum status audit_list_mends(const struct audit_look *look, struct gate_mend *mends,
+                                    size_t *count, size_t *put_back, struct error *error)
+{
+    enum status status = STATUS_OK;
+
+    *count = *put_back = 0;
+    for (size_t i = 0; i < look->suspect_count && status == STATUS_OK; i++) {
+        const struct audit_suspect *suspect = &look->suspects[i];
+        struct gate_mend *mend = &mends[*count];
+        bool is_given = true;
+        mend->claim = suspect->held.claim;
+        if (suspect->check == AUDIT_MISSING) {
+            /* One that no lease gave goes when the policy is built anew. */
+            if (audit_look_lease(look, mend->claim.seq) == NULL)
+                continue;
+            mend->mending = GATE_MEND_PENDING;
+            (*put_back)++;
+        } else if (suspect->check == AUDIT_PENDING) {
+            status = audit_recover(look, &mend->claim, &is_given, error);
+            mend->mending = is_given ? GATE_MEND_HELD : GATE_MEND_REMOVE;
+            *put_back += is_given;
+        } else if (suspect->check == AUDIT_UNLEASED) {
+            mend->mending = GATE_MEND_REMOVE;
+        } else {
+            continue;
+        }
+        (*count)++;
+    }
+    return status;
+}
+
+/* True when the ledger has all of the claims that were given back to it. */
+static bool audit_await_written(struct service *service, const struct gate_mend *mends,
+                                size_t count)
+{
+    int64_t until_ms = clock_monotonic_ms() + DRAIN_WAIT_MS;
+    struct coupon coupon;
+    struct error error;
+    size_t at = 0;
+
+    while (at < count && clock_monotonic_ms() < until_ms) {
+        const struct claim *claim = &mends[at].claim;
+        if (mends[at].mending == GATE_MEND_REMOVE ||
+            ledger_coupon_get(service->ledger, claim->policy_id, claim->seq, &coupon, &error) ==
+                STATUS_OK)
+            at++;
+        else
+            audit_pause();
+    }
+    return at == count;
+}
+
+/* A coupon that was redeemed is not to be used twice, though its row was lost. */
+static void audit_redeem_again(struct service *service, const struct audit_look *look)
+{
+    const struct user_id no_order = {.length = 0};
+    struct coupon coupon;
+    struct error error = {""};
+
+    for (size_t i = 0; i < look->suspect_count; i++) {
+        const struct audit_suspect *suspect = &look->suspects[i];
+        if (suspect->check == AUDIT_MISSING && suspect->held.state == COUPON_REDEEMED &&
+            ledger_coupon_redeem(service->ledger, suspect->held.claim.policy_id,
+                                 suspect->held.claim.seq, &no_order, clock_wall_ms(), NULL, &coupon,
+                                 &error) != STATUS_OK)
+            log_event(LOG_WARN, "redeem_failed",
+                      LOG_FIELD("policy", LOG_I64(suspect->held.claim.policy_id)),
+                      LOG_FIELD("seq", LOG_I64(suspect->held.claim.seq)),
+                      LOG_FIELD("error", LOG_TEXT(error.text)));
+    }
+}
+
+static enum status audit_build_anew(struct service *service, int64_t policy_id, bool *is_built,
+                                    struct error *error)
+{
+    int64_t until_ms = clock_monotonic_ms() + BUILD_WAIT_MS;
+    struct gate_state state = {0};
+    enum status status = gate_lay_down(service->gate, policy_id, error);
+
+    *is_built = false;
+    while (status == STATUS_OK && !*is_built && clock_monotonic_ms() < until_ms) {
+        audit_pause();
+        status = gate_inspect(service->gate, policy_id, &state, error);
+        *is_built = status == STATUS_OK && state.is_armed;
+        if (status == STATUS_UNAVAILABLE)
+            status = STATUS_OK;
+    }
+    return status;
+}
+
+/* Whether anything is wrong that only building the policy anew mends. */
+static bool audit_needs_building(const struct policy_audit *audit)
+{
+    static const enum audit_check checks[] = {
+        AUDIT_OVERSOLD, AUDIT_MISSING,   AUDIT_UNKNOWN, AUDIT_OUTDATED, AUDIT_REPEATED,
+        AUDIT_PENDING,  AUDIT_REMAINING, AUDIT_LEASE,   AUDIT_ADRIFT,   AUDIT_MARK};
+
+    for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {
+        if (audit->counts[checks[i]] != 0)
+            return true;
+    }
+    return false;
+}
+
+static enum status audit_mend_stock(struct service *service, const struct audit_look *look,
+                                    struct audit_repair *done, bool *is_overlent,
+                                    struct error *error)
+{
+    struct ledger_mend mend = {.policy_id = look->audit.policy_id,
+                               .adopts_strays = look->audit.counts[AUDIT_STRAY] != 0};
+    struct policy policy;
+    enum status status = ledger_mend(service->ledger, &mend, error);
+
+    *is_overlent = status == STATUS_CONFLICT;
+    if (status == STATUS_CONFLICT)
+        return STATUS_OK;
+    if (status == STATUS_OK && mend.is_changed) {
+        done->stock_count++;
+        (void)!service_refresh(service, mend.policy_id, &policy, NULL);
+    }
+    return status;
+}
+
+static enum status audit_repair_claims(struct service *service, const struct audit_look *look,
+                                       struct audit_repair *done, bool *is_written,
+                                       struct error *error)
+{
+    struct gate_mend *mends = calloc(look->suspect_count + 1, sizeof(*mends));
+    size_t count = 0;
+    size_t put_back = 0;
+    int64_t changed = 0;
+
+    if (mends == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for the repair");
+    enum status status = audit_list_mends(look, mends, &count, &put_back, error);
+    if (status == STATUS_OK)
+        status = gate_mend(service->gate, look->audit.policy_id, mends, count, &changed, error);
+    done->claim_count += changed;
+    *is_written = put_back == 0;
+    if (status == STATUS_OK && put_back > 0)
+        *is_written = audit_await_written(service, mends, count);
+    if (*is_written)
+        audit_redeem_again(service, look);
+    free(mends);
+    return status;
+}
+
+static enum status audit_repair_steps(struct service *service, const struct audit_look *look,
+                                      struct audit_repair *done, const char **outcome,
+                                      struct error *error)
+{
+    int64_t policy_id = look->audit.policy_id;
+    bool is_written = false;
+    bool is_overlent = false;
+    bool is_built = false;
+    enum status status = audit_repair_claims(service, look, done, &is_written, error);
+
+    if (status == STATUS_OK && !is_written) {
+        *outcome = "claims were put back, and no worker has written them yet";
+        return STATUS_OK;
+    }
+    if (status == STATUS_OK)
+        status = audit_mend_stock(service, look, done, &is_overlent, error);
+    if (status != STATUS_OK)
+        return status;
+    *outcome = "done";
+    if (!is_overlent && !audit_needs_building(&look->audit))
+        return STATUS_OK;
+    status = audit_build_anew(service, policy_id, &is_built, error);
+    done->built_count += is_built;
+    *outcome = is_built ? "done; built anew" : "laid down, and no worker has built it anew yet";
+    return status;
+}
+
+static enum status audit_repair_policy(struct service *service, int64_t policy_id,
+                                       struct audit_repair *done, struct error *error)
+{
+    struct ledger_repair_note note = {.policy_id = policy_id, .asked_at_ms = clock_wall_ms()};
+    struct audit_look look;
+    const char *outcome = "";
+    enum status status = audit_look_surely(service, AUDIT_DEEP, policy_id, &look, error);
+
+    if (status == STATUS_OK && !policy_audit_is_fine(&look.audit)) {
+        if (look.audit.counts[AUDIT_POLICY] != 0) {
+            status = error_set(error, STATUS_CONFLICT,
+                               "policy %lld is older in the ledger than in a gate in Redis, which "
+                               "many feed: bring the newer database back. Workers that wrote to "
+                               "that one wait for it",
+                               (long long)policy_id);
+        } else {
+            audit_write_plan(&look.audit, note.plan, sizeof(note.plan));
+            done->policy_count++;
+            status = ledger_repair_begin(service->ledger, &note, error);
+            if (status == STATUS_OK) {
+                status = audit_repair_steps(service, &look, done, &outcome, error);
+                audit_note(service, &note, status == STATUS_OK ? outcome : error->text);
+            }
+            if (status == STATUS_OK && outcome[0] != 'd')
+                snprintf(done->words, sizeof(done->words), "policy %lld: %s", (long long)policy_id,
+                         outcome);
+        }
+    }
+    audit_look_release(&look);
+    return status;
+}
+
+enum status service_repair(struct service *service, int64_t policy_id, struct audit_repair *done,
+                           struct error *error)
+{
+    enum status status = STATUS_OK;
+    int64_t id = 0;
+
+    *done = (struct audit_repair){0};
+    if (!service_audits_shared(service))
+        return audit_repair_alone(service, policy_id, done, error);
+    if (policy_id != 0)
+        return audit_repair_policy(service, policy_id, done, error);
+    while (status == STATUS_OK && audit_next(service, id, &id))
+        status = audit_repair_policy(service, id, done, error);
+    return status;
+}

@@ -1,0 +1,23 @@
+/* audit.h: audits and repairs as JSON, for the API and for a command that makes them itself.
+ *
+ * Threads: no state.
+ */
+#ifndef HTTP_AUDIT_H
+#define HTTP_AUDIT_H
+
+#include "base/buffer.h"
+#include "claim/audit.h"
+
+#define AUDIT_HISTORY_MAX 100 /* repairs that are shown */
+
+/* `next` is a cursor behind the last one when there are more. */
+void audit_write(struct buffer *out, struct service *service, const struct policy_audit *audits,
+                 size_t count, bool has_more);
+
+/* The policy id that such a cursor stands behind; 0: it is none. */
+int64_t audit_read_cursor(const char *cursor);
+
+void audit_write_repair(struct buffer *out, const struct audit_repair *done);
+void audit_write_history(struct buffer *out, const struct ledger_repair_note *notes, size_t count);
+
+#endif

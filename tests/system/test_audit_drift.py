@@ -1,0 +1,335 @@
+"""Drift that was made by hand, of every kind that `dibs audit` knows, in a shop with a gate in Redis:
+found by its name, repaired while the shop is open, nothing oversold, nobody without their coupon.
+What an audit finds where nothing is wrong is in test_audit_crowd.py."""
+
+import contextlib
+import signal
+
+import pytest
+
+from harness import SLOW, expect, expect_problem, wait_until
+from ledger import coupons, rows
+from servers import Redis
+from sharing import Sharing
+
+TOTAL, RESERVE, WINNERS = 20, 2, 8
+REQUEST = b"0123456789abcdef"
+
+
+class Shop(Sharing):
+    """One policy for every test, in one shop."""
+
+    def __init__(self, folder, redis, ledger="postgres"):
+        super().__init__(folder, redis, ledger)
+        self.server = self.worker = None
+
+    def open(self):
+        # No sync: what a steward puts right by itself would come before the audit.
+        self.server = self.serve(sync_interval="10m", audit_interval="0s")
+        if self.ledger == "sqlite":
+            self.worker = self.server
+        else:
+            self.worker = self.work(sync_interval="10m", audit_interval="0s")
+        return self
+
+    def fill(self):
+        """Coupons of all kinds: u1 redeemed, u2 cancelled, the others issued."""
+        policy = self.server.create(total=TOTAL, reserve=RESERVE)["id"]
+        for number in range(WINNERS):
+            expect(self.server.claim(policy, f"u{number}"), 202)
+        self.await_drained(policy)
+        wait_until(lambda: len(coupons(self.database, policy)) == WINNERS, "all are written")
+        expect(self.server.post(f"/v1/coupons/{policy}-2/redeem", {"order_id": "o1"}), 200)
+        expect(self.server.cancel(f"{policy}-3"), 200)
+        assert self.findings(policy) == {}
+        return policy
+
+    def key(self, policy, name):
+        return f"COUPON:POLICY:{{{policy}}}:{name}"
+
+    def redis_do(self, *words):
+        with self.redis.client() as client:
+            return client.execute_command(*words)
+
+    def sql(self, text, *values):
+        self.database.execute(text, *values)
+
+    def lease(self, policy):
+        (lease,) = rows(self.database, "SELECT * FROM lease WHERE policy_id = ?"
+                        " AND state = 'OPEN'", policy)
+        return lease
+
+    def audit(self, policy):
+        (item,) = expect(self.server.get(f"/v1/audit?policy={policy}"), 200)["items"]
+        assert item["ok"] == (item["findings"] == [])
+        return item
+
+    def findings(self, policy):
+        return {finding["check"]: finding["count"] for finding in self.audit(policy)["findings"]}
+
+    def repair(self, policy):
+        return expect(self.server.post(f"/v1/audit/repair?policy={policy}"), 200)
+
+    @contextlib.contextmanager
+    def stalled(self):
+        """While the worker stands still, what is pending stays so."""
+        self.worker.signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.worker.signal(signal.SIGCONT)
+
+    def insert_coupon(self, policy, seq, lease_id, user="added"):
+        self.sql("INSERT INTO coupon (policy_id, seq, lease_id, requested_at, issued_at, nth, slot,"
+                 " request_id, user_id, state) VALUES (?, ?, ?, 1, 1, 1, 1, ?, ?, 'ISSUED')",
+                 policy, seq, lease_id, REQUEST, user)
+
+    def hold(self, policy, user, seq, lease=0, state=b"I0,"):
+        """A claim in Redis that nobody won."""
+        self.redis_do("HSET", self.key(policy, "ISSUED"), user,
+                      REQUEST + f"1:{lease}:1:{seq}".encode() + state)
+
+
+@pytest.fixture(name="shop", scope="module")
+def fixture_shop(tmp_path_factory):
+    with Redis() as redis, Shop(tmp_path_factory.mktemp("drift"), redis) as shop:
+        yield shop.open()
+
+
+# --- drift, by name ---
+
+
+def row_deleted(shop, policy):
+    shop.sql("DELETE FROM coupon WHERE policy_id = ? AND seq = 5", policy)
+
+
+def redeemed_row_deleted(shop, policy):
+    shop.sql("DELETE FROM coupon WHERE policy_id = ? AND seq = 2", policy)
+
+
+def coupon_added_in_the_lease(shop, policy):
+    shop.insert_coupon(policy, WINNERS + 1, shop.lease(policy)["id"])
+
+
+def coupon_added_without_lease(shop, policy):
+    shop.insert_coupon(policy, 5000, 999999)
+
+
+def lease_grown(shop, policy):
+    shop.sql("UPDATE lease SET count = count + 3 WHERE id = ?", shop.lease(policy)["id"])
+
+
+def lease_shrunk(shop, policy):
+    shop.sql("UPDATE lease SET count = count - 3 WHERE id = ?", shop.lease(policy)["id"])
+
+
+def lease_closed(shop, policy):
+    shop.sql("UPDATE lease SET state = 'CLOSED' WHERE id = ?", shop.lease(policy)["id"])
+
+
+def unleased_raised(shop, policy):
+    shop.sql("UPDATE policy SET unleased = unleased + 2 WHERE id = ?", policy)
+
+
+def unleased_lowered(shop, policy):
+    shop.sql("UPDATE policy SET unleased = unleased - 1 WHERE id = ?", policy)
+
+
+def total_raised(shop, policy):
+    shop.sql("UPDATE policy SET total = total + 5 WHERE id = ?", policy)
+
+
+def total_below_what_is_issued(shop, policy):
+    shop.sql("UPDATE policy SET total = 4 WHERE id = ?", policy)
+
+
+def remaining_raised(shop, policy):
+    shop.redis_do("INCRBY", shop.key(policy, "REMAINING"), 3)
+
+
+def remaining_lowered(shop, policy):
+    shop.redis_do("DECRBY", shop.key(policy, "REMAINING"), 3)
+
+
+def remaining_lost(shop, policy):
+    shop.redis_do("DEL", shop.key(policy, "REMAINING"))
+
+
+def gate_lease_grown(shop, policy):
+    lease = shop.lease(policy)
+    end = lease["first_seq"] + lease["count"]
+    shop.redis_do("LSET", shop.key(policy, "LEASE"), 0,
+                  f"{lease['id']}:{lease['first_seq']}:{WINNERS + 1}:{end + 5}")
+
+
+def user_removed(shop, policy):
+    shop.redis_do("HDEL", shop.key(policy, "ISSUED"), "u4")
+
+
+def users_lost(shop, policy):
+    shop.redis_do("DEL", shop.key(policy, "ISSUED"))
+
+
+def user_added(shop, policy):
+    shop.hold(policy, "added", 7000)
+
+
+def user_with_anothers_seq(shop, policy):
+    shop.hold(policy, "zz-added", 5)
+
+
+def state_put_back(shop, policy):
+    shop.sql("UPDATE coupon SET state = 'ISSUED' WHERE policy_id = ? AND seq = 2", policy)
+
+
+def mark_too_high(shop, policy):
+    shop.redis_do("HSET", shop.key(policy, "META"), "published", 1000000)
+
+
+def pending_entry_added(shop, policy):
+    shop.redis_do("ZADD", shop.key(policy, "PENDING"), 7000, "added")
+
+
+ALL_LEASED = TOTAL - RESERVE - WINNERS
+DRIFTS = {
+    row_deleted: {"missing": 1, "adrift": 1},
+    redeemed_row_deleted: {"missing": 1, "adrift": 1},
+    coupon_added_in_the_lease: {"unknown": 1, "adrift": 1},
+    coupon_added_without_lease: {"stray": 2, "unknown": 1, "stock": 1},
+    lease_grown: {"stock": 3, "adrift": 3},
+    lease_shrunk: {"stock": 3, "adrift": 3, "lease": 1},
+    lease_closed: {"stock": ALL_LEASED, "adrift": ALL_LEASED, "lease": 1},
+    unleased_raised: {"stock": 2},
+    unleased_lowered: {"stock": 1},
+    total_raised: {"stock": 5},
+    total_below_what_is_issued: {"oversold": WINNERS - 1 - 4, "stock": TOTAL - 4},
+    remaining_raised: {"remaining": 3},
+    remaining_lowered: {"remaining": 3},
+    remaining_lost: {"remaining": ALL_LEASED},
+    gate_lease_grown: {"remaining": 5, "lease": 1, "adrift": 5},
+    user_removed: {"unknown": 1},
+    users_lost: {"unknown": WINNERS - 1},
+    user_added: {"missing": 1},
+    user_with_anothers_seq: {"repeated": 1, "missing": 1},
+    state_put_back: {"outdated": 1},
+    mark_too_high: {"mark": 1000000 - (TOTAL - RESERVE)},
+    pending_entry_added: {"pending": 1},
+}
+
+
+@pytest.mark.parametrize("plant", DRIFTS, ids=lambda plant: plant.__name__)
+def test_drift__found_by_name_and_repaired(shop, plant):
+    policy = shop.fill()
+    before = shop.holders(policy)
+    plant(shop, policy)
+    assert shop.findings(policy) == DRIFTS[plant]
+    done = shop.repair(policy)
+    assert done["repaired"] and done["policies"] == 1 and done["detail"] == "", done
+    assert shop.findings(policy) == {}
+    # Nobody has lost a coupon, and whoever the ledger gave one has it.
+    after = shop.holders(policy)
+    assert before.items() <= after.items() and set(after) - set(before) <= {"added"}, after
+    if plant != state_put_back:
+        assert {row["seq"]: row["state"] for row in coupons(shop.database, policy)}[2] == "REDEEMED"
+    # A second repair changes nothing.
+    assert not shop.repair(policy)["repaired"]
+    assert shop.findings(policy) == {}
+    # The rest can be claimed, by so many and no more.
+    sell_out(shop, policy, before)
+
+
+def sell_out(shop, policy, before):
+    """Everybody who holds a coupon is told so, and the rest is won by others, exactly."""
+    for user, seq in before.items():
+        assert expect(shop.server.claim(policy, user), 200)["seq"] == seq
+    total = expect(shop.server.get(f"/v1/policies/{policy}"), 200)["total"]
+    left = total - len(shop.holders(policy))
+    won = set()
+
+    def all_are_sold():
+        for number in range(left + 3):
+            user = f"new{number}"
+            if user not in won and shop.server.claim(policy, user).status in (200, 202):
+                won.add(user)
+        return len(won) >= left
+
+    wait_until(all_are_sold, "the rest is sold", 20 * SLOW)
+    shop.await_drained(policy)
+    wait_until(lambda: len(shop.holders(policy)) == total, "all of it is written", 10 * SLOW)
+    assert len(won) == left
+    expect_problem(shop.server.claim(policy, "late"), 409, "SOLD_OUT")
+    assert shop.findings(policy) == {}
+
+
+# --- what is pending ---
+
+
+def test_drift__pending_claim_taken_out_is_put_back(shop):
+    policy = shop.fill()
+    with shop.stalled():
+        expect(shop.server.claim(policy, "robbed"), 202)
+        shop.redis_do("ZREM", shop.key(policy, "PENDING"), "robbed")
+        assert shop.findings(policy) == {"missing": 1, "adrift": 1}
+    before = shop.holders(policy)
+    assert "robbed" not in before
+    assert shop.repair(policy)["claims_mended"] == 1
+    assert shop.findings(policy) == {}
+    assert shop.holders(policy) == {**before, "robbed": WINNERS + 1}
+    sell_out(shop, policy, shop.holders(policy))
+
+
+def test_drift__user_of_a_pending_claim_is_brought_back(shop):
+    policy = shop.fill()
+    with shop.stalled():
+        expect(shop.server.claim(policy, "robbed"), 202)
+        shop.redis_do("HDEL", shop.key(policy, "ISSUED"), "robbed")
+        assert shop.findings(policy) == {"pending": 1}
+    assert shop.repair(policy)["claims_mended"] == 1
+    assert shop.findings(policy) == {}
+    assert shop.holders(policy)["robbed"] == WINNERS + 1
+    sell_out(shop, policy, shop.holders(policy))
+
+
+def test_drift__pending_claim_of_no_lease_is_removed(shop):
+    policy = shop.fill()
+    before = shop.holders(policy)
+    with shop.stalled():
+        shop.hold(policy, "forged", 9000, lease=888888, state=b"P0,")
+        shop.redis_do("ZADD", shop.key(policy, "PENDING"), 9000, "forged")
+        assert shop.findings(policy) == {"unleased_claim": 1}
+        assert shop.repair(policy)["claims_mended"] == 1
+        assert shop.findings(policy) == {}
+    assert shop.holders(policy) == before
+    sell_out(shop, policy, before)
+
+
+# --- what only people can decide ---
+
+
+@pytest.mark.parametrize("spoil, heal, finding", [
+    ("UPDATE coupon SET user_id = 'u0', nth = 2, slot = 2 WHERE policy_id = ? AND seq = 5",
+     "UPDATE coupon SET user_id = 'u4', nth = 1, slot = 1 WHERE policy_id = ? AND seq = 5",
+     {"over_limit": 1, "unknown": 1}),
+    ("UPDATE coupon SET slot = NULL WHERE policy_id = ? AND seq = 5",
+     "UPDATE coupon SET slot = 1 WHERE policy_id = ? AND seq = 5", {"slot": 1}),
+])
+def test_drift__found_and_left_to_people(shop, spoil, heal, finding):
+    policy = shop.fill()
+    shop.sql(spoil, policy)
+    assert shop.findings(policy) == finding
+    shop.repair(policy)
+    left = shop.findings(policy)
+    assert left and left.items() <= finding.items()
+    shop.sql(heal, policy)
+    shop.repair(policy)
+    assert shop.findings(policy) == {}
+
+
+def test_drift__older_row_is_refused(shop):
+    policy = shop.fill()
+    shop.sql("UPDATE policy SET version = version - 1 WHERE id = ?", policy)
+    assert shop.findings(policy) == {"policy": 1}
+    answer = shop.server.post(f"/v1/audit/repair?policy={policy}")
+    assert "newer database" in expect_problem(answer, 409, "CONFLICT")["detail"]
+    shop.sql("UPDATE policy SET version = version + 1 WHERE id = ?", policy)
+    assert shop.findings(policy) == {}
