@@ -40,8 +40,9 @@ function draw() {
   const opens_ms = policy.opens_at ? Date.parse(policy.opens_at) : 0;
   const left_ms = opens_ms - serverNow();
   if (left_ms > 0) return drawCountdown(left_ms);
-  view.press({ words: words.openNow, label: words.button, line: "\u00a0", isReady: now.person !== null });
-  view.announce(words.openNow);
+  const isKnown = now.person !== null;
+  view.press({ words: isKnown ? words.openNow : "", label: words.button, line: "\u00a0", isReady: isKnown });
+  if (isKnown) view.announce(words.openNow);
 }
 
 function drawCountdown(left_ms) {

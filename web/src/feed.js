@@ -19,7 +19,7 @@ function slots(title, id, empty, row) {
   return {
     node: h("section", { class: "card", "aria-labelledby": `${id}-title` },
       h("h2", { id: `${id}-title` }, title),
-      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title }, note, list)),
+      h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": title }, note, list)),
     /* Newer ones go on top, in the order of their time. */
     add(more) {
       if (!more?.length) return;

@@ -1,6 +1,6 @@
 // now.js: the one policy that matters most right now, large.
 import { serverNow } from "./clock.js";
-import { h, mark, put, vary } from "./dom.js";
+import { h, mark, put } from "./dom.js";
 import { left, share, whole } from "./format.js";
 import { nextWords, statePill } from "./state.js";
 import { stockBar } from "./stock.js";
@@ -55,7 +55,6 @@ export function policyNow() {
       put(name, policy.name);
       mark(name, "href", `#/policies/${policy.id}`);
       pill.show(policy.state);
-      vary(number, "--digits", whole(policy.total).length);
       put(number, isWaiting ? left(opens_ms) : whole(policy.remaining));
       put(words, isWaiting ? `until ${whole(policy.total)} can be claimed`
         : `left of ${whole(policy.total)}`);

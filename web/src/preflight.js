@@ -35,7 +35,7 @@ export function preflight(id) {
     run,
     node: h("section", { class: "card preflight", "aria-labelledby": "preflight-title" },
       h("div", { class: "card-head" }, h("h2", { id: "preflight-title" }, "Pre-flight check"), button),
-      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "What was checked" },
+      h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "What was checked" },
         verdict, list)),
   };
 }

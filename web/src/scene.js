@@ -51,11 +51,11 @@ export function scene(root, { press, spoken }) {
     LANGUAGES[code].units.forEach((unit, i) => put(digits[i].unit, unit));
   }
   speak(language);
-  root.append(h("header", { class: "drop-top" }, h("span", { class: "brand" }, "dibs"), languages),
-    h("section", { class: "drop-card" },
-      h("div", { class: "offer" }, pill, title, h("p", { class: "off" }, off, offWord), facts),
-      h("div", { class: "stage" }, Object.values(views)),
-      h("div", { class: "stock-box" }, bar, stockWords)),
+  const card = h("section", { class: "drop-card" },
+    h("div", { class: "offer" }, pill, title, h("p", { class: "off" }, off, offWord), facts),
+    h("div", { class: "stage" }, Object.values(views)),
+    h("div", { class: "stock-box" }, bar, stockWords));
+  root.append(h("header", { class: "drop-top" }, h("span", { class: "brand" }, "dibs"), languages), card,
     h("footer", { class: "drop-foot" }, you, trouble), live);
 
   return {
@@ -74,9 +74,15 @@ export function scene(root, { press, spoken }) {
       put(off, type === "percent" ? `${value}%` : value.toLocaleString(language));
       put(offWord, words.off);
       put(facts, words.facts(policy.total.toLocaleString(language), policy.per_user_limit));
+      // Room for a second coupon's button is there from the start, or never.
+      mark(another, "hidden", policy.per_user_limit === 1);
+      mark(card, "data-known", "");
     },
     /* There is no offer to show. */
-    nothing: () => put(title, "dibs"),
+    nothing() {
+      put(title, "dibs");
+      mark(card, "data-known", "");
+    },
     stock(policy) {
       const words = LANGUAGES[language];
       mark(pill, "data-state", policy.state);
@@ -109,7 +115,7 @@ export function scene(root, { press, spoken }) {
       this.view("won");
       coupon.show(claim, LANGUAGES[language], this.date);
       put(another, LANGUAGES[language].buttonMore);
-      mark(another, "hidden", !more);
+      mark(another, "data-shown", more ? "" : null);
       if (hadFocus) coupon.node.querySelector("button:not([hidden])")?.focus();
     },
     message(heading, words) {

@@ -14,7 +14,7 @@ export default {
   buttonWaits: "Not open yet",
   pressed: "Got it",
   pressedWords: (time) => `Your press at ${time} counts. Waiting for the answer.`,
-  retrying: "No answer yet. Your press is kept and sent again; it counts once.",
+  retrying: "No answer yet. Your press is kept, sent again, and counts once.",
   opening: "A moment too early. Your press is sent again as it opens.",
   pendingTitle: (seq) => `You are number ${seq}`,
   pendingWords: (ahead) => (ahead > 0 ? `It is yours. ${ahead} before you are being written down.`

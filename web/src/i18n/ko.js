@@ -13,7 +13,7 @@ export default {
   buttonWaits: "아직 시작 전입니다",
   pressed: "접수했습니다",
   pressedWords: (time) => `${time}에 누르셨습니다. 결과를 기다리고 있습니다.`,
-  retrying: "아직 응답이 없습니다. 누르신 것은 저장되어 다시 전송되며, 한 번만 처리됩니다.",
+  retrying: "아직 응답이 없습니다. 저장해 두고 다시 전송하며, 한 번만 처리됩니다.",
   opening: "조금 일렀습니다. 시작하는 순간 다시 전송합니다.",
   pendingTitle: (seq) => `${seq}번째입니다`,
   pendingWords: (ahead) => (ahead > 0 ? `당첨되었습니다. 앞의 ${ahead}건을 기록하고 있습니다.`
