@@ -1,0 +1,145 @@
+// board.test.mjs: operators watch: numbers, health, best sellers, and a stream that comes back.
+import assert from "node:assert/strict";
+import { after, before } from "node:test";
+import { browsing, PHONE, useBrowser } from "./browser.mjs";
+import { Server } from "./server.mjs";
+
+const number = (n) => n.toLocaleString("en");
+let server;
+useBrowser();
+before(async () => { server = await Server.start(); });
+after(() => server.stop());
+
+browsing("two pages watch a drop of 500 with 1,000 visitors", async (visit) => {
+  const { id } = await server.policy({ name: "Rush hour", total: 500, opens_in_s: 3600 });
+  const board = await visit({ url: `${server.url}/` });
+  const policy = await visit({ url: `${server.url}/#/policies/${id}`,
+    size: { width: 1280, height: 1500 }, scheme: "dark" });
+  await board.reads(".now-name", "Rush hour");
+  await board.reads(".now-words", "until 500 can be claimed");
+  await policy.reads(".kpis .is-remaining dd", "500");
+  await policy.reads(".preflight-verdict", /^(Ready|Not ready)/);
+
+  await server.call("PATCH", `/v1/policies/${id}`, { opens_at: new Date().toISOString() });
+  await policy.reads(".policy-name .pill", "Open");
+  const answers = await server.crowd(id, 1000);
+  assert.equal(answers.filter(({ status }) => status === 201).length, 500);
+  const now = await server.get(`/v1/policies/${id}`);
+  assert.deepEqual([now.state, now.remaining, now.issued], ["SOLD_OUT", 0, 500]);
+
+  const row = `.policies a[href="#/policies/${id}"]`;
+  await board.reads(`${row} .row-number`, now.remaining);
+  await board.reads(`${row} .row-counts`, `${now.issued} issued · ${now.pending} pending`);
+  await board.reads(`${row} .pill`, "Sold out");
+  await board.reads(".now-facts dd", now.issued);
+  await policy.reads(".kpis .is-remaining dd", now.remaining);
+  await policy.reads(".kpis .is-issued dd", now.issued);
+  await policy.reads(".kpis .is-pending dd", now.pending);
+  await policy.reads(".policy-name .pill", "Sold out");
+  await policy.reads(".funnel .is-received b", number(answers.length));
+  await policy.reads(".funnel .is-won b", number(500));
+  await policy.reads(".funnel .is-issued b", number(500));
+  await policy.reads(".latency li b", /\d (µs|ms|s)$/);
+  await policy.reads('figure[aria-labelledby="first-title"] .soft', /sold out after \d+\.\d\d s$/);
+  await policy.reads('figure[aria-labelledby="first-title"] .legend', /Won 500.*Sold out 500/);
+  await policy.reads(".log li", /The last of 500 went/);
+
+  await policy.reads(".feed li .feed-user", /^vi•••x$/);
+  const text = await policy.page.locator("body").innerText();
+  assert.ok(!answers.some(({ body }) => body.user && text.includes(body.user)), "a user is not masked");
+  assert.ok(await isDrawn(policy.page, ".plot canvas"), "the plots are drawn");
+  await board.shot("board-light");
+  await policy.shot("policy-dark");
+});
+
+/* Something other than the axes: more than two colours that are not transparent. */
+function isDrawn(page, selector) {
+  return page.locator(selector).evaluateAll((canvases) => canvases.every((canvas) => {
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    const colours = new Set();
+    for (let i = 0; i < data.length; i += 4) {
+      if (data[i + 3] === 255) colours.add(`${data[i]},${data[i + 1]},${data[i + 2]}`);
+    }
+    return colours.size > 2;
+  }));
+}
+
+browsing("best sellers move", async (visit) => {
+  const order = (order_id, product_id, quantity, days_ago = 0) => server.call("POST", "/v1/orders", {
+    order_id, items: [{ product_id, quantity }],
+    ...(days_ago ? { paid_at: new Date(Date.now() - days_ago * 86400000).toISOString() } : {}) });
+  await server.call("PUT", "/v1/products/mug", { name: "Mug", price: 900 });
+  await server.call("PUT", "/v1/products/pot", { name: "Pot", price: 4900 });
+  await order("b1", "mug", 9, 1);
+  await order("b2", "pot", 5, 1);
+  const board = await visit({ url: `${server.url}/` });
+  await board.reads(".sellers li:nth-child(1) .seller-name", "Mug");
+  await board.reads(".sellers li:nth-child(1) .seller-change", "–");
+  await order("b3", "pot", 20);
+  await order("b4", "cup", 1);
+  await board.reads(".sellers li:nth-child(1) .seller-name", "Pot");
+  await board.reads(".sellers li:nth-child(1) .seller-sold", "25");
+  await board.reads(".sellers li:nth-child(1) .seller-change", "▲ 1");
+  await board.reads(".sellers li:nth-child(2) .seller-change", "▼ 1");
+  await board.reads(".sellers li:nth-child(3) .seller-change", "new");
+});
+
+browsing("a new policy appears by itself, and its page opens by keyboard", async (visit) => {
+  const board = await visit({ url: `${server.url}/` });
+  await board.shows(".list .count");
+  const { id } = await server.policy({ name: "Later", opens_in_s: 3600 });
+  await board.shows(`.policies a[href="#/policies/${id}"]`);
+  await board.page.locator(`.policies a[href="#/policies/${id}"]`).focus();
+  await board.page.keyboard.press("Enter");
+  await board.reads("h1", "Later");
+  await board.reads(".kpis .is-next dd", /^(01:00:00|59:\d\d)$/);
+  await board.page.keyboard.press("Tab");
+  assert.equal(await board.page.evaluate(() => document.activeElement.className), "back");
+});
+
+browsing("the board and a policy's page are accessible and fit a phone", async (visit) => {
+  const { id } = await server.policy({ name: "Accessible to everybody", total: 3 });
+  await server.crowd(id, 6);
+  const phone = await visit({ url: `${server.url}/`, size: PHONE });
+  await phone.reads(".now-number", /\d/);
+  await phone.reads(".lights li", /^Gate/);
+  await phone.isAccessible();
+  await phone.fits();
+  await phone.shot("board-phone");
+  await phone.page.goto(`${server.url}/#/policies/${id}`);
+  await phone.reads(".kpis .is-issued dd", "3");
+  await phone.page.getByRole("button", { name: "Check now" }).click();
+  await phone.shows(".checks li");
+  await phone.isAccessible();
+  await phone.fits();
+  await phone.shot("policy-phone");
+  await phone.page.getByRole("button", { name: "Close" }).click();
+  await phone.shows("dialog h2");
+  await phone.isAccessible();
+  await phone.page.keyboard.press("Escape");
+  phone.allowed.push("404 /v1/policies/123456789/live");
+  await phone.page.goto(`${server.url}/#/policies/123456789`);
+  await phone.reads("h1", "No such policy");
+});
+
+browsing("a stream that breaks is said and comes back", async (visit) => {
+  const own = await Server.start();
+  try {
+    const { id } = await own.policy({ total: 10 });
+    const board = await visit({ url: `${own.url}/` });
+    await board.reads("#connection", "Live");
+    await own.claim(id, "first");
+    await board.reads(".now-number", "9");
+    await own.halt("SIGKILL");
+    await board.reads("#connection", "Connection lost, trying again");
+    await board.shot("board-reconnecting");
+    // Whatever fails while the server is away is no fault of the page.
+    board.troubles.length = 0;
+    await own.run();
+    await own.claim(id, "second");
+    await board.reads("#connection", "Live");
+    await board.reads(".now-number", "8");
+  } finally {
+    await own.stop();
+  }
+});

@@ -1,0 +1,92 @@
+// form.test.mjs: making a policy without JSON, by keyboard, with mistakes.
+import assert from "node:assert/strict";
+import { after, before } from "node:test";
+import { browsing, PHONE, useBrowser } from "./browser.mjs";
+import { Server } from "./server.mjs";
+
+let server;
+useBrowser();
+before(async () => { server = await Server.start(); });
+after(() => server.stop());
+
+browsing("a policy is made with the keyboard only", async (visit) => {
+  const visitor = await visit({ url: `${server.url}/#/new` });
+  const { page } = visitor;
+  await visitor.reads("h1", "New policy");
+  const type = async (label, text) => {
+    for (let presses = 0; presses < 40; presses++) {
+      const here = await page.evaluate(() => document.activeElement.labels?.[0]?.textContent);
+      if (here === label) break;
+      await page.keyboard.press("Tab");
+    }
+    await page.keyboard.press("Control+A");
+    await page.keyboard.type(text);
+  };
+  await type("Name", "Friday drop");
+  await type("How much off", "30");
+  await type("Coupons", "1,500");
+  await type("For each person", "2");
+  await visitor.reads(".preview-sentence", "1,500 coupons, 30% off, up to 2 each, opens at once.");
+  await page.keyboard.press("Enter");
+  await visitor.reads("h1", "Friday drop");
+  await visitor.reads(".kpis .is-remaining dd", "1,500");
+  const made = (await server.get("/v1/policies")).items.find(({ name }) => name === "Friday drop");
+  assert.deepEqual([made.total, made.per_user_limit, made.discount.value], [1500, 2, 30]);
+});
+
+browsing("the preview says when it opens, in the zone that was chosen", async (visit) => {
+  const visitor = await visit({ url: `${server.url}/#/new`, zone: "Europe/Paris" });
+  const { page } = visitor;
+  await page.getByLabel("Name", { exact: true }).fill("Seoul drop");
+  await page.getByLabel("At a time").check();
+  const noon = new Date(Date.now() + 10 * 86400000).toISOString().slice(0, 10);
+  await page.getByLabel("Time zone").selectOption("Asia/Seoul");
+  await page.getByLabel("Opens at").fill(`${noon}T12:00`);
+  await visitor.reads(".preview-sentence",
+    /^1,000 coupons, 10% off, one each, opens \d+ \w+( \d+)? 12:00 Seoul time\.$/);
+  await visitor.shot("form-light");
+  await page.getByRole("button", { name: "Make the policy" }).click();
+  await visitor.reads(".policy-name .pill", "Scheduled");
+  const made = (await server.get("/v1/policies")).items.find(({ name }) => name === "Seoul drop");
+  assert.equal(made.opens_at, `${noon}T03:00:00.000Z`);
+});
+
+browsing("mistakes are told where they are, the server's too", async (visit) => {
+  const taken = await server.policy();
+  const visitor = await visit({ url: `${server.url}/#/new`, allowed: ["409 /v1/policies"] });
+  const { page } = visitor;
+  const error = (name) => `#field-${name}-error`;
+  await page.getByLabel("How much off").fill("101");
+  await page.getByLabel("Coupons").fill("0");
+  await page.getByRole("button", { name: "Make the policy" }).click();
+  await visitor.reads(error("name"), /^A name is needed/);
+  await visitor.reads(error("discount-value"), "A whole number from 1 to 100.");
+  await visitor.reads(error("total"), /from 1 to 100,000,000/);
+  assert.equal(await page.evaluate(() => document.activeElement.name), "name");
+  await visitor.isAccessible();
+  await visitor.shot("form-mistakes");
+
+  await page.getByLabel("Name", { exact: true }).fill("Twice");
+  await page.getByLabel("Amount").check();
+  await visitor.reads(error("discount-value"), "");
+  await page.getByLabel("Coupons").fill("10");
+  await page.getByLabel("Closes at").fill("2020-01-01T12:00");
+  await page.getByRole("button", { name: "Make the policy" }).click();
+  await visitor.reads(error("closes_at"), "It must close after it opens.");
+  await page.getByLabel("Closes at").fill("");
+  await page.getByText("More", { exact: true }).click();
+  await page.getByLabel("Id").fill(String(taken.id));
+  await page.getByRole("button", { name: "Make the policy" }).click();
+  await visitor.reads(error("id"), /\w/);
+  assert.equal(await page.evaluate(() => document.activeElement.name), "id");
+  assert.ok(!(await server.get("/v1/policies")).items.some(({ name }) => name === "Twice"));
+});
+
+browsing("the form is accessible and fits a phone", async (visit) => {
+  const visitor = await visit({ url: `${server.url}/#/new`, size: PHONE });
+  await visitor.page.getByLabel("At a time").check();
+  await visitor.page.getByText("More", { exact: true }).click();
+  await visitor.isAccessible();
+  await visitor.fits();
+  await visitor.shot("form-phone");
+});
