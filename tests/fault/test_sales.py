@@ -85,15 +85,15 @@ class Sales:
         if killer is not None:
             killer.join()
 
-    def settle(self, server):
+    def settle(self, server, batch_size=40):
         """Everything is sent again: what was answered is known, and in the end all counts once."""
         audit(server.database)
         check_board(server)
         for order_id in sorted(self.refunded):
             assert expect(server.get(f"/v1/orders/{order_id}"), 200)["refunded_at"] is not None
         ids = sorted(self.sent)
-        for at in range(0, len(ids), 40):
-            part = ids[at:at + 40]
+        for at in range(0, len(ids), batch_size):
+            part = ids[at:at + batch_size]
             batch = {"orders": [self.sent[order_id] for order_id in part]}
             for result in expect(server.post("/v1/orders", batch), 200)["items"]:
                 allowed = {"KNOWN"} if result["order_id"] in self.heard else {"KNOWN", "ADDED"}

@@ -7,18 +7,15 @@ import random
 
 import pytest
 
+from board import CACHE, META, REFRESHER, await_agreement, day_key, today, window_key
 from harness import expect, run_serve, wait_until
 from ledger import ServedDatabase
 from servers import Postgres, Redis
 from sharing import Sharing
-from shop import totals
 from test_expiry import Clock
 from test_ranking import Reference, ids, seen, top
 from wire import encode
 
-PREFIX = "zs:product:{rank}:"
-CACHE = "cache:product:{rank}:top_selling"
-REFRESHER = "cache:product:{rank}:refresher"
 UTC = datetime.timezone.utc
 NUMBER = itertools.count(1)
 
@@ -69,32 +66,14 @@ def order(server, items, paid_at=None):
     return expect(server.post("/v1/orders", body), 201)["order_id"]
 
 
-def today():
-    return datetime.datetime.now(UTC).date()
-
-
-def counters(redis, day):
-    """{product: sold} of one day, as Redis has it."""
-    with redis.client() as client:
-        return {product.decode(): int(sold)
-                for product, sold in client.zrange(f"{PREFIX}{day}", 0, -1, withscores=True)}
-
-
-def ledger_counters(database, day):
-    return {product: sold for (on, product), sold in totals(database).items() if on == day}
+def await_board(shop, server):
+    """Waits until the board has what the ledger has, and answers."""
+    await_counters(shop)
+    wait_until(lambda: top(server, fresh=True)["source"] == "board", "the board answers", 30)
 
 
 def await_counters(shop):
-    """Waits until the board has what the ledger has, day by day."""
-    days = [today() - datetime.timedelta(back) for back in range(3)]
-    wait_until(lambda: all(counters(shop.redis, day) == ledger_counters(shop.database, day)
-                           for day in days), "board and ledger agree", 30)
-
-
-def await_board(shop, server):
-    """And until it answers."""
-    await_counters(shop)
-    wait_until(lambda: top(server, fresh=True)["source"] == "board", "the board answers", 30)
+    await_agreement(shop.redis, shop.database)
 
 
 def test_ranking_redis__two_servers_share_a_board(shop):
@@ -132,11 +111,10 @@ def test_ranking_redis__keys_and_cached_answer(shop, redis):
     order(one, {"mug": 5, "pen": 5}, now - datetime.timedelta(days=1))
     order(one, {"pen": 2})
     await_counters(shop)
-    window = f"{PREFIX}sum:{today() - datetime.timedelta(2)}_{today()}"
     answer = top(one)
     assert seen(answer) == [(1, "pen", 7, 1), (2, "mug", 5, -1)] and answer["source"] == "board"
     with redis.client() as client:
-        assert [(name, int(score)) for name, score in client.zrevrange(window, 0, -1, True)] == [
+        assert [(name, int(score)) for name, score in client.zrevrange(window_key(3), 0, -1, True)] == [
             (b"pen", 7), (b"mug", 5)]
         assert 0 < client.pttl(CACHE) <= 600000
         kept = json.loads(client.get(CACHE))
@@ -205,11 +183,10 @@ def test_ranking_redis__the_answer_is_renewed_on_the_clock(shop, redis, tmp_path
 
 BREAKS = {
     "everything": lambda redis, client: client.flushall(),
-    "the_place": lambda redis, client: client.delete(PREFIX + "meta"),
-    "a_day": lambda redis, client: client.delete(f"{PREFIX}{today()}"),
-    "a_window": lambda redis, client: client.delete(
-        f"{PREFIX}sum:{today() - datetime.timedelta(2)}_{today()}"),
-    "a_type": lambda redis, client: client.set(f"{PREFIX}{today()}", "text"),
+    "the_place": lambda redis, client: client.delete(META),
+    "a_day": lambda redis, client: client.delete(day_key()),
+    "a_window": lambda redis, client: client.delete(window_key(3)),
+    "a_type": lambda redis, client: client.set(day_key(), "text"),
     "functions": lambda redis, client: client.function_flush("SYNC"),
     "restarted_empty": lambda redis, client: redis.restart_empty(),
 }
