@@ -11,7 +11,7 @@
 #include "ranking/redis.h"
 
 #define BOARD_WINDOW_DAYS_MAX 3
-#define BOARD_BATCH_MAX       200 /* sales in one call: Redis does nothing else meanwhile */
+#define BOARD_BATCH_MAX       100 /* sales in one call: Redis does nothing else meanwhile */
 #define BOARD_BATCH_DAYS_MAX  8   /* on so many days */
 #define BOARD_KEYS_MAX        128
 #define BOARD_KEY_SIZE        128

@@ -122,8 +122,9 @@ local function read_changes(args, at, keys, first_key)
   return all
 end
 
--- Notes what the scores become; OK, or the word for why they cannot.
-local function work_out(change)
+-- Notes what the scores and the size become; OK, or the word for why they cannot.
+local function work_out(change, size)
+  change.size, change.is_new = size, size == 0
   if #change.products == 0 then
     return 'OK'
   end
@@ -141,17 +142,21 @@ local function work_out(change)
       change.set[#change.set + 1] = number_text(score)
       change.set[#change.set + 1] = product
     end
+    change.size = change.size + (score == 0 and 0 or 1) - (scores[i] and 1 or 0)
   end
   return 'OK'
 end
 
-local function write(change)
+-- Writes it, and adds the size to what meta is told.
+local function write(change, fields)
   if change.set and #change.set > 0 then
     redis.call('ZADD', change.key, unpack(change.set))
   end
   if change.gone and #change.gone > 0 then
     redis.call('ZREM', change.key, unpack(change.gone))
   end
+  fields[#fields + 1] = change.key
+  fields[#fields + 1] = change.size
 end
 
 -- KEYS: meta, counters. ARGS: the place it must stand at (feed_id, written_at, floor), the place
@@ -169,17 +174,20 @@ local function apply(keys, args)
     return {'MOVED'}
   end
   for _, change in ipairs(changes) do
-    local word = is_whole(meta, change.key) and work_out(change) or 'GONE'
+    local word = is_whole(meta, change.key) and work_out(change, meta.sizes[change.key] or 0)
+      or 'GONE'
     if word ~= 'OK' then
       return {word}
     end
   end
+  local fields = {'feed_id', args[4], 'written_at', args[5]}
   for _, change in ipairs(changes) do
-    write(change)
-    redis.call('PEXPIREAT', change.key, change.expires_at)
-    redis.call('HSET', keys[1], change.key, redis.call('ZCARD', change.key))
+    write(change, fields)
+    if change.is_new then
+      redis.call('PEXPIREAT', change.key, change.expires_at)
+    end
   end
-  redis.call('HSET', keys[1], 'feed_id', args[4], 'written_at', args[5])
+  redis.call('HSET', keys[1], unpack(fields))
   return {'OK'}
 end
 
@@ -234,17 +242,21 @@ local function build_add(keys, args)
     return {'LOST'}
   end
   for _, change in ipairs(changes) do
-    local word = is_whole(sizes, change.key) and work_out(change) or 'LOST'
+    local word = is_whole(sizes, change.key) and work_out(change, sizes.sizes[change.key] or 0)
+      or 'LOST'
     if word ~= 'OK' then
       return {word}
     end
   end
+  local fields = {}
   for _, change in ipairs(changes) do
-    write(change)
-    redis.call('HSET', keys[2], change.key, redis.call('ZCARD', change.key))
+    write(change, fields)
     redis.call('EXPIRE', change.key, LEFT_OVER_S)
   end
-  redis.call('EXPIRE', keys[2], LEFT_OVER_S)
+  if #fields > 0 then
+    redis.call('HSET', keys[2], unpack(fields))
+    redis.call('EXPIRE', keys[2], LEFT_OVER_S)
+  end
   redis.call('PEXPIRE', keys[1], BUILD_MS)
   return {'OK'}
 end

@@ -264,6 +264,27 @@ static void test_board_redis__half_a_day(void **state)
     assert_int_equal(count, 5);
 }
 
+/* Redis was restarted with less than it had: this server has told of more. */
+static void test_board_redis__one_that_went_back(void **state)
+{
+    struct board_stage *stage = *state;
+    struct board *board = board_stage_board(stage);
+    struct sales_line lines[5];
+    struct feed_place place;
+    struct error error;
+    size_t count;
+    int64_t today = clock_wall_ms() / DAY_MS;
+
+    board_stage_sell(stage, 60);
+    board_stage_follow(stage, board);
+    assert_int_equal(board_top(board, today, today, 5, lines, &count, &error), STATUS_OK);
+    do_redis("HINCRBY " PREFIX "meta feed_id -1");
+    assert_int_equal(board_top(board, today, today, 5, lines, &count, &error), STATUS_NOT_FOUND);
+    /* Once it has seen that, it is what there is. */
+    assert_int_equal(board_place(board, &place, &error), STATUS_OK);
+    assert_int_equal(board_top(board, today, today, 5, lines, &count, &error), STATUS_OK);
+}
+
 /* One builds at a time, and what a dead one holds is free after a while. */
 static void test_board_redis__one_builds(void **state)
 {
@@ -277,6 +298,39 @@ static void test_board_redis__one_builds(void **state)
     board_stage_check(stage, board_stage_board(stage));
 }
 
+/* One works the shared answer out, and one that was too slow keeps nothing. */
+static void test_board_redis__one_refreshes(void **state)
+{
+    struct board *board = board_stage_board(*state);
+    struct board *beside = open_board();
+    char token[BOARD_TOKEN_SIZE];
+    char late[BOARD_TOKEN_SIZE];
+    struct buffer text;
+    struct error error;
+    int64_t age_ms;
+
+    buffer_init(&text, 1000);
+    assert_int_equal(board_recall(board, 600000, &text, &age_ms, &error), STATUS_NOT_FOUND);
+    assert_int_equal(board_refresh(board, late, &error), STATUS_OK);
+    assert_int_equal(board_refresh(beside, token, &error), STATUS_BUSY);
+    do_redis("DEL cache:product:{rank}:refresher");
+    assert_int_equal(board_refresh(beside, token, &error), STATUS_OK);
+    assert_int_equal(board_keep(board, late, span_of("late"), 600000, &error), STATUS_CONFLICT);
+    assert_int_equal(board_keep(beside, token, span_of("answer"), 600000, &error), STATUS_OK);
+    assert_int_equal(board_keep(board, late, span_of("late"), 600000, &error), STATUS_CONFLICT);
+    assert_int_equal(board_recall(board, 600000, &text, &age_ms, &error), STATUS_OK);
+    assert_int_equal(text.length, 6);
+    assert_memory_equal(text.bytes, "answer", 6);
+    assert_true(age_ms >= 0 && age_ms < 300000);
+    /* It has an end, and the next one's turn is free. */
+    do_redis("PEXPIRE cache:product:{rank}:top_selling 100000");
+    assert_int_equal(board_recall(board, 600000, &text, &age_ms, &error), STATUS_OK);
+    assert_true(age_ms >= 500000);
+    assert_int_equal(board_refresh(board, token, &error), STATUS_OK);
+    buffer_release(&text);
+    board_close(beside);
+}
+
 int main(void)
 {
     const struct CMUnitTest own[] = {
@@ -285,7 +339,9 @@ int main(void)
         cmocka_unit_test(test_board_redis__too_much_of_one),
         cmocka_unit_test(test_board_redis__keys_expire),
         cmocka_unit_test(test_board_redis__half_a_day),
+        cmocka_unit_test(test_board_redis__one_that_went_back),
         cmocka_unit_test(test_board_redis__one_builds),
+        cmocka_unit_test(test_board_redis__one_refreshes),
     };
     return board_suite_run(own, sizeof(own) / sizeof(own[0]));
 }

@@ -130,6 +130,9 @@ def test_ranking_redis__keys_and_cached_answer(shop, redis):
     assert ids(wait_until(lambda: (found := top(two, fresh=True))["items"][0]["sold"] == 14
                           and found, "the order")) == ["mug", "pen"]
     wait_until(lambda: ids(top(two)) == ["mug", "pen"], "the order")
+    # Also when it was the other one that took it over into the board.
+    order(one, {"pen": 20})
+    wait_until(lambda: ids(top(two, fresh=True)) == ["pen", "mug"], "the other's order", 3)
 
 
 def test_ranking_redis__a_miss_waits_for_who_works_it_out(shop, redis):
