@@ -1,10 +1,17 @@
-"""Claims through Kafka against the direct relay: how fast what is pending gets into the ledger, and
-what a claim costs the worker."""
+"""Claims through Kafka against the direct relay: what a claim costs the worker, all of its threads
+and all that it does for it: reading Redis, the ledger's client, telling Redis; through Kafka also
+publishing and reading it, and the event that other services hear of it.
+
+Two ways to look at it, because both batch. A backlog is drained in full batches, where the direct
+relay has nothing left to save; while few people claim at a time, each batch has few claims, and
+what a batch costs counts. Beside them the floor: librdkafka alone, with as many messages."""
 
 import contextlib
+import json
 import os
 import signal
 import statistics
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -15,61 +22,112 @@ from report import Figure, spread
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 CLAIMS = 30_000
+FEW_CLAIMS = 6_000
+FEW_CONNECTIONS = 8
 DRAIN_TIMEOUT_S = 120
 
 
 class World:
     """A server and a worker with a ledger and a gate of their own, and one way between them."""
 
-    def __init__(self, stack, bench, redis, number, url, relay):
+    def __init__(self, stack, bench, redis, number, database, name, relay):
         self.bench = bench
+        self.database, self.name = database, name
         self.client = redis.client(number)
-        gate = redis.url(number)
+        url, gate = database.create_database(name), redis.url(number)
         self.server = stack.enter_context(bench.dibs_on(url, gate=gate, relay=relay))
         self.worker = stack.enter_context(bench.worker(url, gate, relay=relay))
         self.policies = 0
         self.drain(CLAIMS // 10)  # Connections and topics are made once.
 
-    def pending(self):
-        return self.client.zcard(f"COUPON:POLICY:{{{self.policies}}}:PENDING")
+    def is_done(self):
+        """Nothing is pending, and everything that others are to hear is told."""
+        key = f"COUPON:POLICY:{{{self.policies}}}:PENDING"
+        return self.client.zcard(key) == 0 and not self.database.query(
+            self.name, "SELECT 1 AS waits FROM outbox LIMIT 1")
 
-    def drain(self, count):
-        """Lets so many claims gather, then the worker go: (seconds, its CPU seconds)."""
-        self.policies += 1
-        self.server.create_policy(self.policies, count)
-        os.kill(self.worker.pid, signal.SIGSTOP)
+    def claim(self, count, connections):
         counted = self.bench.load(self.server, "issued", policy=self.policies, requests=count,
-                                  connections=256)
+                                  connections=connections)
         if counted["statuses"] != {"202": count}:
             raise BenchError(f"{count} claims: {counted['statuses']}")
+
+    def open_policy(self, count):
+        self.policies += 1
+        self.server.create_policy(self.policies, count)
+
+    def await_done(self):
+        deadline = time.monotonic() + DRAIN_TIMEOUT_S
+        while not self.is_done():
+            if time.monotonic() > deadline:
+                raise BenchError(f"the worker is not done with policy {self.policies}")
+            time.sleep(0.005)
+
+    def drain(self, count):
+        """Lets so many claims gather, then the worker go: (its CPU seconds, seconds)."""
+        self.open_policy(count)
+        os.kill(self.worker.pid, signal.SIGSTOP)
+        self.claim(count, 256)
         cpu, start = process_cpu_seconds(self.worker.pid), time.monotonic()
         os.kill(self.worker.pid, signal.SIGCONT)
-        while self.pending() > 0:
-            if time.monotonic() - start > DRAIN_TIMEOUT_S:
-                raise BenchError(f"{self.pending()} of {count} claims are still pending")
-            time.sleep(0.002)
-        return time.monotonic() - start, process_cpu_seconds(self.worker.pid) - cpu
+        self.await_done()
+        return process_cpu_seconds(self.worker.pid) - cpu, time.monotonic() - start
+
+    def follow(self, count):
+        """The worker goes along while few people at a time claim: (its CPU seconds, seconds)."""
+        self.open_policy(count)
+        cpu, start = process_cpu_seconds(self.worker.pid), time.monotonic()
+        self.claim(count, FEW_CONNECTIONS)
+        self.await_done()
+        return process_cpu_seconds(self.worker.pid) - cpu, time.monotonic() - start
+
+
+def floor(bench, broker, count):
+    """Microseconds of CPU that librdkafka alone needs per claim: the least of a few rounds, since
+    the first ones find everything cold."""
+    host = broker.url().removeprefix("kafka://")
+    done = subprocess.run([str(bench.program("kafka_floor")), host, str(count), "3"],
+                          capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BenchError(done.stderr.strip())
+    return min(json.loads(done.stdout))
+
+
+def compare(report, name, kafka, direct, count, target=None):
+    """Adds the ratio of two columns of seconds."""
+    report.add("kafka", Figure(
+        f"{name}, Kafka : direct", spread([a / b for a, b in zip(kafka, direct)]), target=target,
+        most=True, kafka=1e6 * statistics.median(kafka) / count,
+        direct=1e6 * statistics.median(direct) / count))
 
 
 def measure_kafka(bench, report, quick):
     import servers  # only here: the other parts need no broker
     rounds = 3 if quick else 7
     count = CLAIMS // 3 if quick else CLAIMS
+    few = FEW_CLAIMS // 3 if quick else FEW_CLAIMS
     with contextlib.ExitStack() as stack:
         redis = stack.enter_context(servers.Redis(appendfsync="no"))
         database = stack.enter_context(servers.Postgres())
         broker = stack.enter_context(servers.KafkaBroker())
         direct, kafka = (
-            World(stack, bench, redis, number, database.create_database(name), relay)
+            World(stack, bench, redis, number, database, name, relay)
             for number, (name, relay) in enumerate([("direct", "direct"),
                                                     ("kafka", broker.url())]))
-        turns = {direct: [], kafka: []}
+        drained, followed = {direct: [], kafka: []}, {direct: [], kafka: []}
+        alone = []
         for number in range(rounds):
             for world in (direct, kafka) if number % 2 == 0 else (kafka, direct):
-                turns[world].append(world.drain(count))
-    for name, place, target in (("CPU of the worker per claim", 1, 2.0), ("time to drain", 0, None)):
-        ours, theirs = ([turn[place] for turn in turns[world]] for world in (kafka, direct))
-        report.add("kafka", Figure(
-            f"{name}, Kafka : direct", spread([a / b for a, b in zip(ours, theirs)]),
-            target=target, most=True, kafka=1e6 * statistics.median(ours) / count,
-            direct=1e6 * statistics.median(theirs) / count))
+                drained[world].append(world.drain(count))
+                followed[world].append(world.follow(few))
+            alone.append(floor(bench, broker, count))
+    columns = [[[turn[place] for turn in turns[world]] for world in (kafka, direct)]
+               for turns, place in ((drained, 0), (drained, 1), (followed, 0))]
+    compare(report, "worker's CPU, a backlog", *columns[0], count, target=2.0)
+    report.add("kafka", Figure(
+        "direct and librdkafka alone : direct",
+        spread([1 + 1e-6 * a * count / b for a, b in zip(alone, columns[0][1])]),
+        kafka=statistics.median(alone) + 1e6 * statistics.median(columns[0][1]) / count,
+        direct=1e6 * statistics.median(columns[0][1]) / count))
+    compare(report, "worker's CPU, few at a time", *columns[2], few)
+    compare(report, "time to drain the backlog", *columns[1], count)

@@ -475,6 +475,7 @@ static void *writer_main(void *context)
 {
     struct writer *writer = context;
 
+    pthread_setname_np(pthread_self(), "ledger-writer");
     pthread_mutex_lock(&writer->lock);
     for (;;) {
         writer_wait(writer);

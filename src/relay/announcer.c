@@ -343,6 +343,7 @@ static void *announcer_main(void *context)
 {
     struct announcer *announcer = context;
 
+    pthread_setname_np(pthread_self(), "announcer");
     while (!announcer_stops(announcer)) {
         announcer_hold(announcer);
         if (announcer->has_duty)

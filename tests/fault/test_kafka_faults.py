@@ -14,6 +14,8 @@ from redis_shop import Told
 TOTAL = 300
 MUCH = 10 ** 6  # never sold out, so that there is always something on its way
 REPEATS = ROUNDS if ROUNDS > 4 else 1
+# Those that break what a shop starts with, or leave something behind, get a new shop each time.
+each_round = pytest.mark.parametrize("number", range(REPEATS))
 
 
 def check_all(shop, stream, told, policies, skip=()):
@@ -59,7 +61,8 @@ def test_kafka_broker__away_in_the_middle_of_a_rush(shop_on, redis, stream, how)
             wait_until(lambda: words_of_relay(shop.servers[0]) == "ok", "it is well again", 30)
 
 
-def test_kafka_broker__away_from_the_start(shop_on, redis, stream):
+@each_round
+def test_kafka_broker__away_from_the_start(shop_on, redis, stream, number):
     """Nobody waits for it to start; the topics are made when it is there."""
     told = Told()
     stream.broker.kill()
@@ -91,7 +94,8 @@ def test_kafka_database__away_while_messages_come(shop_on, redis, stream, victim
             shop.await_sold(policy, TOTAL)
 
 
-def test_kafka_database__offsets_wait_for_it(shop_on, redis, stream, foreign):
+@each_round
+def test_kafka_database__offsets_wait_for_it(shop_on, redis, stream, foreign, number):
     """Trap 10: while the rows cannot be written, no offset of theirs is committed."""
     told = Told()
     with shop_on(redis, relay=stream.url) as shop:
@@ -108,7 +112,8 @@ def test_kafka_database__offsets_wait_for_it(shop_on, redis, stream, foreign):
         shop.await_sold(policy, TOTAL)
 
 
-def test_kafka_poison__goes_to_the_dead_letter_topic(shop_on, redis, stream):
+@each_round
+def test_kafka_poison__goes_to_the_dead_letter_topic(shop_on, redis, stream, number):
     """What cannot be read holds nobody up, and people find it with its reason."""
     told = Told()
     poison = {
@@ -151,7 +156,8 @@ def test_kafka_poison__goes_to_the_dead_letter_topic(shop_on, redis, stream):
         assert all(any(reason in item["reason"] for item in listed) for reason in reasons), listed
 
 
-def test_kafka_poison__what_the_ledger_refuses_for_good(shop_on, redis, stream):
+@each_round
+def test_kafka_poison__what_the_ledger_refuses_for_good(shop_on, redis, stream, number):
     """A user who is blocked while the claim is on its way: VOID, with its reason in the topic."""
     told = Told()
     with shop_on(redis, relay=stream.url) as shop:
@@ -217,7 +223,8 @@ def test_kafka_publishers__two_of_one_policy(shop_on, redis, stream):
             check_all(shop, stream, told, [policy])
 
 
-def test_kafka_group__restarts_lose_nothing(shop_on, redis, stream):
+@each_round
+def test_kafka_group__restarts_lose_nothing(shop_on, redis, stream, number):
     """Trap 20: every worker of the group is started again and again, in good order, and the first
     message of a group that never was is not skipped."""
     told = Told()
