@@ -3,6 +3,7 @@
     with KafkaBroker() as broker:
         broker.url()                            # kafka://127.0.0.1:port
         broker.url(prefix="t1-")                # topics and groups of their own
+        broker.secure_url("PLAIN", prefix="t2-")                 # through TLS, with a user
         broker.topics.messages("coupon-pended") # kafka_client.py tells the rest
         broker.kill(), .start(), .pause(), .resume(), .stop(), .restart()
 
@@ -14,9 +15,11 @@ import shutil
 import signal
 import subprocess
 
+from authority import Authority
 from kafka_client import KafkaClient, KafkaError
 from server_house import PATH, Server, copy_folder, free_port, run_quietly
 
+USER, PASSWORD = "dibs", "secret"  # of the listener that asks for them
 CLUSTER_ID = "dibsdibsdibsdibsdibsdA"
 FETCH = pathlib.Path(__file__).resolve().parent / "kafka" / "fetch"
 
@@ -33,7 +36,15 @@ class KafkaBroker(Server):
         "process.roles": "broker,controller",
         "node.id": 1,
         "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map":
+            "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+        "listener.name.sasl_ssl.plain.sasl.jaas.config":
+            "org.apache.kafka.common.security.plain.PlainLoginModule required"
+            f" user_{USER}=\"{PASSWORD}\";",
+        "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config":
+            "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+        "ssl.keystore.type": "PEM",
         "offsets.topic.num.partitions": 1,
         "offsets.topic.replication.factor": 1,
         "transaction.state.log.num.partitions": 1,
@@ -54,12 +65,21 @@ class KafkaBroker(Server):
         super().__init__(settings, folder, env)
         self.jars = self.house.template(type(self))
         self.controller_port = free_port()
+        self.secure_port = free_port()
+        self.authority = Authority(self.folder, "authority")
+        certificate, key = self.authority.sign("broker", "IP:127.0.0.1")
+        store = self.folder / "broker.pem"
+        store.write_text(pathlib.Path(key).read_text() + pathlib.Path(certificate).read_text())
+        store.chmod(0o644)
         self.topics = KafkaClient(f"127.0.0.1:{self.port}")
         self.properties = self.folder / "server.properties"
         listeners = {
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port},"
+                         f"SASL_SSL://127.0.0.1:{self.secure_port},"
                          f"CONTROLLER://127.0.0.1:{self.controller_port}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port},"
+                                    f"SASL_SSL://127.0.0.1:{self.secure_port}",
+            "ssl.keystore.location": store,
             "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
             "log.dirs": self.data,
         }
@@ -68,7 +88,8 @@ class KafkaBroker(Server):
             for name, value in {**self.SETTINGS, **listeners, **self.settings}.items()))
         self.properties.chmod(0o644)
         run_quietly(self.java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c",
-                              str(self.properties)),
+                              str(self.properties), "--add-scram",
+                              f"SCRAM-SHA-512=[name={USER},password={PASSWORD}]"),
                     cwd=self.data, env={"PATH": PATH}, **self.house.as_account())
 
     @classmethod
@@ -92,3 +113,8 @@ class KafkaBroker(Server):
 
     def url(self, prefix=None):
         return f"kafka://127.0.0.1:{self.port}" + (f"?prefix={prefix}" if prefix else "")
+
+    def secure_url(self, mechanism, prefix, authority=None):
+        """Through TLS, as the user that the broker knows; the password is asked for apart."""
+        return (f"kafka://{USER}@127.0.0.1:{self.secure_port}?security=sasl_ssl&sasl={mechanism}"
+                f"&ssl_ca={authority or self.authority.certificate}&prefix={prefix}")

@@ -25,11 +25,25 @@ struct kafka_watch {
     bool is_stopping;
     bool is_wanted; /* somebody waits for the next look */
     bool has_told;  /* that the brokers are away */
+    bool is_refusal_told;
     struct kafka_view view;
-    int failed_count; /* looks in a row; the thread's own */
+    /* The thread's own. */
+    int failed_count;  /* looks in a row */
+    char refusal[160]; /* why the brokers do not want to talk to us; "": they do */
 };
 
 /* --- looking --- */
+
+/* Brokers that are there and refuse look to the rest as if they were away: a wrong password or
+ * certificate has to be told. */
+static void kafka_watch_on_error(rd_kafka_t *handle, int code, const char *reason, void *opaque)
+{
+    struct kafka_watch *watch = opaque;
+
+    (void)handle;
+    if (code == RD_KAFKA_RESP_ERR__AUTHENTICATION || code == RD_KAFKA_RESP_ERR__SSL)
+        snprintf(watch->refusal, sizeof(watch->refusal), "%.159s", reason);
+}
 
 static const char *kafka_watch_topic(const struct kafka_watch *watch)
 {
@@ -98,9 +112,12 @@ static enum status kafka_watch_offsets(struct kafka_watch *watch, struct kafka_v
 static void kafka_watch_tell(struct kafka_watch *watch, const struct error *error)
 {
     bool was_told = watch->has_told;
+    bool was_refused = watch->is_refusal_told;
 
     watch->has_told = !watch->view.is_up;
-    if (watch->has_told && !was_told)
+    watch->is_refusal_told = watch->has_told && watch->refusal[0] != '\0';
+    /* That they refuse may only turn out after a while. */
+    if (watch->has_told && (!was_told || (watch->is_refusal_told && !was_refused)))
         log_event(LOG_WARN, "brokers_away", LOG_FIELD("error", LOG_TEXT(error->text)),
                   LOG_FIELD("next", LOG_TEXT("claims wait in the gate; trying again")));
     if (!watch->has_told && was_told)
@@ -117,6 +134,11 @@ static void kafka_watch_look(struct kafka_watch *watch)
         status = kafka_watch_ends(watch, &seen, &error);
     if (status == STATUS_OK && seen.partition_count > 0)
         status = kafka_watch_offsets(watch, &seen, &error);
+    rd_kafka_poll(watch->handle, 0); /* Errors come with it. */
+    if (status == STATUS_OK)
+        watch->refusal[0] = '\0';
+    else if (watch->refusal[0] != '\0')
+        error_set(&error, status, "the brokers refuse: %s", watch->refusal);
     pthread_mutex_lock(&watch->lock);
     watch->failed_count = status == STATUS_OK ? 0 : watch->failed_count + 1;
     /* A partition may be between two leaders for a moment; that nobody answers is news. */
@@ -176,6 +198,8 @@ enum status kafka_watch_open(struct kafka_watch **watch, const struct kafka_targ
     if (status == STATUS_OK) {
         kafka_target_set(conf, "group.id", target->issuer_group);
         kafka_target_set(conf, "enable.auto.commit", "false");
+        rd_kafka_conf_set_opaque(conf, opened);
+        rd_kafka_conf_set_error_cb(conf, kafka_watch_on_error);
         opened->handle = rd_kafka_new(RD_KAFKA_CONSUMER, conf, words, sizeof(words));
         if (opened->handle == NULL) {
             rd_kafka_conf_destroy(conf);

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from harness import Server, expect, wait_until
-from kafka_server import KafkaBroker
+from kafka_stream import Stream
 from ledger import coupons, rows
 from servers import Redis
 from sharing import Sharing
@@ -17,10 +17,11 @@ SUFFIXES = {"ISSUED": "issued", "REDEEMED": "redeemed", "CANCELLED": "cancelled"
             "MERGED": "merged"}
 
 
-@pytest.fixture(scope="module", name="broker")
+@pytest.fixture(name="broker")
 def _broker():
-    with KafkaBroker() as broker:
-        yield broker
+    stream = Stream()
+    yield stream.broker
+    stream.revive()
 
 
 @pytest.fixture(name="topic")

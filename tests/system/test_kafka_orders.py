@@ -5,16 +5,17 @@ import json
 import pytest
 
 from harness import Server, now_rfc3339, wait_until
-from kafka_server import KafkaBroker
+from kafka_stream import Stream
 from ledger import rows
 from servers import Redis
 from sharing import Sharing
 
 
-@pytest.fixture(scope="module", name="broker")
+@pytest.fixture(name="broker")
 def _broker():
-    with KafkaBroker() as broker:
-        yield broker
+    stream = Stream()
+    yield stream.broker
+    stream.revive()
 
 
 @pytest.fixture(name="topic")
