@@ -71,10 +71,6 @@ class Crowd(threading.Thread):
         """Everybody who was told so has their coupon."""
         for policy in self.policies:
             self.shop.await_drained(policy)
-        for (policy, user), seq in self.won.items():
-            holders = self.shop.holders(policy)
-            assert holders.get(user) == seq, (policy, user, seq)
-            break
         for policy in self.policies:
             holders = self.shop.holders(policy)
             lost = {user: seq for (of, user), seq in self.won.items()
@@ -93,8 +89,9 @@ def test_crowd__a_hundred_audits_and_no_alarm(shop):
             alarms = [item for item in page["items"] if not item["ok"]]
             assert not alarms, alarms
             seen += len(page["items"])
-            if number % 10 == 5:
-                expect(shop.server.patch(policies[0], total=30 + number % 7), 200)
+            if number % 10 == 5:  # Not below what people hold by then.
+                answer = shop.server.patch(policies[0], total=30 + number % 7)
+                assert answer.status in (200, 409), answer
             if crowd.error is not None:
                 break
     assert seen == 3 * AUDITS * ROUNDS and len(crowd.won) > 30
