@@ -7,14 +7,19 @@ import { Server } from "./server.mjs";
 const number = (n) => n.toLocaleString("en");
 let server;
 useBrowser();
-before(async () => { server = await Server.start(); });
+before(async () => {
+  server = await Server.start();
+});
 after(() => server.stop());
 
 browsing("two pages watch a drop of 500 with 1,000 visitors", async (visit) => {
   const { id } = await server.policy({ name: "Rush hour", total: 500, opens_in_s: 3600 });
   const board = await visit({ url: `${server.url}/` });
-  const policy = await visit({ url: `${server.url}/#/policies/${id}`,
-    size: { width: 1280, height: 1500 }, scheme: "dark" });
+  const policy = await visit({
+    url: `${server.url}/#/policies/${id}`,
+    size: { width: 1280, height: 1500 },
+    scheme: "dark",
+  });
   await board.reads(".now-name", "Rush hour");
   await board.reads(".now-words", "until 500 can be claimed");
   await policy.reads(".kpis .is-remaining dd", "500");
@@ -46,7 +51,10 @@ browsing("two pages watch a drop of 500 with 1,000 visitors", async (visit) => {
 
   await policy.reads(".feed li .feed-user", /^vi•••x$/);
   const text = await policy.page.locator("body").innerText();
-  assert.ok(!answers.some(({ body }) => body.user && text.includes(body.user)), "a user is not masked");
+  assert.ok(
+    !answers.some(({ body }) => body.user && text.includes(body.user)),
+    "a user is not masked",
+  );
   assert.ok(await isDrawn(policy.page, ".plot canvas"), "the plots are drawn");
   await board.shot("board-light");
   await policy.shot("policy-dark");
@@ -54,20 +62,25 @@ browsing("two pages watch a drop of 500 with 1,000 visitors", async (visit) => {
 
 /* Something other than the axes: more than two colours that are not transparent. */
 function isDrawn(page, selector) {
-  return page.locator(selector).evaluateAll((canvases) => canvases.every((canvas) => {
-    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-    const colours = new Set();
-    for (let i = 0; i < data.length; i += 4) {
-      if (data[i + 3] === 255) colours.add(`${data[i]},${data[i + 1]},${data[i + 2]}`);
-    }
-    return colours.size > 2;
-  }));
+  return page.locator(selector).evaluateAll((canvases) =>
+    canvases.every((canvas) => {
+      const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+      const colours = new Set();
+      for (let i = 0; i < data.length; i += 4) {
+        if (data[i + 3] === 255) colours.add(`${data[i]},${data[i + 1]},${data[i + 2]}`);
+      }
+      return colours.size > 2;
+    }),
+  );
 }
 
 browsing("best sellers move", async (visit) => {
-  const order = (order_id, product_id, quantity, days_ago = 0) => server.call("POST", "/v1/orders", {
-    order_id, items: [{ product_id, quantity }],
-    ...(days_ago ? { paid_at: new Date(Date.now() - days_ago * 86400000).toISOString() } : {}) });
+  const order = (order_id, product_id, quantity, days_ago = 0) =>
+    server.call("POST", "/v1/orders", {
+      order_id,
+      items: [{ product_id, quantity }],
+      ...(days_ago ? { paid_at: new Date(Date.now() - days_ago * 86400000).toISOString() } : {}),
+    });
   await server.call("PUT", "/v1/products/mug", { name: "Mug", price: 900 });
   await server.call("PUT", "/v1/products/pot", { name: "Pot", price: 4900 });
   await order("b1", "mug", 9, 1);

@@ -1,4 +1,5 @@
-// browser.mjs: pages in Debian's Chromium, which must be clean: no error, no request elsewhere, no jump.
+// browser.mjs: pages in Debian's Chromium, which must be clean: no error, no request elsewhere, no
+// jump.
 import assert from "node:assert/strict";
 import { mkdir, readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
@@ -19,14 +20,16 @@ let browser;
 export function useBrowser() {
   before(async () => {
     await mkdir(SHOTS, { recursive: true });
-    browser = await chromium.launch({ executablePath: CHROMIUM,
-      args: process.getuid() === 0 ? ["--no-sandbox"] : [] });
+    browser = await chromium.launch({
+      executablePath: CHROMIUM,
+      args: process.getuid() === 0 ? ["--no-sandbox"] : [],
+    });
   });
   after(() => browser.close());
 }
 
-/* A test called `name` with visitors: `visit(options)` opens a new one, a browser without memory of the
-   others. What every page must keep is checked in the end. */
+/* A test called `name` with visitors: `visit(options)` opens a new one, a browser without memory of
+   the others. What every page must keep is checked in the end. */
 export function browsing(name, act) {
   test(name, { timeout: 90000 }, async () => {
     const visitors = [];
@@ -51,13 +54,27 @@ export function browsing(name, act) {
 }
 
 export class Visitor {
-  static async open({ url, scheme = "light", size = { width: 1280, height: 900 }, locale = "en-US",
-    zone = "Asia/Seoul", before: prepare, allowed = [], clipboard = false, routes = {} } = {}) {
+  static async open({
+    url,
+    scheme = "light",
+    size = { width: 1280, height: 900 },
+    locale = "en-US",
+    zone = "Asia/Seoul",
+    before: prepare,
+    allowed = [],
+    clipboard = false,
+    routes = {},
+  } = {}) {
     const visitor = new Visitor();
     visitor.allowed = allowed;
     visitor.troubles = [];
-    visitor.context = await browser.newContext({ viewport: size, colorScheme: scheme, locale,
-      timezoneId: zone, permissions: clipboard ? ["clipboard-read", "clipboard-write"] : [] });
+    visitor.context = await browser.newContext({
+      viewport: size,
+      colorScheme: scheme,
+      locale,
+      timezoneId: zone,
+      permissions: clipboard ? ["clipboard-read", "clipboard-write"] : [],
+    });
     visitor.page = await visitor.context.newPage();
     visitor.page.setDefaultTimeout(WAIT_MS);
     visitor.listen(url);
@@ -68,7 +85,8 @@ export class Visitor {
     return visitor;
   }
 
-  /* Writes down what no page may do. Refusals are in `allowed` as "STATUS path", where * is anything. */
+  /* Writes down what no page may do. Refusals are in `allowed` as "STATUS path", where * is
+     anything. */
   listen(url) {
     const { page, troubles } = this;
     const origin = new URL(url).origin;
@@ -80,7 +98,8 @@ export class Visitor {
     page.on("pageerror", (error) => troubles.push(`${error.message}\n${error.stack}`));
     page.on("request", (request) => {
       const to = new URL(request.url());
-      if (to.origin !== origin && !["data:", "blob:"].includes(to.protocol)) troubles.push(`asks ${to}`);
+      if (to.origin !== origin && !["data:", "blob:"].includes(to.protocol))
+        troubles.push(`asks ${to}`);
     });
     page.on("response", (response) => {
       if (response.status() < 400) return;
@@ -96,7 +115,9 @@ export class Visitor {
     do {
       text = (await this.page.locator(selector).first().textContent({ timeout: WAIT_MS })).trim();
       if (wanted instanceof RegExp ? wanted.test(text) : text === String(wanted)) return text;
-      await new Promise((resolve) => { setTimeout(resolve, 50); });
+      await new Promise((resolve) => {
+        setTimeout(resolve, 50);
+      });
     } while (Date.now() < end);
     return assert.fail(`${selector} reads “${text}”, not “${wanted}”`);
   }
@@ -114,17 +135,31 @@ export class Visitor {
     for (const colorScheme of ["dark", "light"]) {
       await this.page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
       await this.page.evaluate(AXE);
-      const { violations } = await this.page.evaluate(() => globalThis.axe.run({ include: document, exclude: "option" }, {
-        runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] }));
-      const words = violations.map(({ id, help, nodes }) => `${id}: ${help}\n  `
-        + nodes.slice(0, 3).map(({ html, failureSummary }) => `${html}\n  ${failureSummary}`).join("\n  "));
+      const { violations } = await this.page.evaluate(() =>
+        globalThis.axe.run(
+          { include: document, exclude: "option" },
+          {
+            runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
+          },
+        ),
+      );
+      const words = violations.map(
+        ({ id, help, nodes }) =>
+          `${id}: ${help}\n  ` +
+          nodes
+            .slice(0, 3)
+            .map(({ html, failureSummary }) => `${html}\n  ${failureSummary}`)
+            .join("\n  "),
+      );
       assert.deepEqual(words, [], `axe in ${colorScheme} at ${this.page.url()}`);
     }
   }
 
   async fits() {
-    const [wide, room] = await this.page.evaluate(() =>
-      [document.documentElement.scrollWidth, document.documentElement.clientWidth]);
+    const [wide, room] = await this.page.evaluate(() => [
+      document.documentElement.scrollWidth,
+      document.documentElement.clientWidth,
+    ]);
     assert.ok(wide <= room, `${this.page.url()} is ${wide} px wide in ${room}`);
   }
 
@@ -149,9 +184,14 @@ function watchShifts() {
   new PerformanceObserver((list) => {
     for (const entry of list.getEntries()) {
       if (entry.hadRecentInput) continue;
-      globalThis.shifts.push({ value: entry.value, what: entry.sources.map(({ node, previousRect: from,
-        currentRect: to }) => `${node?.className || node?.nodeName}: ${from.x},${from.y} `
-          + `${from.width}x${from.height} to ${to.x},${to.y} ${to.width}x${to.height}`) });
+      globalThis.shifts.push({
+        value: entry.value,
+        what: entry.sources.map(
+          ({ node, previousRect: from, currentRect: to }) =>
+            `${node?.className || node?.nodeName}: ${from.x},${from.y} ` +
+            `${from.width}x${from.height} to ${to.x},${to.y} ${to.width}x${to.height}`,
+        ),
+      });
     }
   }).observe({ type: "layout-shift", buffered: true });
 }

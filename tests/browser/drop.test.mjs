@@ -9,23 +9,33 @@ import ko from "../../web/src/i18n/ko.js";
 
 let server;
 useBrowser();
-before(async () => { server = await Server.start(); });
+before(async () => {
+  server = await Server.start();
+});
 after(() => server.stop());
 
 /* A visitor of a policy's storefront; whoever has nothing yet is told so by 404. */
-const shopper = (visit, id, { user, ...options } = {}) => visit({ size: PHONE,
-  url: `${(options.at ?? server).url}/drop/${id}${user ? `?user=${user}` : ""}`,
-  ...options, allowed: [`404 /v1/policies/${id}/claims/*`, ...(options.allowed ?? [])] });
+const shopper = (visit, id, { user, ...options } = {}) =>
+  visit({
+    size: PHONE,
+    url: `${(options.at ?? server).url}/drop/${id}${user ? `?user=${user}` : ""}`,
+    ...options,
+    allowed: [`404 /v1/policies/${id}/claims/*`, ...(options.allowed ?? [])],
+  });
 const held = async (id, user) =>
   (await server.get(`/v1/policies/${id}/claims/${user}`)).claims ?? [];
 
 browsing("countdown, press, coupon, reload", async (visit) => {
   const { id } = await server.policy({ total: 3, opens_in_s: 3600, coupon_valid_days: 30 });
   // The visitor's clock is an hour slow: the page must go by the server's.
-  const shop = await shopper(visit, id, { user: "minji", clipboard: true, before: () => {
-    const real = Date.now;
-    Date.now = () => real() - 3600000;
-  } });
+  const shop = await shopper(visit, id, {
+    user: "minji",
+    clipboard: true,
+    before: () => {
+      const real = Date.now;
+      Date.now = () => real() - 3600000;
+    },
+  });
   await shop.reads("h1", "Launch day");
   await shop.reads(".off", "20%off");
   await shop.reads(".countdown", /^00days(01hours00min00|00hours59min\d\d)sec$/);
@@ -77,8 +87,11 @@ browsing("sold out while somebody looks", async (visit) => {
 browsing("a press that came too late says by how much, also after a reload", async (visit) => {
   const { id } = await server.policy({ total: 1 });
   // A connection on which the live numbers never arrive: the page cannot know.
-  const shop = await shopper(visit, id, { user: "late", allowed: [`409 /v1/policies/${id}/claims`],
-    routes: { "**/events": () => {} } });
+  const shop = await shopper(visit, id, {
+    user: "late",
+    allowed: [`409 /v1/policies/${id}/claims`],
+    routes: { "**/events": () => {} },
+  });
   await shop.reads(".press", "Get my coupon");
   await server.claim(id, "quick");
   const { sold_out_at } = await server.get(`/v1/policies/${id}/claims/nobody`);
@@ -186,30 +199,45 @@ browsing("Korean by the browser's language, English by the switch, kept", async 
 });
 
 test("both languages say the same things", () => {
-  const shape = (words) => Object.entries(words).map(([key, value]) =>
-    [key, typeof value === "object" ? Object.keys(value) : typeof value]);
+  const shape = (words) =>
+    Object.entries(words).map(([key, value]) => [
+      key,
+      typeof value === "object" ? Object.keys(value) : typeof value,
+    ]);
   assert.deepEqual(shape(ko), shape(en));
 });
 
 browsing("a person whom the shop names by a token", async (visit) => {
   const key = "a-key-of-at-least-thirty-two-bytes-for-tests";
-  const own = await Server.start({ secrets: { user_key_file: key, admin_token_file: "t".repeat(32) } });
+  const own = await Server.start({
+    secrets: { user_key_file: key, admin_token_file: "t".repeat(32) },
+  });
   const admin = { Authorization: `Bearer ${"t".repeat(32)}` };
   const piece = (value) => Buffer.from(JSON.stringify(value)).toString("base64url");
   const token = (sub, lasts_s = 600) => {
-    const text = `${piece({ alg: "HS256", typ: "JWT" })}.`
-      + piece({ sub, exp: Math.floor(Date.now() / 1000) + lasts_s });
+    const text =
+      `${piece({ alg: "HS256", typ: "JWT" })}.` +
+      piece({ sub, exp: Math.floor(Date.now() / 1000) + lasts_s });
     return `${text}.${createHmac("sha256", key).update(text).digest("base64url")}`;
   };
   try {
-    const { body: { id } } = await own.call("POST", "/v1/policies", { name: "Members",
-      discount: { type: "percent", value: 5 }, total: 2 }, admin);
+    const {
+      body: { id },
+    } = await own.call(
+      "POST",
+      "/v1/policies",
+      { name: "Members", discount: { type: "percent", value: 5 }, total: 2 },
+      admin,
+    );
     const nobody = await shopper(visit, id, { at: own, user: "minji" });
     await nobody.reads(".view-message h2", "Who are you?");
     await nobody.isAccessible();
 
-    const member = await visit({ url: `${own.url}/drop/${id}#token=${token("soo@shop")}`, size: PHONE,
-      allowed: [`404 /v1/policies/${id}/claims/*`] });
+    const member = await visit({
+      url: `${own.url}/drop/${id}#token=${token("soo@shop")}`,
+      size: PHONE,
+      allowed: [`404 /v1/policies/${id}/claims/*`],
+    });
     await member.reads(".drop-foot span", "You are soo@shop");
     assert.ok(!member.page.url().includes("token"), "the token stays in the address");
     await member.page.locator(".press").click();
@@ -219,8 +247,11 @@ browsing("a person whom the shop names by a token", async (visit) => {
     const { claims } = await own.get(`/v1/policies/${id}/claims/soo@shop`, admin);
     assert.equal(claims.length, 1);
 
-    const late = await visit({ url: `${own.url}/drop/${id}#token=${token("late", -60)}`, size: PHONE,
-      allowed: [`401 /v1/policies/${id}/claims/*`] });
+    const late = await visit({
+      url: `${own.url}/drop/${id}#token=${token("late", -60)}`,
+      size: PHONE,
+      allowed: [`401 /v1/policies/${id}/claims/*`],
+    });
     await late.reads(".view-message h2", "This link has expired");
   } finally {
     await own.stop();

@@ -6,7 +6,9 @@ import { Server } from "./server.mjs";
 
 let server;
 useBrowser();
-before(async () => { server = await Server.start(); });
+before(async () => {
+  server = await Server.start();
+});
 after(() => server.stop());
 
 browsing("a policy is made with the keyboard only", async (visit) => {
@@ -42,8 +44,10 @@ browsing("the preview says when it opens, in the zone that was chosen", async (v
   const noon = new Date(Date.now() + 10 * 86400000).toISOString().slice(0, 10);
   await page.getByLabel("Time zone").selectOption("Asia/Seoul");
   await page.getByLabel("Opens at").fill(`${noon}T12:00`);
-  await visitor.reads(".preview-sentence",
-    /^1,000 coupons, 10% off, one each, opens \d+ \w+( \d+)? 12:00 Seoul time\.$/);
+  await visitor.reads(
+    ".preview-sentence",
+    /^1,000 coupons, 10% off, one each, opens \d+ \w+( \d+)? 12:00 Seoul time\.$/,
+  );
   await visitor.shot("form-light");
   await page.getByRole("button", { name: "Make the policy" }).click();
   await visitor.reads(".policy-name .pill", "Scheduled");

@@ -7,12 +7,17 @@ import { Server } from "./server.mjs";
 const TOKEN = "correct-horse-battery-staple-0123456789";
 let server;
 useBrowser();
-before(async () => { server = await Server.start({ secrets: { admin_token_file: TOKEN } }); });
+before(async () => {
+  server = await Server.start({ secrets: { admin_token_file: TOKEN } });
+});
 after(() => server.stop());
 
 browsing("a token opens the board, and signing out closes it", async (visit) => {
-  const visitor = await visit({ url: `${server.url}/#/new`, size: PHONE,
-    allowed: ["401 /v1/session", "401 /v1/live"] });
+  const visitor = await visit({
+    url: `${server.url}/#/new`,
+    size: PHONE,
+    allowed: ["401 /v1/session", "401 /v1/live"],
+  });
   const { page } = visitor;
   await visitor.reads("h1", "Sign in");
   await visitor.isAccessible();

@@ -1,4 +1,5 @@
-// policy.test.mjs: operators act: pause, resume, change the total, close, clone, take the winners away.
+// policy.test.mjs: operators act: pause, resume, change the total, close, clone, take the winners
+// away.
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { after, before } from "node:test";
@@ -7,7 +8,9 @@ import { Server } from "./server.mjs";
 
 let server;
 useBrowser();
-before(async () => { server = await Server.start(); });
+before(async () => {
+  server = await Server.start();
+});
 after(() => server.stop());
 
 const button = (visitor, name) => visitor.page.getByRole("button", { name, exact: true });
@@ -52,8 +55,10 @@ browsing("pause, resume and close ask first", async (visit) => {
 browsing("the total changes, and what is refused says why", async (visit) => {
   const { id } = await server.policy({ total: 10 });
   await server.crowd(id, 4);
-  const page = await visit({ url: `${server.url}/#/policies/${id}`,
-    allowed: [`409 /v1/policies/${id}`] });
+  const page = await visit({
+    url: `${server.url}/#/policies/${id}`,
+    allowed: [`409 /v1/policies/${id}`],
+  });
   await page.reads(".kpis .is-issued dd", "4");
   await button(page, "Change total").click();
   await page.page.getByLabel("Coupons in all").fill("none");
@@ -70,13 +75,19 @@ browsing("the total changes, and what is refused says why", async (visit) => {
 });
 
 browsing("winners come as CSV, and a clone begins with the same", async (visit) => {
-  const { id } = await server.policy({ name: "Spring", total: 5, per_user_limit: 2,
-    discount: { type: "fixed", value: 3000 } });
+  const { id } = await server.policy({
+    name: "Spring",
+    total: 5,
+    per_user_limit: 2,
+    discount: { type: "fixed", value: 3000 },
+  });
   await server.crowd(id, 3, "ann");
   const page = await visit({ url: `${server.url}/#/policies/${id}` });
   await page.reads(".kpis .is-issued dd", "3");
-  const [download] = await Promise.all([page.page.waitForEvent("download"),
-    page.page.getByRole("link", { name: "Winners as CSV" }).click()]);
+  const [download] = await Promise.all([
+    page.page.waitForEvent("download"),
+    page.page.getByRole("link", { name: "Winners as CSV" }).click(),
+  ]);
   const lines = (await readFile(await download.path(), "utf8")).trim().split(/\r?\n/);
   assert.equal(lines[0], "seq,user,nth,coupon_id,code,state,requested_at,issued_at");
   assert.equal(lines.length, 4);

@@ -9,19 +9,37 @@ import { BINARY, cleanEnvironment, Server } from "./server.mjs";
 
 let server;
 useBrowser();
-before(async () => { server = await Server.start(); });
+before(async () => {
+  server = await Server.start();
+});
 after(() => server.stop());
 
 browsing("a report draws its pictures and loads nothing", async (visit) => {
   const file = path.join(server.folder, "report.html");
-  await promisify(execFile)(BINARY, ["rush", "--url", server.url, "--total", "100", "--users", "400",
-    "--connections", "16", "--report", file], { env: cleanEnvironment(), timeout: 60000 });
+  await promisify(execFile)(
+    BINARY,
+    [
+      "rush",
+      "--url",
+      server.url,
+      "--total",
+      "100",
+      "--users",
+      "400",
+      "--connections",
+      "16",
+      "--report",
+      file,
+    ],
+    { env: cleanEnvironment(), timeout: 60000 },
+  );
   const visitor = await visit({ url: `file://${file}`, size: PHONE });
   await visitor.reads("#title", /\w/);
-  const pictures = await visitor.page.locator("#pictures svg").evaluateAll((all) => all.map((svg) =>
-    svg.querySelectorAll("rect, path, circle").length));
+  const pictures = await visitor.page
+    .locator("#pictures svg")
+    .evaluateAll((all) => all.map((svg) => svg.querySelectorAll("rect, path, circle").length));
   assert.ok(pictures.length >= 2 && pictures.every((shapes) => shapes > 0), `shapes: ${pictures}`);
-  assert.ok(await visitor.page.locator("#checks tr").count() >= 5);
+  assert.ok((await visitor.page.locator("#checks tr").count()) >= 5);
   await visitor.isAccessible();
   await visitor.fits();
   await visitor.shot("rush-report");

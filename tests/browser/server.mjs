@@ -26,8 +26,12 @@ export class Server {
       settings[name] = path.join(server.folder, name);
       await writeFile(settings[name], text, { mode: 0o600 });
     }
-    server.settings = Object.fromEntries(Object.entries(settings).map(([name, value]) =>
-      [`DIBS_${name.toUpperCase()}`, String(value)]));
+    server.settings = Object.fromEntries(
+      Object.entries(settings).map(([name, value]) => [
+        `DIBS_${name.toUpperCase()}`,
+        String(value),
+      ]),
+    );
     server.flags = flags;
     server.agent = new Agent({ keepAlive: true, maxSockets: 64 });
     server.listen = "127.0.0.1:0";
@@ -38,9 +42,22 @@ export class Server {
   /* Runs the process and waits until it says where it listens. */
   async run() {
     this.log = [];
-    this.process = spawn(BINARY, ["serve", "--listen", this.listen, "--ledger",
-      `sqlite:${this.folder}/dibs.db`, ...this.flags],
-    { env: cleanEnvironment(this.settings), cwd: this.folder, stdio: ["ignore", "ignore", "pipe"] });
+    this.process = spawn(
+      BINARY,
+      [
+        "serve",
+        "--listen",
+        this.listen,
+        "--ledger",
+        `sqlite:${this.folder}/dibs.db`,
+        ...this.flags,
+      ],
+      {
+        env: cleanEnvironment(this.settings),
+        cwd: this.folder,
+        stdio: ["ignore", "ignore", "pipe"],
+      },
+    );
     this.ended = new Promise((resolve) => {
       this.process.once("exit", resolve);
       this.process.once("error", (error) => resolve(this.log.push(error.message)));
@@ -51,7 +68,7 @@ export class Server {
       lines.on("line", (line) => {
         this.log.push(line);
         const found = /event=listening address=(\S+)/.exec(line);
-        if (found) resolve(found[1]), clearTimeout(late);
+        if (found) (resolve(found[1]), clearTimeout(late));
       });
       this.ended.then(() => reject(new Error(`it ended: ${this.log.join("\n")}`)));
     });
@@ -78,15 +95,22 @@ export class Server {
       all["Content-Length"] = Buffer.byteLength(text);
     }
     return new Promise((resolve, reject) => {
-      const sent = request(this.url + where, { method, headers: all, agent: this.agent }, (answer) => {
-        const pieces = [];
-        answer.on("data", (piece) => pieces.push(piece));
-        answer.on("end", () => {
-          const said = Buffer.concat(pieces).toString();
-          const isJson = /json/.test(answer.headers["content-type"] ?? "");
-          resolve({ status: answer.statusCode, body: isJson ? JSON.parse(said) : said });
-        });
-      });
+      const sent = request(
+        this.url + where,
+        { method, headers: all, agent: this.agent },
+        (answer) => {
+          const pieces = [];
+          answer.on("data", (piece) => pieces.push(piece));
+          answer.on("end", () => {
+            const said = Buffer.concat(pieces).toString();
+            const isJson = /json/.test(answer.headers["content-type"] ?? "");
+            resolve({
+              status: answer.statusCode,
+              body: isJson ? JSON.parse(said) : said,
+            });
+          });
+        },
+      );
       sent.on("error", reject);
       sent.end(text);
     });
@@ -98,7 +122,12 @@ export class Server {
 
   /* Makes a policy; times are seconds from now. */
   async policy({ opens_in_s, ...rest } = {}) {
-    const body = { name: "Launch day", discount: { type: "percent", value: 20 }, total: 100, ...rest };
+    const body = {
+      name: "Launch day",
+      discount: { type: "percent", value: 20 },
+      total: 100,
+      ...rest,
+    };
     if (opens_in_s) body.opens_at = new Date(Date.now() + opens_in_s * 1000).toISOString();
     const { status, body: made } = await this.call("POST", "/v1/policies", body);
     if (status !== 201) throw new Error(JSON.stringify(made));

@@ -6,8 +6,13 @@ const TIMEOUT_MS = 15000;
 export class Problem extends Error {
   constructor(status, body, retry_after_ms) {
     super(body.detail ?? body.title ?? "The server did not answer.");
-    Object.assign(this, { status, code: body.code ?? "NO_ANSWER", field: body.field, body,
-      retry_after_ms });
+    Object.assign(this, {
+      status,
+      code: body.code ?? "NO_ANSWER",
+      field: body.field,
+      body,
+      retry_after_ms,
+    });
   }
 
   /* Nobody knows what came of it: the same call, with the same key, finds out. */
@@ -18,8 +23,13 @@ export class Problem extends Error {
 
 /* What the server answers, or throws a Problem. */
 export async function call(method, path, { body, headers, timeout_ms = TIMEOUT_MS } = {}) {
-  const request = { method, headers: { Accept: "application/json", ...headers },
-    signal: AbortSignal.timeout(timeout_ms), credentials: "same-origin", cache: "no-store" };
+  const request = {
+    method,
+    headers: { Accept: "application/json", ...headers },
+    signal: AbortSignal.timeout(timeout_ms),
+    credentials: "same-origin",
+    cache: "no-store",
+  };
   if (body !== undefined) {
     request.headers["Content-Type"] = "application/json";
     request.body = JSON.stringify(body);

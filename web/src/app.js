@@ -15,8 +15,12 @@ const ROUTES = [
   { pattern: /^\/login$/, page: "login", title: "Sign in", open: loginPage },
 ];
 const CONNECTION_WORDS = {
-  connecting: "Connecting", live: "Live", waiting: "Connection lost, trying again",
-  refused: "Not connected", ended: "Not connected", idle: "",
+  connecting: "Connecting",
+  live: "Live",
+  waiting: "Connection lost, trying again",
+  refused: "Not connected",
+  ended: "Not connected",
+  idle: "",
 };
 
 const root = document.getElementById("app");

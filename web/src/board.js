@@ -23,11 +23,17 @@ export function boardPage(root, { connection, refused }) {
   const sellers = bestSellers();
   const letters = deadLetters();
 
-  root.append(h("h1", { class: "sr" }, "Board"),
+  root.append(
+    h("h1", { class: "sr" }, "Board"),
     h("section", { class: "strip card", "aria-label": "The server" }, lights.node, server.node),
     h("div", { class: "hero" }, now.node, rates.node),
-    h("div", { class: "columns" }, list.node, h("div", { class: "side" }, sellers.node,
-      letters.node)));
+    h(
+      "div",
+      { class: "columns" },
+      list.node,
+      h("div", { class: "side" }, sellers.node, letters.node),
+    ),
+  );
   rates.start();
 
   function heard(numbers) {
@@ -49,7 +55,11 @@ export function boardPage(root, { connection, refused }) {
   const stopTicking = ticking(250, () => policies.size && draw());
   const stopStream = follow("/v1/live", {
     on: {
-      snapshot: (numbers) => { policies.clear(); heard(numbers); list.isKnown(); },
+      snapshot: (numbers) => {
+        policies.clear();
+        heard(numbers);
+        list.isKnown();
+      },
       numbers: heard,
     },
     quiet_ms: 8000,
@@ -65,7 +75,9 @@ export function boardPage(root, { connection, refused }) {
 
 /* What the server is made of and how long it has been up. */
 function serverLine() {
-  const kinds = h("span"), streams = h("span"), up = h("span");
+  const kinds = h("span"),
+    streams = h("span"),
+    up = h("span");
   const node = h("p", { class: "server-line" }, kinds, streams, up);
   return {
     node,
@@ -83,13 +95,25 @@ function ratesFigure() {
   const box = h("div", { class: "plot" });
   const total = h("b", { class: "figure-number" }, "0");
   const key = legend();
-  const node = h("figure", { class: "card rates", "aria-labelledby": "rates-title" },
-    h("figcaption", {}, h("h2", { id: "rates-title" }, "Claims per second"), total), box, key.node);
-  let plot, xs = [], columns = [], pointed = null, latest = OUTCOMES.map(() => 0);
+  const node = h(
+    "figure",
+    { class: "card rates", "aria-labelledby": "rates-title" },
+    h("figcaption", {}, h("h2", { id: "rates-title" }, "Claims per second"), total),
+    box,
+    key.node,
+  );
+  let plot,
+    xs = [],
+    columns = [],
+    pointed = null,
+    latest = OUTCOMES.map(() => 0);
 
   function label() {
     if (pointed !== null && xs[pointed]) {
-      key.show(columns.map((column) => column[pointed]), clockTime(xs[pointed] * 1000));
+      key.show(
+        columns.map((column) => column[pointed]),
+        clockTime(xs[pointed] * 1000),
+      );
     } else key.show(latest, "now");
   }
   function draw() {
@@ -105,8 +129,13 @@ function ratesFigure() {
   return {
     node,
     start() {
-      plot = stackedBars(box, { words: (t) => clockTime(t * 1000),
-        hover: (index) => { pointed = index; label(); } });
+      plot = stackedBars(box, {
+        words: (t) => clockTime(t * 1000),
+        hover: (index) => {
+          pointed = index;
+          label();
+        },
+      });
       stopTicking = ticking(1000, draw);
     },
     add(now_ms, counts) {

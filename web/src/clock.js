@@ -1,7 +1,8 @@
 // clock.js: the server's time, as near as the network lets a page know it.
 //
-// Each message says what time it was when it was sent. The one that travelled fastest is the nearest
-// to the truth, so the estimate only ever moves ahead, unless the server's clock was set back.
+// Each message says what time it was when it was sent. The one that travelled fastest is the
+// nearest to the truth, so the estimate only ever moves ahead, unless the server's clock was set
+// back.
 
 const STEP_MS = 2000;
 let offset_ms = null;

@@ -11,8 +11,13 @@ export function deadLetters() {
   const count = h("span", { class: "count" }, "0");
   const list = h("ul", { class: "letters", hidden: true });
   const note = h("p", { class: "empty" }, "None. Every accepted claim became a coupon.");
-  const node = h("section", { class: "card", "aria-labelledby": "letters-title" },
-    h("h2", { id: "letters-title" }, "Dead letters ", count), note, list);
+  const node = h(
+    "section",
+    { class: "card", "aria-labelledby": "letters-title" },
+    h("h2", { id: "letters-title" }, "Dead letters ", count),
+    note,
+    list,
+  );
   let known = 0;
 
   async function read() {
@@ -33,14 +38,40 @@ export function deadLetters() {
         put(answer, problem.message);
       }
     };
-    return h("li", {},
-      h("div", {}, h("b", {}, item.id), h("span", { class: "soft" },
-        ` ${moment(item.died_at, serverNow())}`), h("p", {}, item.reason), answer),
-      h("div", { class: "row-actions" },
-        h("button", { type: "button", class: "quiet",
-          onclick: does(() => post(`/v1/dead/${encodeURIComponent(item.id)}/retry`)) }, "Retry"),
-        h("button", { type: "button", class: "quiet",
-          onclick: does(() => remove(`/v1/dead/${encodeURIComponent(item.id)}`)) }, "Put away")));
+    return h(
+      "li",
+      {},
+      h(
+        "div",
+        {},
+        h("b", {}, item.id),
+        h("span", { class: "soft" }, ` ${moment(item.died_at, serverNow())}`),
+        h("p", {}, item.reason),
+        answer,
+      ),
+      h(
+        "div",
+        { class: "row-actions" },
+        h(
+          "button",
+          {
+            type: "button",
+            class: "quiet",
+            onclick: does(() => post(`/v1/dead/${encodeURIComponent(item.id)}/retry`)),
+          },
+          "Retry",
+        ),
+        h(
+          "button",
+          {
+            type: "button",
+            class: "quiet",
+            onclick: does(() => remove(`/v1/dead/${encodeURIComponent(item.id)}`)),
+          },
+          "Put away",
+        ),
+      ),
+    );
   }
 
   return {

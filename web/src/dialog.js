@@ -3,8 +3,8 @@ import { h, put } from "./dom.js";
 
 let count = 0;
 
-/* Opens a dialog with `words` and, perhaps, `fields`; `act()` runs on the button called `verb`, and what
-   it throws is shown in place. Resolves to whether it was done. */
+/* Opens a dialog with `words` and, perhaps, `fields`; `act()` runs on the button called `verb`, and
+   what it throws is shown in place. Resolves to whether it was done. */
 export function ask({ title, words, verb, isDanger = false, fields = [], act }) {
   const id = `dialog-${++count}`;
   const error = h("p", { class: "field-error", role: "alert" });
@@ -27,10 +27,19 @@ export function ask({ title, words, verb, isDanger = false, fields = [], act }) 
     }
   }
 
-  const dialog = h("dialog", { "aria-labelledby": id },
-    h("form", { onsubmit: submit, novalidate: true }, h("h2", { id }, title),
-      [words].flat().map((text) => h("p", {}, text)), fields, error,
-      h("div", { class: "dialog-actions" }, cancel, go)));
+  const dialog = h(
+    "dialog",
+    { "aria-labelledby": id },
+    h(
+      "form",
+      { onsubmit: submit, novalidate: true },
+      h("h2", { id }, title),
+      [words].flat().map((text) => h("p", {}, text)),
+      fields,
+      error,
+      h("div", { class: "dialog-actions" }, cancel, go),
+    ),
+  );
   document.body.append(dialog);
   dialog.showModal();
   // What cannot be taken back is not what Enter does first.

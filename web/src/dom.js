@@ -46,6 +46,9 @@ export function vary(node, name, value) {
 
 /* A small picture, drawn with the colour of the text around it. */
 export function icon(path) {
-  return svg("svg", { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true" },
-    svg("path", { d: path }));
+  return svg(
+    "svg",
+    { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true" },
+    svg("path", { d: path }),
+  );
 }

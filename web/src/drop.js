@@ -14,7 +14,8 @@ const REFUSALS = { LIMIT_REACHED: "limit", BLOCKED: "blocked", CLOSED: "closed" 
 /* All that the page shows follows from this. */
 const now = { policy: null, person: null, claim: null, underWay: null, verdict: null, stop: null };
 const view = scene(document.getElementById("drop"), { press, spoken: draw });
-let hand = null, closeStatus = null;
+let hand = null,
+  closeStatus = null;
 
 /* Nothing can be claimed here, for a reason that waiting does not change: "missing", "token", … */
 function halt(kind) {
@@ -24,7 +25,8 @@ function halt(kind) {
 }
 
 function draw() {
-  const { words } = view, { policy, claim } = now;
+  const { words } = view,
+    { policy, claim } = now;
   if (now.stop) return tell(now.stop);
   if (!policy) return;
   view.offer(policy);
@@ -41,28 +43,39 @@ function draw() {
   const left_ms = opens_ms - serverNow();
   if (left_ms > 0) return drawCountdown(left_ms);
   const isKnown = now.person !== null;
-  view.press({ words: isKnown ? words.openNow : "", label: words.button, line: "\u00a0", isReady: isKnown });
+  view.press({
+    words: isKnown ? words.openNow : "",
+    label: words.button,
+    line: "\u00a0",
+    isReady: isKnown,
+  });
   if (isKnown) view.announce(words.openNow);
 }
 
 function drawCountdown(left_ms) {
   const { words } = view;
   view.countdown(left_ms);
-  view.press({ isCounting: true, label: words.buttonWaits,
-    line: words.opensAt(view.day(now.policy.opens_at)), isReady: false });
+  view.press({
+    isCounting: true,
+    label: words.buttonWaits,
+    line: words.opensAt(view.day(now.policy.opens_at)),
+    isReady: false,
+  });
   const seconds = Math.ceil(left_ms / 1000);
   if (ANNOUNCED_S.includes(seconds)) view.announce(words.announceSoon(seconds));
 }
 
 function drawUnderWay() {
-  const { words } = view, { at_ms, told } = now.underWay;
+  const { words } = view,
+    { at_ms, told } = now.underWay;
   const line = told ? words[told] : words.pressedWords(clockTime(at_ms, 1));
   view.press({ words: words.pressed, label: words.pressed, line, isReady: false, isBusy: true });
   view.announce(told ? line : `${words.pressed}. ${line}`);
 }
 
 function drawClaim() {
-  const { words } = view, { claim, policy } = now;
+  const { words } = view,
+    { claim, policy } = now;
   if (claim.state === "PENDING") {
     const title = words.pendingTitle(view.number(claim.seq));
     const line = words.pendingWords(claim.ahead ?? 0);
@@ -73,16 +86,18 @@ function drawClaim() {
   } else {
     const isMore = policy.state === "OPEN" && (claim.held ?? 1) < policy.per_user_limit;
     view.won(claim, isMore);
-    view.announce(`${words.wonTitle}. ${words.place(claim.seq)}. ${words.code} ${claim.code ?? ""}`);
+    view.announce(
+      `${words.wonTitle}. ${words.place(claim.seq)}. ${words.code} ${claim.code ?? ""}`,
+    );
   }
 }
 
 function drawSoldOut() {
-  const { words } = view, { verdict } = now;
+  const { words } = view,
+    { verdict } = now;
   if (verdict?.code !== "SOLD_OUT") return tell("soldOut");
   const early_s = (verdict.at_ms - Date.parse(verdict.sold_out_at)) / 1000;
-  tell("soldOut", early_s >= 0.1 ? words.soldOutBefore(view.number(+early_s.toFixed(1)))
-    : words.soldOutJust);
+  tell("soldOut", early_s >= 0.1 ? words.soldOutBefore(view.tenths(early_s)) : words.soldOutJust);
 }
 
 function tell(kind, text) {
@@ -104,7 +119,8 @@ function followClaim() {
   closeStatus?.();
   const { user, headers } = now.person;
   closeStatus = follow(`/v1/policies/${id}/claims/${encodeURIComponent(user)}/events`, {
-    headers, ends: true,
+    headers,
+    ends: true,
     on: { status: heardClaim },
     state: (state, status) => state === "refused" && status === 401 && halt("expired"),
   });
@@ -124,7 +140,8 @@ async function press() {
   } else if (verdict.code === "UNAUTHORIZED") return halt("expired");
   else {
     now.verdict = verdict;
-    // The stream will say so too, in a moment; what was just refused is not offered again until then.
+    // The stream will say so too, in a moment; what was just refused is not offered again until
+    // then.
     if (["SOLD_OUT", "PAUSED", "CLOSED"].includes(verdict.code)) now.policy.state = verdict.code;
     if (verdict.code === "SOLD_OUT") now.policy.remaining = 0;
   }
@@ -155,22 +172,28 @@ async function insist(path, options) {
 async function start() {
   let session;
   try {
-    [now.policy, session] = await Promise.all([insist(`/v1/policies/${id}`), insist("/v1/session")]);
+    [now.policy, session] = await Promise.all([
+      insist(`/v1/policies/${id}`),
+      insist("/v1/session"),
+    ]);
   } catch (problem) {
     return halt(problem.status === 404 || problem.status === 400 ? "missing" : "trouble");
   }
-  follow(`/v1/policies/${id}/events`, { on: { numbers: heardNumbers },
-    state: (state) => view.trouble(state === "waiting" ? view.words.offline : "") });
+  follow(`/v1/policies/${id}/events`, {
+    on: { numbers: heardNumbers },
+    state: (state) => view.trouble(state === "waiting" ? view.words.offline : ""),
+  });
   ticking(100, () => now.policy?.state === "SCHEDULED" && draw());
   const person = whoIsHere(session);
-  if (person.cannot) return draw(), halt(person.cannot);
+  if (person.cannot) return (draw(), halt(person.cannot));
   hand = presses(id, person, (told) => {
     if (now.underWay) now.underWay.told = told;
     draw();
   });
   try {
-    const status = await insist(`/v1/policies/${id}/claims/${encodeURIComponent(person.user)}`,
-      { headers: person.headers });
+    const status = await insist(`/v1/policies/${id}/claims/${encodeURIComponent(person.user)}`, {
+      headers: person.headers,
+    });
     heardClaim(status);
     if (status.state === "PENDING") {
       now.person = person;

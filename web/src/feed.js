@@ -6,24 +6,36 @@ import { clockTime } from "./format.js";
 
 const KEPT = 50;
 const RESULTS = {
-  issued: ["won", "issued"], accepted: ["won", "accepted"], already_issued: ["held", "asked again"],
-  sold_out: ["sold_out", "sold out"], limit_reached: ["refused", "limit reached"],
+  issued: ["won", "issued"],
+  accepted: ["won", "accepted"],
+  already_issued: ["held", "asked again"],
+  sold_out: ["sold_out", "sold out"],
+  limit_reached: ["refused", "limit reached"],
   not_open: ["refused", "too early"],
 };
 
 function slots(title, id, empty, row) {
   const rows = Array.from({ length: KEPT }, row);
   const note = h("p", { class: "empty" }, empty);
-  const list = h("ol", { class: id }, rows.map(({ node }) => node));
+  const list = h(
+    "ol",
+    { class: id },
+    rows.map(({ node }) => node),
+  );
   let items = [];
   return {
-    node: h("section", { class: "card", "aria-labelledby": `${id}-title` },
+    node: h(
+      "section",
+      { class: "card", "aria-labelledby": `${id}-title` },
       h("h2", { id: `${id}-title` }, title),
-      h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": title }, note, list)),
+      h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": title }, note, list),
+    ),
     /* Newer ones go on top, in the order of their time. */
     add(more) {
       if (!more?.length) return;
-      items = [...more, ...items].sort((a, b) => Date.parse(b.at) - Date.parse(a.at)).slice(0, KEPT);
+      items = [...more, ...items]
+        .sort((a, b) => Date.parse(b.at) - Date.parse(a.at))
+        .slice(0, KEPT);
       this.draw();
     },
     set(all) {
@@ -43,12 +55,17 @@ function slots(title, id, empty, row) {
 
 export function claimFeed() {
   return slots("Last claims", "feed", "Nobody has claimed yet.", () => {
-    const at = h("time"), user = h("span", { class: "feed-user" });
-    const result = h("span", { class: "feed-result" }), seq = h("b", { class: "feed-seq" });
+    const at = h("time"),
+      user = h("span", { class: "feed-user" });
+    const result = h("span", { class: "feed-result" }),
+      seq = h("b", { class: "feed-seq" });
     return {
       node: h("li", { hidden: true }, at, user, result, seq),
       show(claim) {
-        const [kind, words] = RESULTS[claim.result] ?? ["refused", claim.result.replaceAll("_", " ")];
+        const [kind, words] = RESULTS[claim.result] ?? [
+          "refused",
+          claim.result.replaceAll("_", " "),
+        ];
         put(at, clockTime(claim.at, 3));
         put(user, claim.user);
         put(result, words);
@@ -61,7 +78,8 @@ export function claimFeed() {
 
 export function eventLog() {
   return slots("Event log", "log", "Nothing has happened yet.", () => {
-    const at = h("time"), words = h("span");
+    const at = h("time"),
+      words = h("span");
     return {
       node: h("li", { hidden: true }, at, words),
       show(entry) {

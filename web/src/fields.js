@@ -9,9 +9,16 @@ export function field(name, label, input, hint) {
   input.name = name;
   input.setAttribute("aria-describedby", `${id}-error ${id}-hint`);
   return {
-    name, input,
-    node: h("div", { class: "field" }, h("label", { for: id }, label), input,
-      h("p", { class: "hint", id: `${id}-hint` }, hint ?? ""), error),
+    name,
+    input,
+    node: h(
+      "div",
+      { class: "field" },
+      h("label", { for: id }, label),
+      input,
+      h("p", { class: "hint", id: `${id}-hint` }, hint ?? ""),
+      error,
+    ),
     say(words) {
       put(error, words ?? "");
       mark(input, "aria-invalid", words ? "true" : null);
@@ -20,27 +27,47 @@ export function field(name, label, input, hint) {
 }
 
 export const textInput = (props) => h("input", { type: "text", autocomplete: "off", ...props });
-export const numberInput = (props) => textInput({ inputmode: "numeric", class: "number", ...props });
+export const numberInput = (props) =>
+  textInput({ inputmode: "numeric", class: "number", ...props });
 export const timeInput = (props) => h("input", { type: "datetime-local", step: "60", ...props });
 
 /* A choice of a few, as buttons in a row; `value` is the one chosen. */
 export function choice(name, title, options, changed) {
-  const radios = options.map(([value, words], i) => h("label", {}, h("input", { type: "radio", name,
-    value, checked: i === 0, onchange: changed }), h("span", {}, words)));
-  const node = h("fieldset", { class: "field" }, h("legend", {}, title),
-    h("div", { class: "segments" }, radios));
+  const radios = options.map(([value, words], i) =>
+    h(
+      "label",
+      {},
+      h("input", { type: "radio", name, value, checked: i === 0, onchange: changed }),
+      h("span", {}, words),
+    ),
+  );
+  const node = h(
+    "fieldset",
+    { class: "field" },
+    h("legend", {}, title),
+    h("div", { class: "segments" }, radios),
+  );
   return {
     node,
-    get value() { return node.querySelector("input:checked").value; },
-    set value(wanted) { node.querySelector(`input[value="${wanted}"]`).checked = true; },
+    get value() {
+      return node.querySelector("input:checked").value;
+    },
+    set value(wanted) {
+      node.querySelector(`input[value="${wanted}"]`).checked = true;
+    },
   };
 }
 
 /* Time zones: those a shop most likely means, then all. */
 export function zoneInput(own) {
-  const option = (zone) => h("option", { value: zone, selected: zone === own }, zone.replaceAll("_", " "));
+  const option = (zone) =>
+    h("option", { value: zone, selected: zone === own }, zone.replaceAll("_", " "));
   const near = [...new Set([own, "Asia/Seoul", "UTC"])];
   const rest = Intl.supportedValuesOf("timeZone").filter((zone) => !near.includes(zone));
-  return h("select", {}, h("optgroup", { label: "Near" }, near.map(option)),
-    h("optgroup", { label: "All" }, rest.map(option)));
+  return h(
+    "select",
+    {},
+    h("optgroup", { label: "Near" }, near.map(option)),
+    h("optgroup", { label: "All" }, rest.map(option)),
+  );
 }

@@ -11,22 +11,38 @@ const STEPS = [
 
 export function funnel() {
   const rows = STEPS.map(({ name, title }) => {
-    const number = h("b", {}, "0"), part = h("span", { class: "soft" });
-    const node = h("li", { class: `is-${name}` }, h("span", {}, title), number, part,
-      h("i", { class: "meter" }));
+    const number = h("b", {}, "0"),
+      part = h("span", { class: "soft" });
+    const node = h(
+      "li",
+      { class: `is-${name}` },
+      h("span", {}, title),
+      number,
+      part,
+      h("i", { class: "meter" }),
+    );
     return { node, number, part };
   });
   const age = h("b", {}, "–");
   return {
-    node: h("section", { class: "card", "aria-labelledby": "funnel-title" },
+    node: h(
+      "section",
+      { class: "card", "aria-labelledby": "funnel-title" },
       h("h2", { id: "funnel-title" }, "From press to coupon"),
-      h("ol", { class: "funnel" }, rows.map(({ node }) => node)),
-      h("p", { class: "fact" }, "Oldest pending claim ", age)),
+      h(
+        "ol",
+        { class: "funnel" },
+        rows.map(({ node }) => node),
+      ),
+      h("p", { class: "fact" }, "Oldest pending claim ", age),
+    ),
     show(numbers, pending_age_ms) {
       STEPS.forEach(({ name, of }, i) => {
         put(rows[i].number, whole(numbers[name]));
-        put(rows[i].part, !of ? "all claims"
-          : numbers[of] ? `${share(numbers[name], numbers[of])} of ${of}` : "");
+        put(
+          rows[i].part,
+          !of ? "all claims" : numbers[of] ? `${share(numbers[name], numbers[of])} of ${of}` : "",
+        );
         vary(rows[i].node, "--share", numbers.received ? numbers[name] / numbers.received : 0);
       });
       put(age, numbers.pending > 0 ? milliseconds(pending_age_ms) : "none");
@@ -34,8 +50,12 @@ export function funnel() {
   };
 }
 
-const PERCENTILES = [["p50", "Half within"], ["p90", "90% within"], ["p99", "99% within"],
-  ["p999", "99.9% within"]];
+const PERCENTILES = [
+  ["p50", "Half within"],
+  ["p90", "90% within"],
+  ["p99", "99% within"],
+  ["p999", "99.9% within"],
+];
 
 /* A bar's length for a time: a tenth of a millisecond is nothing, ten seconds is all. */
 const reach = (ms) => Math.min(1, Math.max(0.02, (Math.log10(Math.max(ms, 0.1)) + 1) / 5));
@@ -47,10 +67,17 @@ export function latencies() {
     return { node, number };
   });
   return {
-    node: h("section", { class: "card", "aria-labelledby": "latency-title" },
+    node: h(
+      "section",
+      { class: "card", "aria-labelledby": "latency-title" },
       h("h2", { id: "latency-title" }, "Time to an answer"),
-      h("ol", { class: "latency" }, rows.map(({ node }) => node)),
-      h("p", { class: "fact" }, "Claims of the last 10 seconds, in the server")),
+      h(
+        "ol",
+        { class: "latency" },
+        rows.map(({ node }) => node),
+      ),
+      h("p", { class: "fact" }, "Claims of the last 10 seconds, in the server"),
+    ),
     show(numbers) {
       PERCENTILES.forEach(([name], i) => {
         const ms = numbers[name] > 0 ? numbers[name] : null; // Nobody claimed lately.

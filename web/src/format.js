@@ -27,8 +27,10 @@ const two = (n) => String(n).padStart(2, "0");
 export function parts(ms) {
   const seconds = Math.max(0, Math.ceil(ms / 1000));
   return {
-    days: Math.floor(seconds / 86400), hours: Math.floor(seconds / 3600) % 24,
-    minutes: Math.floor(seconds / 60) % 60, seconds: seconds % 60,
+    days: Math.floor(seconds / 86400),
+    hours: Math.floor(seconds / 3600) % 24,
+    minutes: Math.floor(seconds / 60) % 60,
+    seconds: seconds % 60,
   };
 }
 
@@ -59,11 +61,17 @@ export function clockTime(when, digits = 0) {
 /* The day, when it is not today, and the time. */
 export function moment(when, now) {
   const date = new Date(when);
-  const day = date.toDateString() === new Date(now).toDateString() ? ""
-    : `${date.toLocaleDateString("en", { month: "short", day: "numeric" })}, `;
+  const day =
+    date.toDateString() === new Date(now).toDateString()
+      ? ""
+      : `${date.toLocaleDateString("en", { month: "short", day: "numeric" })}, `;
   return `${day}${clockTime(when)}`;
 }
 
 export const STATE_WORDS = {
-  SCHEDULED: "Scheduled", OPEN: "Open", PAUSED: "Paused", SOLD_OUT: "Sold out", CLOSED: "Closed",
+  SCHEDULED: "Scheduled",
+  OPEN: "Open",
+  PAUSED: "Paused",
+  SOLD_OUT: "Sold out",
+  CLOSED: "Closed",
 };

@@ -8,23 +8,29 @@ const STATES = { ok: "fine", degraded: "degraded", down: "down", unknown: "unkno
 /* What `/readyz` says, as the stream of the board says it. */
 export function partsOf(readiness) {
   return readiness.parts.map(({ name, kind, ready, detail }) => ({
-    name: name === "steward" ? "reconciliation" : name, state: ready ? "ok" : "down",
+    name: name === "steward" ? "reconciliation" : name,
+    state: ready ? "ok" : "down",
     words: detail === "ok" ? kind : detail,
   }));
 }
 
 /* What the board's stream says, with the kind of each part where there is nothing to tell. */
 export function partsWithKinds(parts, server) {
-  return parts.map((part) => ({ ...part,
-    words: part.words === "ok" ? server[part.name] ?? "in order" : part.words }));
+  return parts.map((part) => ({
+    ...part,
+    words: part.words === "ok" ? (server[part.name] ?? "in order") : part.words,
+  }));
 }
 
 /* The lights; `show(parts)` takes what the server says of them. */
 export function healthLights() {
   const lights = new Map(NAMES.map((name) => [name, light(TITLES[name])]));
   return {
-    node: h("ul", { class: "lights", "aria-label": "Health" },
-      [...lights.values()].map(({ node }) => node)),
+    node: h(
+      "ul",
+      { class: "lights", "aria-label": "Health" },
+      [...lights.values()].map(({ node }) => node),
+    ),
     show(parts) {
       for (const part of parts) lights.get(part.name)?.show(part);
     },
@@ -34,8 +40,14 @@ export function healthLights() {
 function light(title) {
   const state = h("span", { class: "sr" }, "unknown");
   const words = h("span", { class: "light-words" }, "…");
-  const node = h("li", { "data-state": "unknown" }, h("i", { class: "dot" }),
-    h("b", {}, title), state, words);
+  const node = h(
+    "li",
+    { "data-state": "unknown" },
+    h("i", { class: "dot" }),
+    h("b", {}, title),
+    state,
+    words,
+  );
   return {
     node,
     show(part) {

@@ -7,9 +7,20 @@ import { OUTCOMES } from "./plot.js";
 export function legend(outcomes = OUTCOMES) {
   const numbers = outcomes.map(() => h("b", {}, "0"));
   const when = h("span", { class: "legend-when" });
-  const node = h("div", { class: "legend" },
-    outcomes.map(({ name, words }, i) => h("span", { class: "legend-item" },
-      h("i", { class: `swatch is-${name}` }), `${words} `, numbers[i])), when);
+  const node = h(
+    "div",
+    { class: "legend" },
+    outcomes.map(({ name, words }, i) =>
+      h(
+        "span",
+        { class: "legend-item" },
+        h("i", { class: `swatch is-${name}` }),
+        `${words} `,
+        numbers[i],
+      ),
+    ),
+    when,
+  );
   return {
     node,
     show(counts, words) {

@@ -3,8 +3,15 @@ import { post } from "./api.js";
 import { h, mark, put } from "./dom.js";
 
 export function loginPage(root, { query }) {
-  const token = h("input", { id: "token", type: "password", name: "token", required: true,
-    autocomplete: "current-password", autofocus: true, "aria-describedby": "token-error token-hint" });
+  const token = h("input", {
+    id: "token",
+    type: "password",
+    name: "token",
+    required: true,
+    autocomplete: "current-password",
+    autofocus: true,
+    "aria-describedby": "token-error token-hint",
+  });
   const error = h("p", { class: "field-error", id: "token-error", role: "alert" });
   const submit = h("button", { class: "primary", type: "submit" }, "Sign in");
 
@@ -18,9 +25,16 @@ export function loginPage(root, { query }) {
       const next = query.get("next");
       location.hash = next?.startsWith("/") && !next.startsWith("/login") ? `#${next}` : "#/";
     } catch (problem) {
-      put(error, problem.status === 401 ? "That is not the admin token."
-        : problem.status === 400 ? "A token is needed."
-        : problem.status === 429 ? "Too many tries. Wait a moment." : problem.message);
+      put(
+        error,
+        problem.status === 401
+          ? "That is not the admin token."
+          : problem.status === 400
+            ? "A token is needed."
+            : problem.status === 429
+              ? "Too many tries. Wait a moment."
+              : problem.message,
+      );
       mark(token, "aria-invalid", "true");
       token.select();
     } finally {
@@ -28,12 +42,28 @@ export function loginPage(root, { query }) {
     }
   }
 
-  root.append(h("form", { class: "login card", onsubmit: signIn, novalidate: true },
-    h("h1", {}, "Sign in"),
-    h("p", { class: "soft" }, "For whoever runs the drops."),
-    h("div", { class: "field" }, h("label", { for: "token" }, "Admin token"), token,
-      h("p", { class: "hint", id: "token-hint" }, "What is in the server's ",
-        h("code", {}, "admin_token_file"), "."), error),
-    submit));
+  root.append(
+    h(
+      "form",
+      { class: "login card", onsubmit: signIn, novalidate: true },
+      h("h1", {}, "Sign in"),
+      h("p", { class: "soft" }, "For whoever runs the drops."),
+      h(
+        "div",
+        { class: "field" },
+        h("label", { for: "token" }, "Admin token"),
+        token,
+        h(
+          "p",
+          { class: "hint", id: "token-hint" },
+          "What is in the server's ",
+          h("code", {}, "admin_token_file"),
+          ".",
+        ),
+        error,
+      ),
+      submit,
+    ),
+  );
   token.focus();
 }

@@ -10,7 +10,8 @@ const LINGER_MS = 20000;
 
 /* The most urgent policy, but one that sold out before our eyes stays for a moment. */
 function chooser() {
-  let last = null, leaves_ms = 0;
+  let last = null,
+    leaves_ms = 0;
   return (all) => {
     const first = [...all].sort(byUrgency)[0];
     const same = last && all.find(({ id }) => id === last.id);
@@ -29,15 +30,24 @@ export function policyNow() {
   const number = h("b", { class: "now-number" }, "–");
   const words = h("span", { class: "now-words" });
   const bar = stockBar("Stock");
-  const issued = h("dd", {}, "–"), pending = h("dd", {}, "–"), sold = h("dd", {}, "–");
-  const node = h("section", { class: "card now", "aria-labelledby": "now-title" },
-    h("div", { class: "now-head" }, h("h2", { id: "now-title" }, name), pill.node), next,
+  const issued = h("dd", {}, "–"),
+    pending = h("dd", {}, "–"),
+    sold = h("dd", {}, "–");
+  const node = h(
+    "section",
+    { class: "card now", "aria-labelledby": "now-title" },
+    h("div", { class: "now-head" }, h("h2", { id: "now-title" }, name), pill.node),
+    next,
     h("p", { class: "now-figure" }, number, words),
     bar.node,
-    h("dl", { class: "now-facts" },
+    h(
+      "dl",
+      { class: "now-facts" },
       h("div", {}, h("dt", {}, h("i", { class: "swatch is-won" }), "Issued"), issued),
       h("div", {}, h("dt", {}, h("i", { class: "swatch is-held" }), "Pending"), pending),
-      h("div", {}, h("dt", {}, "Given out"), sold)));
+      h("div", {}, h("dt", {}, "Given out"), sold),
+    ),
+  );
   return {
     node,
     show(all) {
@@ -56,8 +66,12 @@ export function policyNow() {
       mark(name, "href", `#/policies/${policy.id}`);
       pill.show(policy.state);
       put(number, isWaiting ? left(opens_ms) : whole(policy.remaining));
-      put(words, isWaiting ? `until ${whole(policy.total)} can be claimed`
-        : `left of ${whole(policy.total)}`);
+      put(
+        words,
+        isWaiting
+          ? `until ${whole(policy.total)} can be claimed`
+          : `left of ${whole(policy.total)}`,
+      );
       bar.show(policy);
       put(issued, whole(policy.issued));
       put(pending, whole(policy.pending));

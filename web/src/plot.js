@@ -13,7 +13,8 @@ export const OUTCOMES = [
 
 /* What the first seconds are told apart by. */
 export const FIRST_OUTCOMES = [
-  { name: "won", words: "Won" }, { name: "sold_out", words: "Sold out" },
+  { name: "won", words: "Won" },
+  { name: "sold_out", words: "Sold out" },
   { name: "refused", words: "Other" },
 ];
 
@@ -21,9 +22,11 @@ const KNOWN = new Set(["t", ...OUTCOMES.flatMap((outcome) => outcome.fields ?? [
 
 /* The server's counts of one span of time, one number for each outcome. */
 export function grouped(counts) {
-  return OUTCOMES.map(({ fields }) => (fields
-    ? fields.reduce((sum, field) => sum + (counts[field] ?? 0), 0)
-    : Object.entries(counts).reduce((sum, [name, n]) => sum + (KNOWN.has(name) ? 0 : n), 0)));
+  return OUTCOMES.map(({ fields }) =>
+    fields
+      ? fields.reduce((sum, field) => sum + (counts[field] ?? 0), 0)
+      : Object.entries(counts).reduce((sum, [name, n]) => sum + (KNOWN.has(name) ? 0 : n), 0),
+  );
 }
 
 const colours = {};
@@ -47,7 +50,8 @@ function drawMark(u, mark) {
   const at = mark?.();
   if (!at) return;
   const { ctx, bbox } = u;
-  const x = u.valToPos(at.x, "x", true), ratio = devicePixelRatio;
+  const x = u.valToPos(at.x, "x", true),
+    ratio = devicePixelRatio;
   if (x < bbox.left || x > bbox.left + bbox.width) return;
   ctx.save();
   ctx.strokeStyle = ctx.fillStyle = colours.ink;
@@ -69,32 +73,56 @@ function axes(words) {
   const font = `12px ${getComputedStyle(document.body).fontFamily}`;
   const common = { stroke: () => colours.soft, font, ticks: { show: false } };
   return [
-    { ...common, size: 26, gap: 6, space: 84, grid: { show: false },
-      values: (u, splits) => splits.map(words) },
-    { ...common, size: 46, gap: 6, space: 36, grid: { stroke: () => colours.line, width: 1 },
-      values: (u, splits) => splits.map((n) => (Number.isInteger(n) ? short(n) : "")) },
+    {
+      ...common,
+      size: 26,
+      gap: 6,
+      space: 84,
+      grid: { show: false },
+      values: (u, splits) => splits.map(words),
+    },
+    {
+      ...common,
+      size: 46,
+      gap: 6,
+      space: 36,
+      grid: { stroke: () => colours.line, width: 1 },
+      values: (u, splits) => splits.map((n) => (Number.isInteger(n) ? short(n) : "")),
+    },
   ];
 }
 
-/* Puts a plot of `outcomes` in `box`, whose size is the style sheet's. `words(x)` labels the axis, `mark()`
-   may name an instant, `hover(index)` hears which bar is pointed at, null for none. */
+/* Puts a plot of `outcomes` in `box`, whose size is the style sheet's. `words(x)` labels the axis,
+   `mark()` may name an instant, `hover(index)` hears which bar is pointed at, null for none. */
 export function stackedBars(box, { outcomes = OUTCOMES, words, mark, hover = () => {} }) {
   readColours();
   const series = [...outcomes].reverse().map(({ name }) => ({
-    fill: () => colours[name], width: 0, points: { show: false },
+    fill: () => colours[name],
+    width: 0,
+    points: { show: false },
     paths: uPlot.paths.bars({ size: [0.86, 64], align: 1, gap: 0 }),
   }));
-  const u = new uPlot({
-    width: box.clientWidth || 300, height: box.clientHeight || 200,
-    padding: [10, 30, 0, 0], legend: { show: false },
-    cursor: { y: false, points: { show: false }, drag: { x: false, y: false } },
-    scales: { x: { time: false }, y: { range: (self, min, max) => [0, ceiling(max ?? 0)] } },
-    axes: axes(words), series: [{}, ...series],
-    hooks: {
-      draw: [(self) => drawMark(self, mark)],
-      setCursor: [(self) => hover(self.cursor.idx ?? null)],
+  const u = new uPlot(
+    {
+      width: box.clientWidth || 300,
+      height: box.clientHeight || 200,
+      padding: [10, 30, 0, 0],
+      legend: { show: false },
+      cursor: { y: false, points: { show: false }, drag: { x: false, y: false } },
+      scales: {
+        x: { time: false },
+        y: { range: (self, min, max) => [0, ceiling(max ?? 0)] },
+      },
+      axes: axes(words),
+      series: [{}, ...series],
+      hooks: {
+        draw: [(self) => drawMark(self, mark)],
+        setCursor: [(self) => hover(self.cursor.idx ?? null)],
+      },
     },
-  }, [[], ...outcomes.map(() => [])], box);
+    [[], ...outcomes.map(() => [])],
+    box,
+  );
 
   const size = new ResizeObserver(() => {
     if (box.clientWidth) u.setSize({ width: box.clientWidth, height: box.clientHeight });

@@ -1,7 +1,7 @@
 // policies.js: the list of policies, the most urgent first.
 //
-// Rows are placed by a transform, so that a list that reorders itself while people look at it glides,
-// and never counts as a page that jumps.
+// Rows are placed by a transform, so that a list that reorders itself while people look at it
+// glides, and never counts as a page that jumps.
 import { h, mark, put, vary } from "./dom.js";
 import { whole } from "./format.js";
 import { nextWords, statePill } from "./state.js";
@@ -22,20 +22,31 @@ export function policyList() {
   const rows = new Map();
   const list = h("ul", { class: "policies" });
   const count = h("span", { class: "count" });
-  const empty = h("p", { class: "empty", hidden: true }, "No policy yet. ",
-    h("a", { href: "#/new" }, "Make the first one"), ".");
-  const more = h("button", { type: "button", class: "quiet more", hidden: true, onclick: () => {
-    isWhole = !isWhole;
-    show(known);
-  } });
-  let isWhole = false, known = [];
+  const empty = h(
+    "p",
+    { class: "empty", hidden: true },
+    "No policy yet. ",
+    h("a", { href: "#/new" }, "Make the first one"),
+    ".",
+  );
+  const more = h("button", {
+    type: "button",
+    class: "quiet more",
+    hidden: true,
+    onclick: () => {
+      isWhole = !isWhole;
+      show(known);
+    },
+  });
+  let isWhole = false,
+    known = [];
 
   function show(all) {
     known = all;
     const sorted = [...all].sort(byUrgency);
     const shown = isWhole ? sorted : sorted.slice(0, SHOWN);
     const wanted = new Set(shown.map(({ id }) => id));
-    for (const [id, { node }] of rows) if (!wanted.has(id)) node.remove(), rows.delete(id);
+    for (const [id, { node }] of rows) if (!wanted.has(id)) (node.remove(), rows.delete(id));
     shown.forEach((policy, i) => {
       if (!rows.has(policy.id)) rows.set(policy.id, row(policy.id));
       const { node, show: fill } = rows.get(policy.id);
@@ -49,9 +60,19 @@ export function policyList() {
     put(more, isWhole ? "Show fewer" : `Show all ${whole(all.length)}`);
   }
 
-  const node = h("section", { class: "card list", "aria-labelledby": "policies-title" },
-    h("div", { class: "card-head" }, h("h2", { id: "policies-title" }, "Policies ", count),
-      h("a", { class: "button", href: "#/new" }, "New policy")), empty, list, more);
+  const node = h(
+    "section",
+    { class: "card list", "aria-labelledby": "policies-title" },
+    h(
+      "div",
+      { class: "card-head" },
+      h("h2", { id: "policies-title" }, "Policies ", count),
+      h("a", { class: "button", href: "#/new" }, "New policy"),
+    ),
+    empty,
+    list,
+    more,
+  );
   return { node, show, isKnown: () => mark(empty, "hidden", known.length > 0) };
 }
 
@@ -63,10 +84,18 @@ function row(id) {
   const counts = h("span", { class: "row-counts" });
   const number = h("b", { class: "row-number" });
   const of = h("span", { class: "row-of" });
-  const node = h("li", {}, h("a", { href: `#/policies/${id}` },
-    h("span", { class: "row-title" }, name, next), pill.node,
-    h("span", { class: "row-stock" }, bar.node, counts),
-    h("span", { class: "row-left" }, number, of)));
+  const node = h(
+    "li",
+    {},
+    h(
+      "a",
+      { href: `#/policies/${id}` },
+      h("span", { class: "row-title" }, name, next),
+      pill.node,
+      h("span", { class: "row-stock" }, bar.node, counts),
+      h("span", { class: "row-left" }, number, of),
+    ),
+  );
   return {
     node,
     show(policy) {

@@ -19,19 +19,52 @@ const HEALTH_MS = 5000;
 
 export function policyPage(root, { id, connection, refused }) {
   const head = policyHead(id);
-  const parts = { outcomes: outcomesFigure(), first: firstFigure(), funnel: funnel(),
-    latency: latencies(), lights: healthLights(), check: preflight(id), feed: claimFeed(),
-    log: eventLog() };
+  const parts = {
+    outcomes: outcomesFigure(),
+    first: firstFigure(),
+    funnel: funnel(),
+    latency: latencies(),
+    lights: healthLights(),
+    check: preflight(id),
+    feed: claimFeed(),
+    log: eventLog(),
+  };
   let policy = null;
 
-  root.append(head.node,
-    h("div", { class: "pictures" }, parts.outcomes.node, parts.funnel.node, parts.first.node,
-      parts.latency.node),
-    h("div", { class: "details" }, parts.feed.node, parts.log.node,
-      h("div", { class: "side" }, h("section", { class: "card", "aria-labelledby": "health-title" },
-        h("h2", { id: "health-title" }, "Health"), parts.lights.node), parts.check.node)),
-    h("p", { class: "footnote" }, "Stock is of all servers together; rates, times and the feed are of "
-      + "the server that this page came from."));
+  root.append(
+    head.node,
+    h(
+      "div",
+      { class: "pictures" },
+      parts.outcomes.node,
+      parts.funnel.node,
+      parts.first.node,
+      parts.latency.node,
+    ),
+    h(
+      "div",
+      { class: "details" },
+      parts.feed.node,
+      parts.log.node,
+      h(
+        "div",
+        { class: "side" },
+        h(
+          "section",
+          { class: "card", "aria-labelledby": "health-title" },
+          h("h2", { id: "health-title" }, "Health"),
+          parts.lights.node,
+        ),
+        parts.check.node,
+      ),
+    ),
+    h(
+      "p",
+      { class: "footnote" },
+      "Stock is of all servers together; rates, times and the feed are of " +
+        "the server that this page came from.",
+    ),
+  );
   parts.outcomes.start();
   parts.first.start();
 
@@ -62,9 +95,13 @@ export function policyPage(root, { id, connection, refused }) {
   }
   const stopTicking = ticking(250, () => policy && head.show(policy));
   // A part that is down makes the answer a refusal, which says the same.
-  const stopAsking = ticking(HEALTH_MS, () => get("/readyz").catch(({ body }) => body).then((answer) => {
-    if (answer?.parts) parts.lights.show(partsOf(answer));
-  }));
+  const stopAsking = ticking(HEALTH_MS, () =>
+    get("/readyz")
+      .catch(({ body }) => body)
+      .then((answer) => {
+        if (answer?.parts) parts.lights.show(partsOf(answer));
+      }),
+  );
   const stopStream = follow(`/v1/policies/${id}/live`, {
     on: { history: heardHistory, numbers: heardNumbers },
     quiet_ms: 8000,
@@ -85,29 +122,56 @@ export function policyPage(root, { id, connection, refused }) {
 
 /* The name, what it is in a sentence, what can be done, and the numbers. */
 function policyHead(id) {
-  const name = h("h1", {}, `Policy ${id}`), pill = statePill();
+  const name = h("h1", {}, `Policy ${id}`),
+    pill = statePill();
   const sentence = h("p", { class: "sentence" }, " ");
   const actions = policyActions(id);
   const bar = stockBar("Stock");
-  const facts = Object.fromEntries(["remaining", "issued", "pending", "given", "next"].map((key) =>
-    [key, { number: h("dd", {}, "–"), note: h("dd", { class: "soft" }, " ") }]));
-  const fact = (key, title, swatch) => h("div", { class: `is-${key}` },
-    h("dt", {}, swatch ? h("i", { class: `swatch is-${swatch}` }) : null, title),
-    facts[key].number, facts[key].note);
+  const facts = Object.fromEntries(
+    ["remaining", "issued", "pending", "given", "next"].map((key) => [
+      key,
+      { number: h("dd", {}, "–"), note: h("dd", { class: "soft" }, " ") },
+    ]),
+  );
+  const fact = (key, title, swatch) =>
+    h(
+      "div",
+      { class: `is-${key}` },
+      h("dt", {}, swatch ? h("i", { class: `swatch is-${swatch}` }) : null, title),
+      facts[key].number,
+      facts[key].note,
+    );
   const say = (key, number, note) => {
     put(facts[key].number, number);
     put(facts[key].note, note);
   };
 
   return {
-    node: h("header", { class: "policy-head" },
+    node: h(
+      "header",
+      { class: "policy-head" },
       h("a", { class: "back", href: "#/" }, "← Board"),
-      h("div", { class: "policy-title" }, h("div", {},
-        h("div", { class: "policy-name" }, name, pill.node), sentence), actions.node),
-      h("section", { class: "card kpis", "aria-label": "Numbers" },
-        h("dl", {}, fact("remaining", "Left"), fact("issued", "Issued", "won"),
-          fact("pending", "Pending", "held"), fact("given", "Given out"), fact("next", "Clock")),
-        bar.node)),
+      h(
+        "div",
+        { class: "policy-title" },
+        h("div", {}, h("div", { class: "policy-name" }, name, pill.node), sentence),
+        actions.node,
+      ),
+      h(
+        "section",
+        { class: "card kpis", "aria-label": "Numbers" },
+        h(
+          "dl",
+          {},
+          fact("remaining", "Left"),
+          fact("issued", "Issued", "won"),
+          fact("pending", "Pending", "held"),
+          fact("given", "Given out"),
+          fact("next", "Clock"),
+        ),
+        bar.node,
+      ),
+    ),
     show(policy) {
       const now_ms = serverNow();
       const opens_ms = policy.opens_at ? Date.parse(policy.opens_at) - now_ms : 0;
@@ -120,7 +184,8 @@ function policyHead(id) {
       say("issued", whole(policy.issued), "in the ledger");
       say("pending", whole(policy.pending), "on their way");
       say("given", share(policy.issued + policy.pending, policy.total), "won by somebody");
-      if (policy.state === "SCHEDULED" && opens_ms > 0) say("next", left(opens_ms), "until it opens");
+      if (policy.state === "SCHEDULED" && opens_ms > 0)
+        say("next", left(opens_ms), "until it opens");
       else clockFact(say, policy, now_ms);
     },
     missing() {
@@ -134,6 +199,10 @@ function clockFact(say, policy, now_ms) {
   const closes_ms = policy.closes_at ? Date.parse(policy.closes_at) - now_ms : 0;
   if (policy.state !== "CLOSED" && closes_ms > 0) say("next", left(closes_ms), "until it closes");
   else if (policy.state === "CLOSED") say("next", "Over", nextWords(policy));
-  else say("next", policy.state === "OPEN" ? "Running" : policy.state === "PAUSED" ? "Held" : "Done",
-    nextWords(policy));
+  else
+    say(
+      "next",
+      policy.state === "OPEN" ? "Running" : policy.state === "PAUSED" ? "Held" : "Done",
+      nextWords(policy),
+    );
 }

@@ -3,8 +3,16 @@ import { get } from "./api.js";
 import { h, put } from "./dom.js";
 import { clockTime } from "./format.js";
 
-const NAMES = { gate: "Gate", clock: "Clock", ledger: "Ledger", disk: "Disk", window: "Window",
-  loss: "What can be lost", relay: "Relay", stock: "Stock" };
+const NAMES = {
+  gate: "Gate",
+  clock: "Clock",
+  ledger: "Ledger",
+  disk: "Disk",
+  window: "Window",
+  loss: "What can be lost",
+  relay: "Relay",
+  stock: "Stock",
+};
 const STATES = { ok: "fine", warn: "look at this", fail: "not ready" };
 
 /* A card with a button; `run()` asks the server. */
@@ -19,10 +27,22 @@ export function preflight(id) {
       const { ready, now, checks } = await get(`/v1/policies/${id}/preflight`);
       put(verdict, `${ready ? "Ready for the drop" : "Not ready"}, checked at ${clockTime(now)}.`);
       verdict.dataset.state = ready ? "ok" : "fail";
-      list.replaceChildren(...checks.map((check) => h("li", { "data-state": check.state },
-        h("i", { class: "dot" }), h("div", {}, h("b", {}, NAMES[check.name] ?? check.name),
-          h("span", { class: "sr" }, ` ${STATES[check.state] ?? check.state}: `),
-          h("p", {}, check.words)))));
+      list.replaceChildren(
+        ...checks.map((check) =>
+          h(
+            "li",
+            { "data-state": check.state },
+            h("i", { class: "dot" }),
+            h(
+              "div",
+              {},
+              h("b", {}, NAMES[check.name] ?? check.name),
+              h("span", { class: "sr" }, ` ${STATES[check.state] ?? check.state}: `),
+              h("p", {}, check.words),
+            ),
+          ),
+        ),
+      );
     } catch (problem) {
       put(verdict, problem.message);
       verdict.dataset.state = "fail";
@@ -33,9 +53,21 @@ export function preflight(id) {
 
   return {
     run,
-    node: h("section", { class: "card preflight", "aria-labelledby": "preflight-title" },
-      h("div", { class: "card-head" }, h("h2", { id: "preflight-title" }, "Pre-flight check"), button),
-      h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "What was checked" },
-        verdict, list)),
+    node: h(
+      "section",
+      { class: "card preflight", "aria-labelledby": "preflight-title" },
+      h(
+        "div",
+        { class: "card-head" },
+        h("h2", { id: "preflight-title" }, "Pre-flight check"),
+        button,
+      ),
+      h(
+        "div",
+        { class: "scroll", tabindex: "0", role: "group", "aria-label": "What was checked" },
+        verdict,
+        list,
+      ),
+    ),
   };
 }

@@ -17,11 +17,20 @@ function movement(change) {
 export function bestSellers() {
   const rows = Array.from({ length: COUNT }, (_, i) => row(i + 1));
   const note = h("p", { class: "empty" }, "…");
-  const list = h("ol", { class: "sellers" }, rows.map(({ node }) => node));
-  const node = h("section", { class: "card", "aria-labelledby": "sellers-title" },
-    h("h2", { id: "sellers-title" }, "Best sellers"), h("p", { class: "soft" }, "Last three days"),
-    h("div", { class: "sellers-box" }, list, note));
-  let timer, isOver = false;
+  const list = h(
+    "ol",
+    { class: "sellers" },
+    rows.map(({ node }) => node),
+  );
+  const node = h(
+    "section",
+    { class: "card", "aria-labelledby": "sellers-title" },
+    h("h2", { id: "sellers-title" }, "Best sellers"),
+    h("p", { class: "soft" }, "Last three days"),
+    h("div", { class: "sellers-box" }, list, note),
+  );
+  let timer,
+    isOver = false;
 
   async function ask() {
     try {
@@ -35,7 +44,13 @@ export function bestSellers() {
     if (!isOver) timer = setTimeout(ask, EVERY_MS);
   }
   ask();
-  return { node, stop: () => { isOver = true; clearTimeout(timer); } };
+  return {
+    node,
+    stop: () => {
+      isOver = true;
+      clearTimeout(timer);
+    },
+  };
 }
 
 function row(rank) {
@@ -44,8 +59,16 @@ function row(rank) {
   const sign = h("span", { class: "seller-change", "aria-hidden": "true" });
   const words = h("span", { class: "sr" });
   const bar = h("i", { class: "seller-bar" });
-  const node = h("li", { hidden: true }, h("span", { class: "seller-rank" }, rank), name, sold, sign,
-    words, bar);
+  const node = h(
+    "li",
+    { hidden: true },
+    h("span", { class: "seller-rank" }, rank),
+    name,
+    sold,
+    sign,
+    words,
+    bar,
+  );
   return {
     node,
     show(item, most) {

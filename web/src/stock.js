@@ -4,16 +4,24 @@ import { whole } from "./format.js";
 
 /* A bar; `show({ total, issued, pending, remaining })` moves it. */
 export function stockBar(label) {
-  const node = h("div", { class: "stock", role: "img", "aria-label": label },
-    h("i", { class: "stock-issued" }), h("i", { class: "stock-pending" }));
+  const node = h(
+    "div",
+    { class: "stock", role: "img", "aria-label": label },
+    h("i", { class: "stock-issued" }),
+    h("i", { class: "stock-pending" }),
+  );
   return {
     node,
     show({ total, issued, pending, remaining }) {
       const all = Math.max(total, 1);
       vary(node, "--issued", Math.min(1, issued / all));
       vary(node, "--pending", Math.min(1, pending / all));
-      mark(node, "aria-label", `${label}: ${whole(issued)} issued, ${whole(pending)} pending, `
-        + `${whole(remaining)} left of ${whole(total)}`);
+      mark(
+        node,
+        "aria-label",
+        `${label}: ${whole(issued)} issued, ${whole(pending)} pending, ` +
+          `${whole(remaining)} left of ${whole(total)}`,
+      );
     },
   };
 }

@@ -1,4 +1,5 @@
-// storage.js: what a page keeps in the browser. One that may keep nothing works until it is reloaded.
+// storage.js: what a page keeps in the browser. One that may keep nothing works until it is
+// reloaded.
 
 /* What was kept under `key`, or null. `storage` is localStorage or sessionStorage. */
 export function recall(storage, key) {

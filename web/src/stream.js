@@ -7,9 +7,9 @@ const FIRST_WAIT_MS = 400;
 const LONGEST_WAIT_MS = 8000;
 
 /* Opens `path` and keeps it open. `on[event](value)` gets each event's JSON; `state(name, detail)`
-   hears "connecting", "live", "waiting" (broken, trying again), "refused" (an answer that trying again
-   would not change; detail is its status) and "ended" (with `ends`, when the server has said all).
-   Nothing for `quiet_ms` counts as broken. Returns what closes it. */
+   hears "connecting", "live", "waiting" (broken, trying again), "refused" (an answer that trying
+   again would not change; detail is its status) and "ended" (with `ends`, when the server has said
+   all). Nothing for `quiet_ms` counts as broken. Returns what closes it. */
 export function follow(path, { on, state = () => {}, headers, quiet_ms = 40000, ends = false }) {
   const life = { closed: false, wait_ms: FIRST_WAIT_MS, abort: null, wake: null };
   const again = () => {
@@ -30,9 +30,9 @@ export function follow(path, { on, state = () => {}, headers, quiet_ms = 40000, 
       state("connecting");
       const end = await readOnce(path, { on, state, headers, quiet_ms, life });
       if (life.closed) return;
-      if (end === "done" && ends) return state("ended"), close();
+      if (end === "done" && ends) return (state("ended"), close());
       if (typeof end === "number" && end < 500 && end !== 429 && end !== 408) {
-        return state("refused", end), close();
+        return (state("refused", end), close());
       }
       state("waiting");
       await pause(life);
@@ -46,8 +46,12 @@ async function readOnce(path, { on, state, headers, quiet_ms, life }) {
   life.abort = new AbortController();
   let watchdog = setTimeout(() => life.abort.abort(), quiet_ms);
   try {
-    const answer = await fetch(path, { signal: life.abort.signal, credentials: "same-origin",
-      cache: "no-store", headers: { Accept: "text/event-stream", ...headers } });
+    const answer = await fetch(path, {
+      signal: life.abort.signal,
+      credentials: "same-origin",
+      cache: "no-store",
+      headers: { Accept: "text/event-stream", ...headers },
+    });
     if (!answer.ok) return answer.status;
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     const parse = parser((event, text) => on[event]?.(JSON.parse(text)));
@@ -78,12 +82,16 @@ function pause(life) {
       clearTimeout(timer);
       resolve();
     };
-  }).finally(() => { life.wake = null; });
+  }).finally(() => {
+    life.wake = null;
+  });
 }
 
 /* Returns what takes text in pieces and calls `heard` for each whole event. */
 export function parser(heard) {
-  let rest = "", event = "message", lines = [];
+  let rest = "",
+    event = "message",
+    lines = [];
   return (piece) => {
     const all = (rest + piece).split("\n");
     rest = all.pop();

@@ -24,9 +24,18 @@ export function ticket() {
     setTimeout(() => put(copy, say.copy), 2000);
   }
 
-  const node = h("article", { class: "coupon" },
+  const node = h(
+    "article",
+    { class: "coupon" },
     h("div", { class: "coupon-top" }, title, place, stamp),
-    h("div", { class: "coupon-bottom" }, label, h("div", { class: "coupon-code" }, code, copy), until));
+    h(
+      "div",
+      { class: "coupon-bottom" },
+      label,
+      h("div", { class: "coupon-code" }, code, copy),
+      until,
+    ),
+  );
   return {
     node,
     show(claim, words, date) {

@@ -3,8 +3,16 @@
 const DAY_MS = 86400000;
 
 function wallParts(ms, zone) {
-  const format = new Intl.DateTimeFormat("en-GB", { timeZone: zone, hourCycle: "h23", year: "numeric",
-    month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  const format = new Intl.DateTimeFormat("en-GB", {
+    timeZone: zone,
+    hourCycle: "h23",
+    year: "numeric",
+    month: "2-digit",
+    day: "2-digit",
+    hour: "2-digit",
+    minute: "2-digit",
+    second: "2-digit",
+  });
   return Object.fromEntries(format.formatToParts(ms).map(({ type, value }) => [type, value]));
 }
 
@@ -14,7 +22,8 @@ export function wallOf(ms, zone) {
   return `${year}-${month}-${day}T${hour}:${minute}`;
 }
 
-/* The instant at which the zone's wall clock shows `wall`, in milliseconds; NaN when it is no time. */
+/* The instant at which the zone's wall clock shows `wall`, in milliseconds; NaN when it is no time.
+   */
 export function instantOf(wall, zone) {
   const wanted = Date.parse(`${wall}Z`);
   if (Number.isNaN(wanted)) return NaN;
@@ -30,17 +39,21 @@ export function instantOf(wall, zone) {
 export const ownZone = () => Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
 
 /* "Seoul time", "UTC". */
-export const zoneWords = (zone) => (/^(Etc\/)?(UTC|GMT|Zulu)$/.test(zone) ? "UTC"
-  : `${zone.split("/").at(-1).replaceAll("_", " ")} time`);
+export const zoneWords = (zone) =>
+  /^(Etc\/)?(UTC|GMT|Zulu)$/.test(zone)
+    ? "UTC"
+    : `${zone.split("/").at(-1).replaceAll("_", " ")} time`;
 
 /* "today 12:00", "Friday 12:00", "20 November 12:00", as seen from `now_ms`. */
 export function whenWords(ms, zone, now_ms) {
-  const say = (options) => new Intl.DateTimeFormat("en-GB", { timeZone: zone, ...options }).format(ms);
+  const say = (options) =>
+    new Intl.DateTimeFormat("en-GB", { timeZone: zone, ...options }).format(ms);
   const time = say({ hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
   const day = (at) => wallOf(at, zone).slice(0, 10);
   if (day(ms) === day(now_ms)) return `today ${time}`;
   if (day(ms) === day(now_ms + DAY_MS)) return `tomorrow ${time}`;
   if (ms > now_ms && ms - now_ms < 6 * DAY_MS) return `${say({ weekday: "long" })} ${time}`;
   const isThisYear = day(ms).slice(0, 4) === day(now_ms).slice(0, 4);
-  return `${say({ day: "numeric", month: "long", ...(isThisYear ? {} : { year: "numeric" }) })} ${time}`;
+  const year = isThisYear ? undefined : "numeric";
+  return `${say({ day: "numeric", month: "long", year })} ${time}`;
 }

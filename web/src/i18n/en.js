@@ -1,8 +1,13 @@
 // en.js: the storefront in English.
 export default {
   name: "English",
-  states: { SCHEDULED: "Opens soon", OPEN: "Open now", PAUSED: "Paused", SOLD_OUT: "Sold out",
-    CLOSED: "Closed" },
+  states: {
+    SCHEDULED: "Opens soon",
+    OPEN: "Open now",
+    PAUSED: "Paused",
+    SOLD_OUT: "Sold out",
+    CLOSED: "Closed",
+  },
   off: "off",
   facts: (total, limit) => `${total} in all · ${limit === 1 ? "one each" : `up to ${limit} each`}`,
   stock: (remaining, total) => `${remaining} of ${total} left`,
@@ -17,8 +22,10 @@ export default {
   retrying: "No answer yet. Your press is kept, sent again, and counts once.",
   opening: "A moment too early. Your press is sent again as it opens.",
   pendingTitle: (seq) => `You are number ${seq}`,
-  pendingWords: (ahead) => (ahead > 0 ? `It is yours. ${ahead} before you are being written down.`
-    : "It is yours. Being written down."),
+  pendingWords: (ahead) =>
+    ahead > 0
+      ? `It is yours. ${ahead} before you are being written down.`
+      : "It is yours. Being written down.",
   wonTitle: "It is yours",
   place: (seq) => `Number ${seq}`,
   code: "Your code",

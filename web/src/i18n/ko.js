@@ -1,7 +1,13 @@
 // ko.js: the storefront in Korean.
 export default {
   name: "한국어",
-  states: { SCHEDULED: "곧 시작", OPEN: "진행 중", PAUSED: "일시 중지", SOLD_OUT: "매진", CLOSED: "종료" },
+  states: {
+    SCHEDULED: "곧 시작",
+    OPEN: "진행 중",
+    PAUSED: "일시 중지",
+    SOLD_OUT: "매진",
+    CLOSED: "종료",
+  },
   off: "할인",
   facts: (total, limit) => `총 ${total}장 · 1인 ${limit}장`,
   stock: (remaining, total) => `${total}장 중 ${remaining}장 남음`,
@@ -16,8 +22,10 @@ export default {
   retrying: "아직 응답이 없습니다. 저장해 두고 다시 전송하며, 한 번만 처리됩니다.",
   opening: "조금 일렀습니다. 시작하는 순간 다시 전송합니다.",
   pendingTitle: (seq) => `${seq}번째입니다`,
-  pendingWords: (ahead) => (ahead > 0 ? `당첨되었습니다. 앞의 ${ahead}건을 기록하고 있습니다.`
-    : "당첨되었습니다. 기록하고 있습니다."),
+  pendingWords: (ahead) =>
+    ahead > 0
+      ? `당첨되었습니다. 앞의 ${ahead}건을 기록하고 있습니다.`
+      : "당첨되었습니다. 기록하고 있습니다.",
   wonTitle: "쿠폰을 받았습니다",
   place: (seq) => `${seq}번`,
   code: "쿠폰 번호",
