@@ -185,6 +185,17 @@ def test_ranking__a_question_without_fresh_is_answered_from_what_is_at_hand(serv
     wait_until(lambda: ids(top(server)) == ["pen", "mug"], "the order")
 
 
+def test_ranking__questions_that_look_alike_get_their_own_answers(serve):
+    server = serve()
+    order(server, {"mug": 3})
+    wait_until(lambda: ids(top(server, fresh=True)) == ["mug"], "the order")
+    for _ in range(3):
+        for days in range(1, 31):
+            assert top(server, days=days)["days"] == days
+    for limit in (1, 9, 1):
+        assert top(server, limit=limit)["days"] == 3
+
+
 def test_ranking__on_the_command_line(serve):
     server = serve()
     url = ("--url", f"http://127.0.0.1:{server.address[1]}")
