@@ -39,9 +39,11 @@ static void ranking_changed(struct ranking *ranking, size_t applied, bool is_bui
 enum status ranking_build(struct ranking *ranking, int64_t today, struct error *error)
 {
     int64_t started_ms = clock_monotonic_ms();
-    /* The window of yesterday begins a day earlier, and a clock may be a little ahead. */
-    enum status status = board_build(ranking->board, ranking->ledger,
-                                     today - ranking->board->days_max, today + 1, error);
+    /* The window of yesterday begins a day earlier. Servers whose clocks are ahead of this one's
+     * have sold on days to come: of those, too, the board has all or nothing. */
+    enum status status =
+        board_build(ranking->board, ranking->ledger, today - ranking->board->days_max,
+                    today + RANKING_AHEAD_DAYS, error);
 
     if (status != STATUS_OK)
         return status;
@@ -94,13 +96,13 @@ static enum status ranking_step(struct ranking *ranking, int64_t today, bool *is
     return status;
 }
 
-/* What was made of the board as it still is, is as fresh as the board. Under the lock. */
+/* What was worked out since the feed has last moved is as fresh as the board. Under the lock. */
 static void ranking_confirm(struct ranking *ranking, int64_t now_ms)
 {
     for (int days = 1; days <= RANKING_DAYS_MAX; days++) {
         struct ranking_window *window = &ranking->windows[days];
         struct ranking_answer *answer = window->answer;
-        if (answer != NULL && answer->source == RANKING_FROM_BOARD &&
+        if (answer != NULL && answer->source != RANKING_FROM_CACHE &&
             window->version == ranking->version)
             atomic_store_explicit(&answer->fresh_at_ms, now_ms, memory_order_relaxed);
     }

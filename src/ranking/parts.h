@@ -9,7 +9,8 @@
 
 #include "ranking/ranking.h"
 
-#define RANKING_ENTRIES 1000 /* of the feed, at a time */
+#define RANKING_ENTRIES    1000 /* of the feed, at a time */
+#define RANKING_AHEAD_DAYS 30   /* that a board is built for */
 
 struct ranking_window {
     _Atomic int64_t asked_at_ms;           /* monotonic; 0: never; a second more or less */

@@ -11,6 +11,10 @@
 #define PATIENCE_MS 10000
 #define RETRY_MS    1000 /* after a failure */
 
+/* Between two answers of a window, for those who do not ask for a fresh one. */
+#define REST_MS        (RANKING_FRESH_MS / 2)
+#define LEDGER_REST_MS 10000 /* of one that no board keeps */
+
 /* --- the thread --- */
 
 /* Whether a window's answer has to be made now. Under the lock. */
@@ -23,9 +27,10 @@ static bool ranking_is_due(const struct ranking *ranking, int days, int64_t toda
     if (window->asked_at_ms == 0 || now_ms - window->asked_at_ms > WANTED_MS ||
         window->answer == NULL)
         return false;
+    bool has_board = days <= ranking->board->days_max;
     bool is_old = window->version != ranking->version || window->answer->last_day != today ||
-                  window->answer->source != RANKING_FROM_BOARD;
-    return is_old && now_ms - window->answer->made_at_ms >= RANKING_FRESH_MS / 2;
+                  (has_board && window->answer->source != RANKING_FROM_BOARD);
+    return is_old && now_ms - window->answer->made_at_ms >= (has_board ? REST_MS : LEDGER_REST_MS);
 }
 
 static void ranking_refresh(struct ranking *ranking, int days, int64_t today)
@@ -48,17 +53,26 @@ static void ranking_refresh(struct ranking *ranking, int days, int64_t today)
     ranking_publish(ranking, days, answer, version);
 }
 
+static void ranking_refresh_all(struct ranking *ranking, int64_t today)
+{
+    for (int days = 1; days <= RANKING_DAYS_MAX; days++)
+        ranking_refresh(ranking, days, today);
+}
+
 static void *ranking_main(void *context)
 {
     struct ranking *ranking = context;
+    bool is_fine = true;
 
     for (;;) {
         int64_t today = zone_day(ranking->zone, clock_wall_ms());
-        bool is_fine = ranking_follow(ranking, today);
+        /* Nobody waits for a board that hangs. */
+        if (!is_fine)
+            ranking_refresh_all(ranking, today);
+        is_fine = ranking_follow(ranking, today);
         if (is_fine)
             ranking_renew(ranking, today);
-        for (int days = 1; days <= RANKING_DAYS_MAX; days++)
-            ranking_refresh(ranking, days, today);
+        ranking_refresh_all(ranking, today);
         struct timespec until = clock_deadline_in_ms(is_fine ? LOOK_MS : RETRY_MS);
         pthread_mutex_lock(&ranking->lock);
         while (!ranking->is_stopping && !ranking->is_woken &&

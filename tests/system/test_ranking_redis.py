@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from board import CACHE, META, REFRESHER, await_agreement, day_key, today, window_key
+from board import CACHE, REFRESHER, await_agreement, day_key, today, window_key
 from harness import expect, run_serve, wait_until
 from ledger import ServedDatabase
 from servers import Postgres, Redis
@@ -186,9 +186,7 @@ def test_ranking_redis__the_answer_is_renewed_on_the_clock(shop, redis, tmp_path
 
 BREAKS = {
     "everything": lambda redis, client: client.flushall(),
-    "the_place": lambda redis, client: client.delete(META),
     "a_day": lambda redis, client: client.delete(day_key()),
-    "a_window": lambda redis, client: client.delete(window_key(3)),
     "a_type": lambda redis, client: client.set(day_key(), "text"),
     "functions": lambda redis, client: client.function_flush("SYNC"),
     "restarted_empty": lambda redis, client: redis.restart_empty(),
@@ -212,11 +210,12 @@ def test_ranking_redis__whatever_is_wiped_comes_back(shop, redis):
                             top(two, fresh=True, limit=100)["items"]} == sold, name, 3)
 
 
-def test_ranking_redis__away_and_back(shop, redis):
+@pytest.mark.parametrize("how", ["killed", "hanging"])
+def test_ranking_redis__away_and_back(shop, redis, how):
     server = shop.serve()
     order(server, {"mug": 2})
     await_board(shop, server)
-    redis.kill()
+    redis.kill() if how == "killed" else redis.pause()
     order(server, {"pen": 3})
     answer = wait_until(lambda: (found := top(server, fresh=True))["source"] == "ledger" and found,
                         "the ledger answers")
@@ -224,7 +223,7 @@ def test_ranking_redis__away_and_back(shop, redis):
     rank = expect(server.get("/v1/products/mug/rank"), 200)
     assert (rank["rank"], rank["source"]) == (2, "ledger")
     wait_until(lambda: server.metrics()["dibs_board_current"] == 0, "it knows")
-    redis.start()
+    redis.start() if how == "killed" else redis.resume()
     await_board(shop, server)
     assert ids(top(server, fresh=True)) == ["pen", "mug"]
 
