@@ -56,6 +56,16 @@ def test_redis_dead__a_poisoned_claim_holds_nobody_up(tmp_path, redis):
         assert {event["user"] for event in refusals} == {"bad-one"}
         assert len(refusals) == letter["attempts"]
         shop.await_drained(policy)
+        # Operators see it.
+        def on_board():
+            with server.events_of("/v1/live") as stream:
+                return stream.next()[1]["dead_letters"]
+
+        wait_until(lambda: on_board() == 1, "the board counts it", 30)
+        with server.events_of(f"/v1/policies/{policy}/live") as stream:
+            history = stream.next()[1]
+        assert "dead_letters" in [entry["event"] for entry in history["log"]]
+        assert sum(second["accepted"] for second in history["seconds"]) == 31
         # Its unit is somebody else's now, and the user may try again.
         wait_until(lambda: server.claim(policy, "next").status in (200, 202), "its unit returns")
         wait_until(lambda: "next" in shop.holders(policy), "it is issued")

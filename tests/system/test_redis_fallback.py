@@ -50,6 +50,11 @@ def switches(server):
             for state in ("open", "half_open", "closed")}
 
 
+def gate_on_board(server):
+    with server.events_of("/v1/live") as stream:
+        return next(part["state"] for part in stream.next()[1]["parts"] if part["name"] == "gate")
+
+
 def test_redis_fallback__reject_answers_at_once_and_recovers(tmp_path, redis):
     with Sharing(tmp_path, redis, ledger="sqlite") as shop:
         server = shop.serve(gate_timeout="2s")
@@ -67,8 +72,15 @@ def test_redis_fallback__reject_answers_at_once_and_recovers(tmp_path, redis):
         waits = {int(answer.headers["retry-after"]) for answer in answers}
         assert min(waits) >= 1 and len(waits) > 1, waits
         assert server.metrics()['dibs_gate_breakers{state="open"}'] == 1
+        wait_until(lambda: gate_on_board(server) == "down", "operators see it")
         redis.resume()
         await_closed(server, policy)
+        wait_until(lambda: gate_on_board(server) == "ok", "operators see it too")
+        with server.events_of(f"/v1/policies/{policy}/live") as stream:
+            log = stream.next()[1]["log"]
+        words = [entry["words"] for entry in log if entry["event"] == "gate_breaker"]
+        assert words[0] == "The gate is away: claims are refused with 503."
+        assert words[-1] == "The gate answers again."
         # Each loop connects by itself, and one of them may still pause before it does.
         wait_until(lambda: server.claim(policy, "after").status in (200, 202), "it wins")
         shop.await_drained(policy)
