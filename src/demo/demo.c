@@ -345,7 +345,9 @@ static void cut_address(struct demo *demo, const char *address)
 static void demo_free(struct demo *demo)
 {
     request_maker_release(&demo->maker);
-    explicit_bzero(demo->token.bytes, demo->token.capacity);
+    if (demo->token.bytes != NULL) {
+        explicit_bzero(demo->token.bytes, demo->token.capacity);
+    }
     buffer_release(&demo->token);
     free(demo);
 }

@@ -298,8 +298,9 @@ def test_live__who_never_reads_is_cut_off(serve):
         connection.socket.recv(1, socket.MSG_PEEK)
     wait_until(lambda: server.metrics()["dibs_http_streams"] == 0, "streams gone")
     wait_until(lambda: server.metrics()["dibs_http_connections"] <= 2, "connections gone")
-    # What each of them was sent last, and what the kernel did not take of it.
-    assert server.memory_bytes() - before < 40 * 1024 * 1024
+    # What each of them was sent last, and what the kernel did not take of it; sanitizers keep what
+    # was freed for a while.
+    assert server.memory_bytes() - before < 160 * 1024 * 1024
     for connection in silent:
         connection.close()
 
