@@ -3,15 +3,20 @@
 
 #include <stdbool.h>
 
+static bool is_one_of(char byte, struct span bytes)
+{
+    return memchr(bytes.bytes, byte, bytes.length) != NULL;
+}
+
 static bool begins_a_formula(struct span text)
 {
-    return text.length > 0 && memchr("=+-@\t\r", text.bytes[0], 6) != NULL;
+    return text.length > 0 && is_one_of(text.bytes[0], SPAN("=+-@\t\r"));
 }
 
 static bool needs_quotes(struct span text)
 {
     for (size_t at = 0; at < text.length; at++) {
-        if (memchr(",\"\r\n", text.bytes[at], 4) != NULL) {
+        if (is_one_of(text.bytes[at], SPAN(",\"\r\n"))) {
             return true;
         }
     }

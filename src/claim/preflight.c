@@ -154,29 +154,35 @@ struct preflight_check preflight_judge_loss(enum gate_loss loss, enum gate_ack a
 
 /* --- looking --- */
 
-static void check_gate(struct service *service, int64_t policy_id, enum status counted,
-                       const struct error *why, struct preflight *preflight)
+/* Whether a shared gate answers for the policy; one in memory always does. */
+static enum status check_arming(struct service *service, int64_t policy_id, struct error *words)
 {
-    struct error words = *why;
     /* Half a megabyte is no guest for a stack. */
     struct gate_pending *pending = malloc(sizeof(*pending));
 
-    if (counted != STATUS_OK || !gate_is_ready(service->gate, &words)) {
-        add(preflight, check_of("gate", PREFLIGHT_FAIL, "%.400s", words.text));
-    } else if (pending == NULL) {
-        add(preflight, check_of("gate", PREFLIGHT_WARN, "Not looked at: no memory."));
-    } else if (gate_pending(service->gate, policy_id, AFTER_ALL_SEQS, pending, &words) !=
-               STATUS_OK) {
-        add(preflight, check_of("gate", PREFLIGHT_FAIL, "%.400s", words.text));
-    } else if (service->gate->ops->is_shared && (!pending->is_known || !pending->is_armed)) {
-        add(preflight, check_of("gate", PREFLIGHT_FAIL,
-                                "Redis %s this policy; a worker sees to that: is one running?",
-                                pending->is_known ? "is not armed for" : "has not been told of"));
-    } else {
-        add(preflight, check_of("gate", PREFLIGHT_OK, "The %s gate knows the policy and decides.",
-                                service->gate->ops->name));
-    }
+    if (pending == NULL)
+        return error_set(words, STATUS_UNAVAILABLE, "not looked at: no memory");
+    enum status status = gate_pending(service->gate, policy_id, AFTER_ALL_SEQS, pending, words);
+    if (status == STATUS_OK && (!pending->is_known || !pending->is_armed))
+        status = error_set(words, STATUS_UNAVAILABLE,
+                           "Redis %s this policy; a worker sees to that: is one running?",
+                           pending->is_known ? "is not armed for" : "has not been told of");
     free(pending);
+    return status;
+}
+
+/* `counted` is what became of asking for the policy's numbers, and `words` why. */
+static void check_gate(struct service *service, int64_t policy_id, enum status counted,
+                       struct error *words, struct preflight *preflight)
+{
+    bool is_well = counted == STATUS_OK && gate_is_ready(service->gate, words) &&
+                   check_arming(service, policy_id, words) == STATUS_OK;
+
+    if (is_well)
+        error_set(words, STATUS_OK, "The %s gate knows the policy and decides.",
+                  service->gate->ops->name);
+    add(preflight,
+        check_of("gate", is_well ? PREFLIGHT_OK : PREFLIGHT_FAIL, "%.400s", words->text));
 }
 
 static void check_ledger(struct service *service, int64_t policy_id, struct preflight *preflight)

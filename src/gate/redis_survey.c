@@ -81,7 +81,7 @@ enum status gate_redis_survey(struct gate *gate, int64_t policy_id, struct gate_
                               struct error *error)
 {
     struct gate_redis *redis = gate_redis_of(gate);
-    struct redis_durability durability;
+    struct redis_durability durability = {.has_aof = false};
     struct redis_address address;
     redisContext *link = NULL;
 

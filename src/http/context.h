@@ -123,6 +123,7 @@ struct api_loop {
     struct api *api;
     struct http_loop *http;
     unsigned index;
+    bool timer_runs;
     struct desk *desk;
     struct json_reader *reader;
     struct buffer body; /* scratch for the answer at hand */
@@ -144,27 +145,26 @@ struct api_loop {
     atomic_bool wake_posted;
 
     int64_t tick_ns;  /* monotonic time of this tick's answers */
-    uv_timer_t timer; /* only makes ticks happen */
-    bool timer_runs;
-    int64_t due_ms; /* when those who wait are looked at again */
+    uv_timer_t timer; /* only makes ticks happen, while timer_runs */
+    int64_t due_ms;   /* when those who wait are looked at again */
 
     /* Calls that are with a clerk or on their way back. */
     pthread_mutex_t lock;
     bool closed;
+    bool gathers; /* those below are kept until the end of the tick */
     struct call *calls;
 
     /* Calls that go to a clerk at the end of this tick, in the order they came. */
     struct call *gathered;
     struct call **gathered_end;
     size_t gathered_count;
-    bool gathers;
 
     /* Claims whose fate someone waits for, and the policies someone watches. */
     struct status_call *parked;
     size_t parked_count;
     /* Downloads that wait until their client has taken more. */
     struct winners_call *downloads;
-    unsigned downloads_open;
+    size_t downloads_open; /* also those that do not wait */
     struct policy_watch *watches;
     struct ranking_page rankings[RANKING_PAGES]; /* by a hash of the query */
     int64_t numbers_due_ms;

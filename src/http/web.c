@@ -28,10 +28,24 @@ void web_close(struct api *api)
     assets_close(&api->assets);
 }
 
-/* The answer's headers but for those that only a shell has. */
-static void begin(struct ask *ask, const struct asset *asset, enum asset_coding coding,
-                  struct span cache_control)
+static void add_shell_headers(struct http_exchange *exchange)
 {
+    http_answer_header(exchange, SPAN("Content-Security-Policy"), SHELL_POLICY);
+    http_answer_header(exchange, SPAN("Referrer-Policy"), SPAN("no-referrer"));
+    http_answer_header(exchange, SPAN("Cross-Origin-Opener-Policy"), SPAN("same-origin"));
+    http_answer_header(exchange, SPAN("X-Frame-Options"), SPAN("DENY"));
+}
+
+static void add_no_headers(struct http_exchange *exchange)
+{
+    (void)exchange;
+}
+
+/* The form that the client likes best, or 304 when it has that one. */
+static void send_form(struct ask *ask, const struct asset *asset, struct span cache_control,
+                      void (*add_headers)(struct http_exchange *exchange))
+{
+    enum asset_coding coding = asset_choose(asset, ask->request->accept_encoding);
     const struct asset_form *form = &asset->forms[coding];
     bool known = header_knows_etag(ask->request->if_none_match, span_of(form->etag));
     reply_begin_cached(ask->loop, ask->exchange, known ? 304 : 200, asset->content_type,
@@ -43,24 +57,13 @@ static void begin(struct ask *ask, const struct asset *asset, enum asset_coding 
     if (coding != ASSET_PLAIN && !known) {
         http_answer_header(ask->exchange, SPAN("Content-Encoding"), asset_coding_name(coding));
     }
-}
-
-static void end(struct ask *ask, const struct asset *asset, enum asset_coding coding)
-{
-    const struct asset_form *form = &asset->forms[coding];
-    bool known = header_knows_etag(ask->request->if_none_match, span_of(form->etag));
+    add_headers(ask->exchange);
     http_answer_end(ask->exchange, known ? (struct span){NULL, 0} : form->body);
 }
 
 static void send_shell(struct ask *ask, const struct asset *shell)
 {
-    enum asset_coding coding = asset_choose(shell, ask->request->accept_encoding);
-    begin(ask, shell, coding, SHELL_CACHE);
-    http_answer_header(ask->exchange, SPAN("Content-Security-Policy"), SHELL_POLICY);
-    http_answer_header(ask->exchange, SPAN("Referrer-Policy"), SPAN("no-referrer"));
-    http_answer_header(ask->exchange, SPAN("Cross-Origin-Opener-Policy"), SPAN("same-origin"));
-    http_answer_header(ask->exchange, SPAN("X-Frame-Options"), SPAN("DENY"));
-    end(ask, shell, coding);
+    send_form(ask, shell, SHELL_CACHE, add_shell_headers);
 }
 
 void web_board(struct ask *ask)
@@ -95,7 +98,5 @@ void web_asset(struct ask *ask)
         reply_problem(ask->loop, ask->exchange, PROBLEM_NOT_FOUND);
         return;
     }
-    enum asset_coding coding = asset_choose(asset, ask->request->accept_encoding);
-    begin(ask, asset, coding, ASSET_CACHE);
-    end(ask, asset, coding);
+    send_form(ask, asset, ASSET_CACHE, add_no_headers);
 }
