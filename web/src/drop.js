@@ -25,12 +25,11 @@ function halt(kind) {
 }
 
 function draw() {
-  const { words } = view,
+  const { words } = view.speech,
     { policy, claim } = now;
   if (now.stop) return tell(now.stop);
   if (!policy) return;
   view.offer(policy);
-  view.stock(policy);
   view.who(now.person?.user);
   if (now.underWay) return drawUnderWay();
   if (claim) return drawClaim();
@@ -43,7 +42,7 @@ function draw() {
   const left_ms = opens_ms - serverNow();
   if (left_ms > 0) return drawCountdown(left_ms);
   const isKnown = now.person !== null;
-  view.press({
+  view.stage.press({
     words: isKnown ? words.openNow : "",
     label: words.button,
     line: "\u00a0",
@@ -53,12 +52,12 @@ function draw() {
 }
 
 function drawCountdown(left_ms) {
-  const { words } = view;
-  view.countdown(left_ms);
-  view.press({
+  const { words } = view.speech;
+  view.stage.countdown(left_ms);
+  view.stage.press({
     isCounting: true,
     label: words.buttonWaits,
-    line: words.opensAt(view.day(now.policy.opens_at)),
+    line: words.opensAt(view.speech.day(now.policy.opens_at)),
     isReady: false,
   });
   const seconds = Math.ceil(left_ms / 1000);
@@ -66,26 +65,32 @@ function drawCountdown(left_ms) {
 }
 
 function drawUnderWay() {
-  const { words } = view,
+  const { words } = view.speech,
     { at_ms, told } = now.underWay;
   const line = told ? words[told] : words.pressedWords(clockTime(at_ms, 1));
-  view.press({ words: words.pressed, label: words.pressed, line, isReady: false, isBusy: true });
+  view.stage.press({
+    words: words.pressed,
+    label: words.pressed,
+    line,
+    isReady: false,
+    isBusy: true,
+  });
   view.announce(told ? line : `${words.pressed}. ${line}`);
 }
 
 function drawClaim() {
-  const { words } = view,
+  const { words } = view.speech,
     { claim, policy } = now;
   if (claim.state === "PENDING") {
-    const title = words.pendingTitle(view.number(claim.seq));
+    const title = words.pendingTitle(view.speech.number(claim.seq));
     const line = words.pendingWords(claim.ahead ?? 0);
-    view.press({ words: title, label: words.pressed, line, isReady: false, isBusy: true });
+    view.stage.press({ words: title, label: words.pressed, line, isReady: false, isBusy: true });
     view.announce(`${title}. ${line}`);
   } else if (claim.state === "VOID") {
     tell("void", words.voidWords(claim.reason ?? ""));
   } else {
     const isMore = policy.state === "OPEN" && (claim.held ?? 1) < policy.per_user_limit;
-    view.won(claim, isMore);
+    view.stage.won(claim, isMore);
     view.announce(
       `${words.wonTitle}. ${words.place(claim.seq)}. ${words.code} ${claim.code ?? ""}`,
     );
@@ -93,17 +98,20 @@ function drawClaim() {
 }
 
 function drawSoldOut() {
-  const { words } = view,
+  const { words } = view.speech,
     { verdict } = now;
   if (verdict?.code !== "SOLD_OUT") return tell("soldOut");
   const early_s = (verdict.at_ms - Date.parse(verdict.sold_out_at)) / 1000;
-  tell("soldOut", early_s >= 0.1 ? words.soldOutBefore(view.tenths(early_s)) : words.soldOutJust);
+  tell(
+    "soldOut",
+    early_s >= 0.1 ? words.soldOutBefore(view.speech.tenths(early_s)) : words.soldOutJust,
+  );
 }
 
 function tell(kind, text) {
-  const { words } = view;
+  const { words } = view.speech;
   const line = text ?? words[`${kind}Words`];
-  view.message(words[`${kind}Title`], line);
+  view.stage.message(words[`${kind}Title`], line);
   view.announce(`${words[`${kind}Title`]}. ${line}`);
 }
 
@@ -163,7 +171,7 @@ async function insist(path, options) {
       return await get(path, options);
     } catch (problem) {
       if (!problem.isOpen) throw problem;
-      view.trouble(view.words.offline);
+      view.trouble(view.speech.words.offline);
       await new Promise((resolve) => setTimeout(resolve, wait_ms));
     }
   }
@@ -181,7 +189,7 @@ async function start() {
   }
   follow(`/v1/policies/${id}/events`, {
     on: { numbers: heardNumbers },
-    state: (state) => view.trouble(state === "waiting" ? view.words.offline : ""),
+    state: (state) => view.trouble(state === "waiting" ? view.speech.words.offline : ""),
   });
   ticking(100, () => now.policy?.state === "SCHEDULED" && draw());
   const person = whoIsHere(session);

@@ -1,38 +1,21 @@
 // policy.js: one policy's page: its numbers, what becomes of the claims, and what to do with it.
-import { policyActions } from "./actions.js";
 import { get } from "./api.js";
-import { heardTime, serverNow, ticking } from "./clock.js";
-import { h, put } from "./dom.js";
+import { heardTime, ticking } from "./clock.js";
+import { h } from "./dom.js";
 import { claimFeed, eventLog } from "./feed.js";
+import { firstFigure } from "./first.js";
 import { funnel, latencies } from "./flow.js";
-import { left, share, whole } from "./format.js";
+import { policyHead } from "./head.js";
 import { healthLights, partsOf } from "./health.js";
+import { outcomesFigure } from "./outcomes.js";
 import { preflight } from "./preflight.js";
-import { sentenceOf } from "./preview.js";
-import { firstFigure, outcomesFigure } from "./seconds.js";
-import { nextWords, statePill } from "./state.js";
-import { stockBar } from "./stock.js";
 import { follow } from "./stream.js";
-import { ownZone } from "./zones.js";
 
 const HEALTH_MS = 5000;
 
-export function policyPage(root, { id, connection, refused }) {
-  const head = policyHead(id);
-  const parts = {
-    outcomes: outcomesFigure(),
-    first: firstFigure(),
-    funnel: funnel(),
-    latency: latencies(),
-    lights: healthLights(),
-    check: preflight(id),
-    feed: claimFeed(),
-    log: eventLog(),
-  };
-  let policy = null;
-
-  root.append(
-    head.node,
+/* The parts in their places: pictures, then details. */
+function layout(parts) {
+  return [
     h(
       "div",
       { class: "pictures" },
@@ -61,10 +44,27 @@ export function policyPage(root, { id, connection, refused }) {
     h(
       "p",
       { class: "footnote" },
-      "Stock is of all servers together; rates, times and the feed are of " +
-        "the server that this page came from.",
+      "Stock is of all servers together; rates, times and the feed are of the server that this " +
+        "page came from.",
     ),
-  );
+  ];
+}
+
+export function policyPage(root, { id, connection, refused }) {
+  const head = policyHead(id);
+  const parts = {
+    outcomes: outcomesFigure(),
+    first: firstFigure(),
+    funnel: funnel(),
+    latency: latencies(),
+    lights: healthLights(),
+    check: preflight(id),
+    feed: claimFeed(),
+    log: eventLog(),
+  };
+  let policy = null;
+
+  root.append(head.node, ...layout(parts));
   parts.outcomes.start();
   parts.first.start();
 
@@ -118,91 +118,4 @@ export function policyPage(root, { id, connection, refused }) {
     parts.outcomes.stop();
     parts.first.stop();
   };
-}
-
-/* The name, what it is in a sentence, what can be done, and the numbers. */
-function policyHead(id) {
-  const name = h("h1", {}, `Policy ${id}`),
-    pill = statePill();
-  const sentence = h("p", { class: "sentence" }, " ");
-  const actions = policyActions(id);
-  const bar = stockBar("Stock");
-  const facts = Object.fromEntries(
-    ["remaining", "issued", "pending", "given", "next"].map((key) => [
-      key,
-      { number: h("dd", {}, "–"), note: h("dd", { class: "soft" }, " ") },
-    ]),
-  );
-  const fact = (key, title, swatch) =>
-    h(
-      "div",
-      { class: `is-${key}` },
-      h("dt", {}, swatch ? h("i", { class: `swatch is-${swatch}` }) : null, title),
-      facts[key].number,
-      facts[key].note,
-    );
-  const say = (key, number, note) => {
-    put(facts[key].number, number);
-    put(facts[key].note, note);
-  };
-
-  return {
-    node: h(
-      "header",
-      { class: "policy-head" },
-      h("a", { class: "back", href: "#/" }, "← Board"),
-      h(
-        "div",
-        { class: "policy-title" },
-        h("div", {}, h("div", { class: "policy-name" }, name, pill.node), sentence),
-        actions.node,
-      ),
-      h(
-        "section",
-        { class: "card kpis", "aria-label": "Numbers" },
-        h(
-          "dl",
-          {},
-          fact("remaining", "Left"),
-          fact("issued", "Issued", "won"),
-          fact("pending", "Pending", "held"),
-          fact("given", "Given out"),
-          fact("next", "Clock"),
-        ),
-        bar.node,
-      ),
-    ),
-    show(policy) {
-      const now_ms = serverNow();
-      const opens_ms = policy.opens_at ? Date.parse(policy.opens_at) - now_ms : 0;
-      put(name, policy.name);
-      put(sentence, `#${id} · ${sentenceOf(policy, ownZone(), now_ms)}`);
-      pill.show(policy.state);
-      actions.show(policy);
-      bar.show(policy);
-      say("remaining", whole(policy.remaining), `of ${whole(policy.total)}`);
-      say("issued", whole(policy.issued), "in the ledger");
-      say("pending", whole(policy.pending), "on their way");
-      say("given", share(policy.issued + policy.pending, policy.total), "won by somebody");
-      if (policy.state === "SCHEDULED" && opens_ms > 0)
-        say("next", left(opens_ms), "until it opens");
-      else clockFact(say, policy, now_ms);
-    },
-    missing() {
-      put(name, "No such policy");
-      put(sentence, `There is no policy ${id}. It may be on another server.`);
-    },
-  };
-}
-
-function clockFact(say, policy, now_ms) {
-  const closes_ms = policy.closes_at ? Date.parse(policy.closes_at) - now_ms : 0;
-  if (policy.state !== "CLOSED" && closes_ms > 0) say("next", left(closes_ms), "until it closes");
-  else if (policy.state === "CLOSED") say("next", "Over", nextWords(policy));
-  else
-    say(
-      "next",
-      policy.state === "OPEN" ? "Running" : policy.state === "PAUSED" ? "Held" : "Done",
-      nextWords(policy),
-    );
 }

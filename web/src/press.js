@@ -21,7 +21,7 @@ const sleep = (ms) =>
   });
 
 /* The presses of one person at one policy. `told(kind)` hears "retrying" and "opening" meanwhile.
-   */
+ */
 export function presses(policy_id, { user, headers }, told) {
   const slot = `dibs.press.${policy_id}.${user}`;
   const kept = () => recall(localStorage, slot);

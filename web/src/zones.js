@@ -23,7 +23,7 @@ export function wallOf(ms, zone) {
 }
 
 /* The instant at which the zone's wall clock shows `wall`, in milliseconds; NaN when it is no time.
-   */
+ */
 export function instantOf(wall, zone) {
   const wanted = Date.parse(`${wall}Z`);
   if (Number.isNaN(wanted)) return NaN;
