@@ -85,6 +85,16 @@ enum status service_audit_one(struct service *service, enum audit_depth depth, i
 /* Whether audits are of a gate that processes share. */
 bool service_audits_shared(const struct service *service);
 
+/* The ranking's board, of all products. */
+struct board_audit {
+    bool is_known; /* else there is none here, or it cannot be read just now */
+    const char *kind;
+    bool is_built;       /* else the ledger answers, and nothing can be wrong */
+    int64_t counters;    /* of a product on a day */
+    int64_t differences; /* of them, found every time */
+};
+void service_audit_board(struct service *service, struct board_audit *audit);
+
 /* What was done. Of a gate in memory the ledger is written from it. */
 struct audit_repair {
     struct ledger_repair ledger;
@@ -92,6 +102,7 @@ struct audit_repair {
     int64_t stock_count;  /* whose stock was set right */
     int64_t claim_count;  /* claims put back, or removed, in a shared gate */
     int64_t built_count;  /* policies that were built anew in it */
+    bool is_board_built;  /* the ranking's board was built anew */
     char words[512];      /* what is left to be done by people; "": nothing */
 };
 
@@ -105,7 +116,8 @@ enum status service_repair(struct service *service, int64_t policy_id, struct au
 
 struct audit_numbers {
     int64_t counts[AUDIT_CHECKS]; /* of all policies, as last seen */
-    int64_t ended_at_ms;          /* wall, of the last that went through, or of the start */
+    struct board_audit board;
+    int64_t ended_at_ms; /* wall, of the last that went through, or of the start */
     int64_t took_ms;
 };
 

@@ -39,6 +39,13 @@ const struct lease *audit_look_lease(const struct audit_look *look, int64_t seq)
 /* What this process remembers, for ledger_repair(). */
 struct ledger_memory audit_memory(struct service *service);
 
+/* Ends the note of a repair, and logs it. */
+void audit_note(struct service *service, struct ledger_repair_note *note, const char *outcome);
+
+/* Has the ranking's board built anew when it differs: in audit_board.c. */
+enum status audit_board_repair(struct service *service, struct audit_repair *done,
+                               struct error *error) MUST_CHECK;
+
 /* The next policy above `after_id`: false when there is none. */
 bool audit_next(struct service *service, int64_t after_id, int64_t *policy_id);
 

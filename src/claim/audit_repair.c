@@ -155,8 +155,7 @@ static enum status audit_write_ledger(struct service *service, bool is_behind,
 }
 
 /* A ledger that cannot be written to has no place for the note either: the log has it. */
-static void audit_note(struct service *service, struct ledger_repair_note *note,
-                       const char *outcome)
+void audit_note(struct service *service, struct ledger_repair_note *note, const char *outcome)
 {
     struct error error = {""};
 
@@ -479,10 +478,12 @@ enum status service_repair(struct service *service, int64_t policy_id, struct au
 
     *done = (struct audit_repair){0};
     if (!service_audits_shared(service))
-        return audit_repair_alone(service, policy_id, done, error);
-    if (policy_id != 0)
-        return audit_repair_policy(service, policy_id, done, error);
-    while (status == STATUS_OK && audit_next(service, id, &id))
-        status = audit_repair_policy(service, id, done, error);
-    return status;
+        status = audit_repair_alone(service, policy_id, done, error);
+    else if (policy_id != 0)
+        status = audit_repair_policy(service, policy_id, done, error);
+    else
+        while (status == STATUS_OK && audit_next(service, id, &id))
+            status = audit_repair_policy(service, id, done, error);
+    return status == STATUS_OK && policy_id == 0 ? audit_board_repair(service, done, error)
+                                                 : status;
 }

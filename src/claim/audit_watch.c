@@ -119,6 +119,12 @@ static void audit_watch_round(struct audit_watch *watch)
         if (status == STATUS_OK)
             audit_watch_note(watch, &audit, &numbers, words);
     }
+    if (is_ours)
+        service_audit_board(watch->service, &numbers.board);
+    if (numbers.board.differences != 0)
+        log_event(LOG_WARN, "audit_drift", LOG_FIELD("policy", LOG_I64(0)),
+                  LOG_FIELD("check", LOG_TEXT("board")),
+                  LOG_FIELD("count", LOG_I64(numbers.board.differences)));
     if (status != STATUS_OK)
         log_event(LOG_WARN, "audit_failed", LOG_FIELD("status", LOG_TEXT(status_name(status))),
                   LOG_FIELD("error", LOG_TEXT(error.text)));

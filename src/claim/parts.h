@@ -94,6 +94,11 @@ enum status service_coupon_settle(struct service *service, int64_t policy_id, in
 enum status service_user_settle(struct service *service, const struct user_id *user,
                                 struct error *error) MUST_CHECK;
 
+/* The board that sales are counted on, for a server's ranking. */
+struct board;
+enum status service_open_board(struct service *service, struct board **board,
+                               struct error *error) MUST_CHECK;
+
 /* Builds the gate from the ledger; before anything else runs. */
 enum status service_restore(struct service *service, struct error *error) MUST_CHECK;
 

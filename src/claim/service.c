@@ -219,8 +219,7 @@ static enum status service_open_ledger(struct service *service, struct error *er
     return status == STATUS_OK ? ledger_zone_settle(service->ledger, error) : status;
 }
 
-static enum status service_open_board(struct service *service, struct board **board,
-                                      struct error *error)
+enum status service_open_board(struct service *service, struct board **board, struct error *error)
 {
     const struct service_options *options = &service->options;
     const struct board_redis_options redis_options = {

@@ -48,6 +48,10 @@ static void add_page(struct report *report, yyjson_mut_val *items, yyjson_val *p
     yyjson_mut_obj_remove_key(root, "ledger");
     yyjson_mut_obj_add_val(building, root, "ledger",
                            yyjson_val_mut_copy(building, yyjson_obj_get(page, "ledger")));
+    if (yyjson_mut_obj_get(root, "board") == NULL) {
+        yyjson_mut_obj_add_val(building, root, "board",
+                               yyjson_val_mut_copy(building, yyjson_obj_get(page, "board")));
+    }
     yyjson_arr_iter_init(yyjson_obj_get(page, "items"), &page_items);
     while ((item = yyjson_arr_iter_next(&page_items)) != NULL) {
         yyjson_mut_arr_append(items, yyjson_val_mut_copy(building, item));
@@ -90,6 +94,12 @@ static bool ledger_is(const struct report *report, const char *state)
     return yyjson_equals_str(yyjson_obj_get(ledger, "state"), state);
 }
 
+static bool board_drifts(const struct report *report)
+{
+    yyjson_val *board = yyjson_obj_get(report->root, "board");
+    return yyjson_equals_str(yyjson_obj_get(board, "state"), "DRIFT");
+}
+
 static int judge(const struct report *report)
 {
     yyjson_val *item;
@@ -100,7 +110,7 @@ static int judge(const struct report *report)
             return COMMAND_GUARANTEE_BROKEN;
         }
     }
-    if (ledger_is(report, "BEHIND")) {
+    if (ledger_is(report, "BEHIND") || board_drifts(report)) {
         return COMMAND_GUARANTEE_BROKEN;
     }
     return ledger_is(report, "OK") ? COMMAND_FINE : COMMAND_FAILED;
@@ -196,6 +206,16 @@ static void show(const struct report *report)
     table_init(&facts, exchange_fact_columns, 2);
     exchange_add_members(&facts, yyjson_obj_get(report->root, "ledger"), members);
     exchange_print_table(&facts);
+    if (yyjson_is_obj(yyjson_obj_get(report->root, "board"))) {
+        static const struct exchange_member of_board[] = {{"kind", "board"},
+                                                          {"state", "state"},
+                                                          {"counters", "counters"},
+                                                          {"differences", "wrong"},
+                                                          {NULL, NULL}};
+        table_init(&facts, exchange_fact_columns, 2);
+        exchange_add_members(&facts, yyjson_obj_get(report->root, "board"), of_board);
+        exchange_print_table(&facts);
+    }
     fputc('\n', stdout);
     show_table(report);
     show_findings(report);
@@ -224,6 +244,10 @@ static void show_line(const struct report *report)
             printf("%s ", exchange_text(finding, "check", text));
             printf("%s", exchange_text(finding, "count", text));
         }
+    }
+    if (board_drifts(report)) {
+        printf("%s board: %s", wrong_count++ > 0 ? "," : "",
+               exchange_text(yyjson_obj_get(report->root, "board"), "differences", text));
     }
     if (wrong_count == 0) {
         printf(" ok, %zu policies, ledger %s",
@@ -259,6 +283,9 @@ static void show_plan(const struct report *report)
     if (ledger_is(report, "BEHIND")) {
         fprintf(stderr, "  write what the ledger lacks from the server's memory, in one "
                         "transaction: policies,\n  leases, coupons, keys and blocked users\n");
+    }
+    if (board_drifts(report)) {
+        fprintf(stderr, "  board: build it anew from the ledger\n");
     }
     yyjson_arr_iter_init(yyjson_obj_get(report->root, "items"), &items);
     while ((item = yyjson_arr_iter_next(&items)) != NULL) {
@@ -304,6 +331,7 @@ static void show_repair(yyjson_val *done)
         {"stock_set", "policies with stock set"},
         {"claims_mended", "claims mended"},
         {"policies_built", "policies built anew"},
+        {"board_built", "board built anew"},
         {NULL, NULL},
     };
     struct table facts;

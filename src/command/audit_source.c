@@ -115,6 +115,7 @@ static int answer(struct audit_source *source, struct buffer *json)
 static int look(struct audit_source *source, const char *policy, const char *after)
 {
     struct policy_audit *audits = malloc(PAGE_LIMIT * sizeof *audits);
+    struct board_audit board = {.is_known = false};
     struct buffer json;
     struct error error = {"out of memory"};
     size_t count = 1;
@@ -133,7 +134,10 @@ static int look(struct audit_source *source, const char *policy, const char *aft
         return command_fail(source->call, "%s", error.text);
     }
     buffer_init(&json, ANSWER_MAX);
-    audit_write(&json, source->service, audits, count, has_more);
+    if (policy == NULL && after == NULL) {
+        service_audit_board(source->service, &board);
+    }
+    audit_write(&json, source->service, &board, audits, count, has_more);
     free(audits);
     return answer(source, &json);
 }

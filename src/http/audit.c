@@ -112,11 +112,32 @@ static void append_audit(struct buffer *out, const struct policy_audit *audit, b
     buffer_append_literal(out, "}");
 }
 
-void audit_write(struct buffer *out, struct service *service, const struct policy_audit *audits,
-                 size_t count, bool has_more)
+/* null: it was not looked at. */
+static void append_board(struct buffer *out, const struct board_audit *board)
+{
+    if (board == NULL || !board->is_known) {
+        buffer_append_literal(out, "null");
+        return;
+    }
+    buffer_append_literal(out, "{\"kind\":");
+    json_append_text(out, span_of(board->kind));
+    buffer_append_literal(out, ",\"state\":\"");
+    buffer_append_text(out, !board->is_built          ? "UNBUILT"
+                            : board->differences != 0 ? "DRIFT"
+                                                      : "OK");
+    buffer_append_literal(out, "\"");
+    append_number(out, "counters", board->counters);
+    append_number(out, "differences", board->differences);
+    buffer_append_literal(out, "}");
+}
+
+void audit_write(struct buffer *out, struct service *service, const struct board_audit *board,
+                 const struct policy_audit *audits, size_t count, bool has_more)
 {
     buffer_append_literal(out, "{\"ledger\":");
     append_ledger(out, service_ledger(service));
+    buffer_append_literal(out, ",\"board\":");
+    append_board(out, board);
     buffer_append_literal(out, ",\"items\":[");
     for (size_t index = 0; index < count; index++) {
         if (index > 0) {
@@ -148,6 +169,7 @@ static void work_show(struct call *call, struct service *service)
     size_t limit = self->policy_id != 0 ? 1 : self->page.limit;
     struct error error = {.text = "out of memory"};
     struct policy_audit *audits = malloc(limit * sizeof *audits);
+    struct board_audit board = {.is_known = false};
     bool has_more = false;
     size_t count = 1;
     enum status status = STATUS_UNAVAILABLE;
@@ -156,13 +178,17 @@ static void work_show(struct call *call, struct service *service)
     } else if (audits != NULL) {
         status = service_audit(service, AUDIT_DEEP, self->page.after_first, audits, limit, &count,
                                &has_more, &error);
+        /* It is the same on every page. */
+        if (status == STATUS_OK && self->page.after_first == 0) {
+            service_audit_board(service, &board);
+        }
     }
     if (status == STATUS_NOT_FOUND) {
         call_failed(call, status, &error, PROBLEM_POLICY_NOT_FOUND);
     } else if (status != STATUS_OK) {
         audit_failed(call, status, &error);
     } else {
-        audit_write(call_json(call, 200), service, audits, count, has_more);
+        audit_write(call_json(call, 200), service, &board, audits, count, has_more);
     }
     free(audits);
 }
@@ -199,7 +225,7 @@ void audit_show(struct ask *ask)
 void audit_write_repair(struct buffer *out, const struct audit_repair *done)
 {
     const struct ledger_repair *ledger = &done->ledger;
-    bool is_done = ledger->is_done || done->policy_count > 0;
+    bool is_done = ledger->is_done || done->policy_count > 0 || done->is_board_built;
     buffer_append_text(out, is_done ? "{\"repaired\":true" : "{\"repaired\":false");
     append_number(out, "policies", ledger->is_done ? ledger->policy_count : done->policy_count);
     append_number(out, "coupons_written", ledger->written_count);
@@ -211,6 +237,7 @@ void audit_write_repair(struct buffer *out, const struct audit_repair *done)
     append_number(out, "stock_set", done->stock_count);
     append_number(out, "claims_mended", done->claim_count);
     append_number(out, "policies_built", done->built_count);
+    append_flag(out, "board_built", done->is_board_built);
     buffer_append_literal(out, ",\"detail\":");
     json_append_text(out, span_of(done->words));
     buffer_append_literal(out, "}");

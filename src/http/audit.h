@@ -10,9 +10,9 @@
 
 #define AUDIT_HISTORY_MAX 100 /* repairs that are shown */
 
-/* `next` is a cursor behind the last one when there are more. */
-void audit_write(struct buffer *out, struct service *service, const struct policy_audit *audits,
-                 size_t count, bool has_more);
+/* `next` is a cursor behind the last one when there are more. `board` may be NULL. */
+void audit_write(struct buffer *out, struct service *service, const struct board_audit *board,
+                 const struct policy_audit *audits, size_t count, bool has_more);
 
 /* The policy id that such a cursor stands behind; 0: it is none. */
 int64_t audit_read_cursor(const char *cursor);

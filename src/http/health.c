@@ -208,6 +208,8 @@ static void write_audit(struct buffer *out, struct api *api)
         snprintf(labels, sizeof labels, "check=\"%s\"", audit_check_name(check));
         metrics_sample_u64(out, "dibs_audit_drift", labels, (uint64_t)numbers.counts[check]);
     }
+    metrics_sample_u64(out, "dibs_audit_drift", "check=\"board\"",
+                       (uint64_t)numbers.board.differences);
     int64_t age_ms = clock_wall_ms() - numbers.ended_at_ms;
     metrics_family(out, "dibs_audit_last_seconds", METRICS_GAUGE,
                    "Since the last audit of all policies ended.");

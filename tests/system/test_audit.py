@@ -18,7 +18,8 @@ FINE = {"ok": True, "in_ledger": True, "is_outdated": False, "imbalance": 0, "mi
         "outdated": 0, "unknown": 0, "unaccounted": 0, "gate": "ARMED", "findings": []}
 NOTHING = {"repaired": False, "policies": 0, "coupons_written": 0, "coupons_redeemed": 0,
            "coupons_cancelled": 0, "keys_written": 0, "users_blocked": 0, "users_unblocked": 0,
-           "stock_set": 0, "claims_mended": 0, "policies_built": 0, "detail": ""}
+           "stock_set": 0, "claims_mended": 0, "policies_built": 0, "board_built": False,
+           "detail": ""}
 
 
 def dibs_audit(server, *arguments, **options):
@@ -59,6 +60,7 @@ def test_audit__counts_the_units(server):
     whole = audit_json(server)
     assert whole["ledger"] == {"kind": server.database.kind, "state": "OK", "detail": "ok"}
     assert whole["items"] == [item] and whole["next"] is None
+    assert whole["board"] is None or whole["board"]["differences"] == 0
 
 
 def test_audit__table_for_people(server):
@@ -315,6 +317,31 @@ def test_repair__asks_first(server):
     server.await_log("repair_asked")
     assert len(server.events("repair_asked")) == 1
     assert audit_json(server, "--repair")["items"][0]["imbalance"] == 0
+
+
+# --- the board of the ranking ---
+
+
+def test_audit__holds_the_board_against_the_ledger(server):
+    for number in range(20):
+        expect(server.post("/v1/orders", {"order_id": f"o{number}", "items": [
+            {"product_id": f"p{number % 4}", "quantity": number + 1}]}), 201)
+    expect(server.get("/v1/products/top?fresh=true"), 200)
+    board = audit_json(server)["board"]
+    assert (board["state"], board["counters"], board["differences"]) == ("OK", 4, 0), board
+    server.database.execute("UPDATE sale_day SET quantity = quantity + 3 WHERE product_id = 'p1'")
+    ended = dibs_audit(server)
+    assert ended.returncode == 3 and "DRIFT" in ended.stdout, ended
+    ended = dibs_audit(server, "--repair")
+    assert ended.returncode == 3 and "board: build it anew" in ended.stderr, ended
+    report = audit_json(server, "--repair", "--yes")
+    assert report["repair"]["board_built"] and report["board"]["differences"] == 0, report
+    top = expect(server.get("/v1/products/top?fresh=true"), 200)["items"]
+    assert {item["product_id"]: item["sold"] for item in top}["p1"] == 2 + 6 + 10 + 14 + 18 + 3
+    (note,) = expect(server.get("/v1/audit/repairs"), 200)["items"]
+    assert (note["policy_id"], note["found"]) == (0, "board 1")
+    server.database.execute("UPDATE sale_day SET quantity = quantity - 3 WHERE product_id = 'p1'")
+    assert audit_json(server, "--repair", "--yes")["repair"]["board_built"]
 
 
 # --- watching ---

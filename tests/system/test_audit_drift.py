@@ -3,11 +3,13 @@ found by its name, repaired while the shop is open, nothing oversold, nobody wit
 What an audit finds where nothing is wrong is in test_audit_crowd.py."""
 
 import contextlib
+import json
 import signal
+import time
 
 import pytest
 
-from harness import SLOW, expect, expect_problem, wait_until
+from harness import SLOW, expect, expect_problem, run_dibs, wait_until
 from ledger import coupons, rows
 from servers import Redis
 from sharing import Sharing
@@ -325,6 +327,32 @@ def test_drift__found_and_left_to_people(shop, spoil, heal, finding):
     assert shop.findings(policy) == {}
 
 
+def test_drift__score_of_the_board(shop):
+    """Of the one in Redis: a server, or whoever looks at Redis, finds it; a server builds it anew."""
+    for number in range(8):
+        expect(shop.server.post("/v1/orders", {"order_id": f"o{number}", "items": [
+            {"product_id": f"p{number % 4}", "quantity": number + 1}]}), 201)
+
+    def board(*arguments):
+        ended = run_dibs("audit", "--json", *arguments, timeout_s=60)
+        report = json.loads(ended.stdout)
+        assert (ended.returncode == 3) == (report["board"]["state"] == "DRIFT"), ended
+        return report["board"]
+
+    server = ["--url", f"http://127.0.0.1:{shop.server.address[1]}"]
+    alone = ["--gate", shop.redis.url(), "--ledger", shop.database.url]
+    wait_until(lambda: board(*server)["counters"] == 4, "the board is built")
+    assert board(*alone) == {"kind": "redis", "state": "OK", "counters": 4, "differences": 0}
+    day = time.strftime("%Y-%m-%d", time.gmtime())
+    with shop.redis.client() as client:
+        assert client.zincrby(f"zs:product:{{rank}}:{day}", 5, "p2")
+    assert board(*server)["differences"] == board(*alone)["differences"] == 1
+    assert "--url" in run_dibs("audit", "--repair", "--yes", *alone, timeout_s=60).stderr
+    ended = run_dibs("audit", "--repair", "--yes", *server, timeout_s=60)
+    assert ended.returncode == 0 and "board built anew" in ended.stdout, ended
+    assert board(*alone)["state"] == "OK"
+
+
 def test_drift__older_row_is_refused(shop):
     policy = shop.fill()
     shop.sql("UPDATE policy SET version = version - 1 WHERE id = ?", policy)
@@ -333,3 +361,19 @@ def test_drift__older_row_is_refused(shop):
     assert "newer database" in expect_problem(answer, 409, "CONFLICT")["detail"]
     shop.sql("UPDATE policy SET version = version + 1 WHERE id = ?", policy)
     assert shop.findings(policy) == {}
+
+
+@pytest.mark.parametrize("ledger", ["mysql", "sqlite"])
+def test_drift__on_the_other_ledgers(tmp_path, ledger):
+    """A few of each kind; with SQLite the server works as well."""
+    with Redis() as redis, Shop(tmp_path, redis, ledger) as shop:
+        shop.open()
+        for plant in (row_deleted, coupon_added_without_lease, lease_grown, unleased_lowered,
+                      total_below_what_is_issued, remaining_raised, users_lost):
+            policy = shop.fill()
+            before = shop.holders(policy)
+            plant(shop, policy)
+            assert shop.findings(policy) == DRIFTS[plant], plant
+            assert shop.repair(policy)["repaired"], plant
+            assert shop.findings(policy) == {}, plant
+            assert before.items() <= shop.holders(policy).items(), plant
