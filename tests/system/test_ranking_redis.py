@@ -184,6 +184,25 @@ def test_ranking_redis__the_answer_is_renewed_on_the_clock(shop, redis, tmp_path
         assert client.pttl(CACHE) > 500000 and not client.exists(REFRESHER)
 
 
+@pytest.mark.heavy
+def test_ranking_redis__built_by_one_whose_clock_is_behind(shop, redis, tmp_path):
+    """It builds for days that are still to come, by its clock."""
+    server = shop.serve()
+    order(server, {"mug": 3})
+    await_board(shop, server)
+    server.stop()
+    redis.wipe()
+    clock = Clock(tmp_path)
+    clock.set(f"-{4 * 86400}")
+    behind = shop.serve(env={**clock.environment(), "FAKETIME_FORCE_MONOTONIC_FIX": "0"})
+    behind.await_log("board_built")
+    server.start()
+    order(server, {"mug": 1, "pen": 2})
+    await_board(shop, server)
+    wait_until(lambda: seen(top(server, fresh=True)) == [(1, "mug", 4, None), (2, "pen", 2, None)],
+               "today's sales, before and after", 3)
+
+
 BREAKS = {
     "everything": lambda redis, client: client.flushall(),
     "a_day": lambda redis, client: client.delete(day_key()),
