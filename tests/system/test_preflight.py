@@ -96,6 +96,24 @@ def test_preflight__of_a_gate_in_redis(tmp_path, redis):
 
 
 @pytest.mark.heavy
+def test_preflight__of_a_gate_that_nobody_arms(tmp_path, redis):
+    """Redis is there and well, and would still refuse every claim."""
+    with Sharing(tmp_path, redis) as shop:
+        server, worker = shop.serve(), shop.work()
+        policy = server.create(total=10)["id"]
+        wait_until(lambda: look(server, policy)[0]["ready"], "it is ready", 30)
+        worker.stop()
+        redis.kill()
+        redis.start()
+        gate = wait_until(
+            lambda: "armed" in (seen := look(server, policy)[1]["gate"])["words"] and seen,
+            "it is seen that nobody has armed it", 30)
+        assert gate["state"] == "fail"
+        shop.work()
+        wait_until(lambda: look(server, policy)[0]["ready"], "it is ready again", 30)
+
+
+@pytest.mark.heavy
 def test_preflight__of_clocks_that_differ(tmp_path, redis):
     clock = Clock(tmp_path)
     with Sharing(tmp_path, redis, ledger="sqlite") as shop:
