@@ -76,8 +76,8 @@ def sell_all(server, sales):
 
 def settle(shop, sales, server):
     """Everything counts once in the ledger, and so in the board."""
-    sales.settle(server, batch_size=8)
-    await_agreement(shop.redis, shop.database)
+    sales.settle(server, batch_size=8,
+                 judge=lambda _: await_agreement(shop.redis, shop.database))
     wait_until(lambda: top(server)["source"] == "board", "the board answers")
 
 
@@ -172,8 +172,7 @@ def test_redis_board__keys_go_during_load(shop_on, redis):
                 while time.monotonic() < until:
                     best = top(chance.choice(shop.servers))["items"][0]
                     assert (best["product_id"], best["sold"]) == ("fixed", 999999), best
-        sales.settle(shop.servers[0])
-        await_agreement(redis, shop.database)
+        settle(shop, sales, shop.servers[0])
 
 
 @pytest.mark.parametrize("fsync", ["always", "everysec"])
