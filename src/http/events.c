@@ -123,9 +123,13 @@ void events_tick(struct api_loop *loop, int64_t now_ms)
 
 void events_loop_close(struct api_loop *loop)
 {
-    while (loop->watches != NULL) {
-        free_watch(&loop->watches->watchers);
+    struct policy_watch *next;
+    for (struct policy_watch *watch = loop->watches; watch != NULL; watch = next) {
+        next = watch->next;
+        watchers_release(&watch->watchers);
+        free(watch);
     }
+    loop->watches = NULL;
 }
 
 static void start_watching(struct api_loop *loop, struct http_exchange *exchange,

@@ -389,9 +389,14 @@ void live_watches_tick(struct api_loop *loop, int64_t now_ms)
 
 void live_watches_close(struct api_loop *loop)
 {
-    while (loop->live->watches != NULL) {
-        free_watch(&loop->live->watches->watchers);
+    struct live_watch *next;
+    for (struct live_watch *watch = loop->live->watches; watch != NULL; watch = next) {
+        next = watch->next;
+        watchers_release(&watch->watchers);
+        buffer_release(&watch->history);
+        free(watch);
     }
+    loop->live->watches = NULL;
 }
 
 /* --- the call --- */

@@ -44,10 +44,16 @@ static void forget(struct watcher *watcher)
 
 void watchers_release(struct watchers *watchers)
 {
-    while (watchers->first != NULL) {
-        http_stream_end(watchers->first->exchange);
-        forget(watchers->first);
+    struct watcher *next;
+    for (struct watcher *watcher = watchers->first; watcher != NULL; watcher = next) {
+        next = watcher->next;
+        http_stream_end(watcher->exchange);
+        counter_subtract(&watchers->loop->counters.streams_open, 1);
+        free(watcher);
     }
+    watchers->first = NULL;
+    watchers->position = NULL;
+    watchers->count = 0;
     buffer_release(&watchers->piece);
 }
 
