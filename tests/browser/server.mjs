@@ -7,7 +7,7 @@ import path from "node:path";
 import process from "node:process";
 import readline from "node:readline";
 
-const ROOT = path.resolve(path.dirname(new URL(import.meta.url).pathname), "../..");
+export const ROOT = path.resolve(path.dirname(new URL(import.meta.url).pathname), "../..");
 export const BINARY = process.env.DIBS_BINARY ?? path.join(ROOT, "build/dibs");
 const START_MS = 30000;
 

@@ -13,6 +13,9 @@ import { policyNow } from "./now.js";
 
 const SPAN_S = 60;
 
+/* What became of the claims of each second; kept while people look at other pages. */
+const seconds = new Map();
+
 export function boardPage(root, { connection, refused }) {
   const policies = new Map();
   const lights = healthLights();
@@ -91,7 +94,6 @@ function serverLine() {
 
 /* Claims per second of the last minute, as far back as this page has been open. */
 function ratesFigure() {
-  const seconds = new Map();
   const box = h("div", { class: "plot" });
   const total = h("b", { class: "figure-number" }, "0");
   const key = legend();

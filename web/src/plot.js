@@ -39,10 +39,13 @@ function readColours() {
   }
 }
 
+const HEADROOM = 1.1;
+const STEPS = [1, 1.5, 2, 3, 4, 6, 8, 10];
+
 /* A round number at or above n, for the top of an axis. */
 export function ceiling(n) {
   const power = 10 ** Math.floor(Math.log10(Math.max(n, 1)));
-  return Math.max(4, [1, 2, 2.5, 5, 10].map((step) => step * power).find((top) => top >= n) ?? 4);
+  return Math.max(4, STEPS.map((step) => step * power).find((top) => top >= n) ?? 4);
 }
 
 /* A dashed line with words at `mark()`, `{ x, words }` or null. */
@@ -111,7 +114,7 @@ export function stackedBars(box, { outcomes = OUTCOMES, words, mark, hover = () 
       cursor: { y: false, points: { show: false }, drag: { x: false, y: false } },
       scales: {
         x: { time: false },
-        y: { range: (self, min, max) => [0, ceiling(max ?? 0)] },
+        y: { range: (self, min, max) => [0, ceiling((max ?? 0) * HEADROOM)] },
       },
       axes: axes(words),
       series: [{}, ...series],
@@ -139,7 +142,8 @@ export function stackedBars(box, { outcomes = OUTCOMES, words, mark, hover = () 
     /* `columns` has one array for each outcome, as long as `xs`. */
     set(xs, columns, range) {
       const sums = xs.map(() => 0);
-      const stacked = columns.map((column) => column.map((n, i) => (sums[i] += n)));
+      // Nothing is no bar, not one without height.
+      const stacked = columns.map((column) => column.map((n, i) => (sums[i] += n) || null));
       u.batch(() => {
         u.setData([xs, ...stacked.reverse()], false);
         u.setScale("x", range ?? { min: xs[0], max: xs.at(-1) });

@@ -7,9 +7,9 @@ const FIRST_WAIT_MS = 400;
 const LONGEST_WAIT_MS = 8000;
 
 /* Opens `path` and keeps it open. `on[event](value)` gets each event's JSON; `state(name, detail)`
-   hears "connecting", "live", "waiting" (broken, trying again), "refused" (an answer that trying
-   again would not change; detail is its status) and "ended" (with `ends`, when the server has said
-   all). Nothing for `quiet_ms` counts as broken. Returns what closes it. */
+   hears "connecting" (once), "live", "waiting" (broken, trying again), "refused" (an answer that
+   trying again would not change; detail is its status) and "ended" (with `ends`, when the server
+   has said all). Nothing for `quiet_ms` counts as broken. Returns what closes it. */
 export function follow(path, { on, state = () => {}, headers, quiet_ms = 40000, ends = false }) {
   const life = { closed: false, wait_ms: FIRST_WAIT_MS, abort: null, wake: null };
   const again = () => {
@@ -26,8 +26,8 @@ export function follow(path, { on, state = () => {}, headers, quiet_ms = 40000, 
   addEventListener("online", again);
 
   (async () => {
+    state("connecting");
     while (!life.closed) {
-      state("connecting");
       const end = await readOnce(path, { on, state, headers, quiet_ms, life });
       if (life.closed) return;
       if (end === "done" && ends) return (state("ended"), close());
