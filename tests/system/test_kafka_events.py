@@ -122,6 +122,7 @@ def test_events__what_they_say(broker, topic):
 
 
 def test_events__wait_while_the_broker_is_away(broker, topic):
+    """Also when the process that had sent them is killed before any broker has them."""
     with Server(config={"relay": broker.url(prefix=topic)}) as server:
         policy = server.create(total=200)["id"]
         won = winners(server.claims(policy, [f"a{i}" for i in range(50)]))
@@ -136,6 +137,9 @@ def test_events__wait_while_the_broker_is_away(broker, topic):
         ready = server.get("/readyz")
         assert ready.status == 200 and "events wait" in ready.body.decode(), ready
         expect(server.claim(policy, "late"), 201)
+        server.kill()
+        server.start()
+        server.await_log("events_held_up", 60)
         broker.start()
         await_empty(server.database)
         server.await_log("events_go_on", 30)
