@@ -107,9 +107,9 @@ struct config {
     int64_t rate_limit_address_burst;
 
     struct config_list cors_origin; /* empty: off; one item "*": any */
-    int64_t ranking_half_life_ms; /* 0: by what was sold */
+    int64_t ranking_half_life_ms;   /* 0: by what was sold */
     char *ranking_weights;
-    char *timezone;                 /* an IANA name */
+    char *timezone; /* an IANA name */
 
     int64_t header_timeout_ms;
     int64_t body_timeout_ms;

@@ -107,8 +107,11 @@ static enum status feed_write_moments(struct sql *sql, int64_t last_id, struct b
     for (size_t i = 0; i < count; i++) {
         const struct sales_moment *moment = &changes[i].moment;
         list_next(text);
-        buffer_printf(text, "[%d,%lld,%lld]", (int)moment->kind, (long long)moment->at_s,
-                      (long long)(sign * moment->quantity));
+        buffer_printf(text, "[%d,", (int)moment->kind);
+        buffer_append_i64(text, moment->at_s);
+        buffer_append_literal(text, ",");
+        buffer_append_i64(text, sign * moment->quantity);
+        buffer_append_literal(text, "]");
     }
     enum status status = list_end(text, &rows, error);
     return status == STATUS_OK

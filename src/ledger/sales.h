@@ -137,7 +137,7 @@ struct signal {
 
 /* Writes a batch in one transaction, as ledger_orders_add() does orders; a signal that is known and
  * was sent with another product, kind, quantity or time differs. For a ledger that keeps moments.
- * At most SIGNAL_BATCH_MAX. */
+ * 1 … SIGNAL_BATCH_MAX of them. */
 enum status ledger_signals_add(struct ledger *ledger, struct signal *signals, size_t count,
                                int64_t now_ms, struct error *error) MUST_CHECK;
 

@@ -173,6 +173,15 @@ static enum status signals_write(struct sql *sql, void *argument, struct error *
     return status;
 }
 
+static void signals_enter(struct signals_entry *entry, struct signal *signal, size_t place,
+                          const struct zone *zone, int64_t now_ms)
+{
+    int64_t at_ms = signal->at_ms != 0 ? signal->at_ms : now_ms;
+
+    *entry = (struct signals_entry){
+        .signal = signal, .place = place, .at_ms = at_ms, .day = zone_day(zone, at_ms)};
+}
+
 enum status ledger_signals_add(struct ledger *ledger, struct signal *signals, size_t count,
                                int64_t now_ms, struct error *error)
 {
@@ -184,19 +193,15 @@ enum status ledger_signals_add(struct ledger *ledger, struct signal *signals, si
         .now_ms = now_ms,
         .first_day_kept = zone_day(zone, now_ms) - SIGNAL_DAYS_KEPT,
     };
-    enum status status = STATUS_OK;
+    enum status status;
 
-    ensure(count <= SIGNAL_BATCH_MAX && ledger_keeps_moments(ledger));
+    ensure(count > 0 && count <= SIGNAL_BATCH_MAX && ledger_keeps_moments(ledger));
     buffer_init(&batch.text, LIST_LENGTH_MAX);
-    if (batch.entries == NULL || batch.changes == NULL)
+    if (batch.entries == NULL || batch.changes == NULL) {
         status = error_set(error, STATUS_UNAVAILABLE, "no memory for a batch of signals");
-    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
-        struct signals_entry *entry = &batch.entries[i];
-        *entry = (struct signals_entry){.signal = &signals[i], .place = i};
-        entry->at_ms = signals[i].at_ms != 0 ? signals[i].at_ms : now_ms;
-        entry->day = zone_day(zone, entry->at_ms);
-    }
-    if (status == STATUS_OK && count > 0) {
+    } else {
+        for (size_t i = 0; i < count; i++)
+            signals_enter(&batch.entries[i], &signals[i], i, zone, now_ms);
         qsort(batch.entries, count, sizeof(*batch.entries), signals_compare);
         status = ledger_write_last(ledger, signals_write, &batch, error);
     }

@@ -200,9 +200,9 @@ static enum status board_local_around(struct board *board, int64_t first_day, in
     struct board_local *local = board_local(board);
 
     pthread_rwlock_rdlock(&local->lock);
-    enum status status = local->is_built ? tally_around(&local->tally, first_day, last_day,
-                                                        product_id, distance, lines, count, error)
-                                         : board_local_missing(error);
+    enum status status = local->is_built ? STATUS_OK : board_local_missing(error);
+    if (status == STATUS_OK)
+        *count = tally_around(&local->tally, first_day, last_day, product_id, distance, lines);
     pthread_rwlock_unlock(&local->lock);
     return status;
 }

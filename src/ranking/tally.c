@@ -6,6 +6,7 @@
 
 #define SLOTS_FIRST 1024
 #define NO_PRODUCT  SIZE_MAX
+#define BLOCK       256
 
 void tally_init(struct tally *tally, const struct scoring *scoring)
 {
@@ -188,8 +189,10 @@ enum status tally_score(struct tally *tally, int64_t day, const struct user_id *
     size_t number;
     enum status status = tally_place(tally, day, product, &kept, &number, error);
 
-    if (kept != NULL)
-        kept->scores[number] += scoring_add(tally->scoring, kept->start_ms, moment);
+    if (kept == NULL)
+        return status;
+    ensure(kept->scores != NULL);
+    kept->scores[number] += scoring_add(tally->scoring, kept->start_ms, moment);
     return status;
 }
 
@@ -284,11 +287,44 @@ struct tally_mark {
     int64_t sold;
 };
 
-static struct tally_mark tally_mark(const struct tally_window *window, size_t number)
+static struct tally_mark tally_mark(const struct tally_window *window, size_t number, int64_t sold)
 {
     return (struct tally_mark){
-        .score = window->tally->scoring != NULL ? tally_scored(window, number) : 0,
-        .sold = tally_sold(window, number)};
+        .score = window->tally->scoring != NULL ? tally_scored(window, number) : 0, .sold = sold};
+}
+
+/* What was sold of some products, added up day by day: as fast as memory is read. */
+struct tally_block {
+    size_t first;
+    size_t count;
+    int64_t sold[BLOCK];
+};
+
+/* The next products; the first time, `block` is {0}. */
+static bool tally_next_block(const struct tally_window *window, struct tally_block *block)
+{
+    block->first += block->count;
+    if (block->first >= window->tally->product_count)
+        return false;
+    size_t left = window->tally->product_count - block->first;
+    block->count = left < BLOCK ? left : BLOCK;
+    memset(block->sold, 0, sizeof(block->sold));
+    for (size_t i = 0; i < window->day_count; i++) {
+        const struct tally_day *day = &window->days[i];
+        size_t end = day->length > block->first ? day->length - block->first : 0;
+        for (size_t j = 0; j < end && j < block->count; j++)
+            block->sold[j] += day->sold[block->first + j];
+    }
+    return true;
+}
+
+/* What a product must have sold to be looked at, when only those matter that do not rank behind
+ * `line` (NULL: all that have a rank). */
+static int64_t tally_least(const struct tally_window *window, const struct sales_line *line)
+{
+    if (window->tally->scoring != NULL)
+        return INT64_MIN;
+    return line != NULL ? line->sold : 1;
 }
 
 /* Whether a product with that mark has a rank. */
@@ -345,26 +381,38 @@ static void tally_sift(struct sales_line *heap, size_t count, size_t at)
     }
 }
 
+/* Takes a line that may be among the best `limit`. */
+static void tally_keep(struct sales_line *heap, size_t *count, size_t limit, struct sales_line line)
+{
+    if (*count < limit) {
+        heap[(*count)++] = line;
+        for (size_t at = limit / 2; *count == limit && at-- > 0;)
+            tally_sift(heap, limit, at);
+    } else if (tally_compare(&line, &heap[0]) < 0) {
+        heap[0] = line;
+        tally_sift(heap, limit, 0);
+    }
+}
+
 size_t tally_top(const struct tally *tally, int64_t first_day, int64_t last_day, size_t limit,
                  struct sales_line *lines)
 {
     struct tally_window window = tally_window(tally, first_day, last_day);
     size_t count = 0;
 
-    for (size_t i = 0; i < tally->product_count && limit > 0; i++) {
-        struct tally_mark mark = tally_mark(&window, i);
-        if (!tally_ranks(&window, mark) || (count == limit && tally_is_below(mark, &lines[0])))
-            continue;
-        struct sales_line line = tally_line(&window, i, mark);
-        if (count < limit) {
-            lines[count++] = line;
-            if (count == limit) {
-                for (size_t at = limit / 2; at-- > 0;)
-                    tally_sift(lines, limit, at);
-            }
-        } else if (tally_compare(&line, &lines[0]) < 0) {
-            lines[0] = line;
-            tally_sift(lines, limit, 0);
+    struct tally_block block = {0};
+    const struct sales_line *worst = NULL; /* of the best, once there are enough */
+    int64_t least = tally_least(&window, NULL);
+    while (limit > 0 && tally_next_block(&window, &block)) {
+        for (size_t i = 0; i < block.count; i++) {
+            if (block.sold[i] < least)
+                continue;
+            struct tally_mark mark = tally_mark(&window, block.first + i, block.sold[i]);
+            if (!tally_ranks(&window, mark) || (worst != NULL && tally_is_below(mark, worst)))
+                continue;
+            tally_keep(lines, &count, limit, tally_line(&window, block.first + i, mark));
+            worst = count == limit ? &lines[0] : NULL;
+            least = tally_least(&window, worst);
         }
     }
     if (count > 1)
@@ -372,6 +420,23 @@ size_t tally_top(const struct tally *tally, int64_t first_day, int64_t last_day,
     for (size_t i = 0; i < count; i++)
         lines[i].rank = (int64_t)i + 1;
     return count;
+}
+
+/* The first of these lines, best first, that does not rank before `line`. */
+static size_t tally_search(const struct sales_line *lines, size_t count,
+                           const struct sales_line *line)
+{
+    size_t low = 0;
+    size_t high = count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (tally_compare(&lines[middle], line) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 enum status tally_of(const struct tally *tally, int64_t first_day, int64_t last_day,
@@ -388,27 +453,25 @@ enum status tally_of(const struct tally *tally, int64_t first_day, int64_t last_
         size_t number = tally_find(tally, &ids[i]);
         struct tally_mark mark = {0};
         if (number != NO_PRODUCT)
-            mark = tally_mark(&window, number);
+            mark = tally_mark(&window, number, tally_sold(&window, number));
         if (tally_ranks(&window, mark))
             lines[(*count)++] = tally_line(&window, number, mark);
     }
     if (*count > 1)
         qsort(lines, *count, sizeof(*lines), tally_compare);
-    for (size_t i = 0; i<tally->product_count && * count> 0; i++) {
-        struct tally_mark mark = tally_mark(&window, i);
-        if (!tally_ranks(&window, mark) || tally_is_below(mark, &lines[*count - 1]))
-            continue;
-        struct sales_line line = tally_line(&window, i, mark);
-        size_t low = 0;
-        size_t high = *count;
-        while (low < high) { /* the first of them that does not rank before this product */
-            size_t middle = low + (high - low) / 2;
-            if (tally_compare(&lines[middle], &line) < 0)
-                low = middle + 1;
-            else
-                high = middle;
+    struct tally_block block = {0};
+    const struct sales_line *last = *count > 0 ? &lines[*count - 1] : NULL;
+    int64_t least = tally_least(&window, last);
+    while (last != NULL && tally_next_block(&window, &block)) {
+        for (size_t i = 0; i < block.count; i++) {
+            if (block.sold[i] < least)
+                continue;
+            struct tally_mark mark = tally_mark(&window, block.first + i, block.sold[i]);
+            if (!tally_ranks(&window, mark) || tally_is_below(mark, last))
+                continue;
+            struct sales_line line = tally_line(&window, block.first + i, mark);
+            before[tally_search(lines, *count, &line)]++;
         }
-        before[low]++;
     }
     int64_t rank = 0;
     for (size_t i = 0; i < *count; i++) {
@@ -419,32 +482,79 @@ enum status tally_of(const struct tally *tally, int64_t first_day, int64_t last_
     return STATUS_OK;
 }
 
-enum status tally_around(const struct tally *tally, int64_t first_day, int64_t last_day,
-                         const struct user_id *product, int64_t distance, struct sales_line *lines,
-                         size_t *count, struct error *error)
+/* Those next to a product on one side, best first. */
+struct tally_side {
+    struct sales_line *lines;
+    size_t count;
+    size_t max;
+};
+
+/* Of more than there is room for, those that stay are the ones at the end that is next to the
+ * product: the last ones before it, the first ones behind it. */
+static void tally_side_add(struct tally_side *side, const struct sales_line *line, bool is_before)
+{
+    struct sales_line *lines = side->lines;
+    size_t at = tally_search(lines, side->count, line);
+
+    if (side->count < side->max) {
+        memmove(lines + at + 1, lines + at, (side->count++ - at) * sizeof(*lines));
+        lines[at] = *line;
+    } else if (is_before && at > 0) {
+        memmove(lines, lines + 1, (at - 1) * sizeof(*lines));
+        lines[at - 1] = *line;
+    } else if (!is_before && at < side->count) {
+        memmove(lines + at + 1, lines + at, (side->count - 1 - at) * sizeof(*lines));
+        lines[at] = *line;
+    }
+}
+
+/* One pass: who ranks before the product is counted, and who is nearest is kept. Returns its rank.
+ */
+static int64_t tally_pass(const struct tally_window *window, size_t number,
+                          const struct sales_line *own, struct tally_side *before,
+                          struct tally_side *behind)
+{
+    struct tally_block block = {0};
+    int64_t rank = 1;
+
+    while (tally_next_block(window, &block)) {
+        for (size_t i = 0; i < block.count; i++) {
+            bool is_full = behind->count == behind->max && behind->max > 0;
+            const struct sales_line *last = is_full ? &behind->lines[behind->max - 1] : NULL;
+            if (block.sold[i] < tally_least(window, last) || block.first + i == number)
+                continue;
+            struct tally_mark mark = tally_mark(window, block.first + i, block.sold[i]);
+            if (!tally_ranks(window, mark) || (last != NULL && tally_is_below(mark, last)))
+                continue;
+            struct sales_line line = tally_line(window, block.first + i, mark);
+            bool is_before = tally_compare(&line, own) < 0;
+            rank += is_before;
+            tally_side_add(is_before ? before : behind, &line, is_before);
+        }
+    }
+    return rank;
+}
+
+size_t tally_around(const struct tally *tally, int64_t first_day, int64_t last_day,
+                    const struct user_id *product, int64_t distance, struct sales_line *lines)
 {
     struct tally_window window = tally_window(tally, first_day, last_day);
-    struct sales_line own;
-    size_t all = 0;
-    enum status status = tally_of(tally, first_day, last_day, product, 1, &own, count, error);
+    size_t number = tally_find(tally, product);
+    size_t max = (size_t)distance;
 
-    if (status != STATUS_OK || *count == 0)
-        return status;
-    struct sales_line *ranked = malloc(tally->product_count * sizeof(*ranked));
-    *count = 0;
-    if (ranked == NULL)
-        return error_set(error, STATUS_UNAVAILABLE, "no memory for a ranking");
-    for (size_t i = 0; i < tally->product_count; i++) {
-        struct tally_mark mark = tally_mark(&window, i);
-        if (tally_ranks(&window, mark))
-            ranked[all++] = tally_line(&window, i, mark);
-    }
-    qsort(ranked, all, sizeof(*ranked), tally_compare);
-    int64_t from = own.rank - 1 - distance > 0 ? own.rank - 1 - distance : 0;
-    for (int64_t i = from; i < (int64_t)all && i <= own.rank - 1 + distance; i++) {
-        lines[*count] = ranked[i];
-        lines[(*count)++].rank = i + 1;
-    }
-    free(ranked);
-    return STATUS_OK;
+    if (number == NO_PRODUCT)
+        return 0;
+    struct tally_mark mark = tally_mark(&window, number, tally_sold(&window, number));
+    if (!tally_ranks(&window, mark))
+        return 0;
+    struct sales_line own = tally_line(&window, number, mark);
+    struct tally_side before = {.lines = lines, .max = max};
+    struct tally_side behind = {.lines = lines + max + 1, .max = max};
+    own.rank = tally_pass(&window, number, &own, &before, &behind);
+    lines[before.count] = own;
+    memmove(lines + before.count + 1, behind.lines, behind.count * sizeof(*lines));
+    size_t count = before.count + 1 + behind.count;
+    for (size_t i = 0; i < count; i++)
+        lines[i].rank = own.rank - (int64_t)before.count + (int64_t)i;
+    return count;
 }

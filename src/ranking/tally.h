@@ -64,9 +64,8 @@ enum status tally_of(const struct tally *tally, int64_t first_day, int64_t last_
                      const struct user_id *ids, size_t id_count, struct sales_line *lines,
                      size_t *count, struct error *error) MUST_CHECK;
 
-/* The product's line and its neighbours, as ledger_sales_around(). UNAVAILABLE: no memory. */
-enum status tally_around(const struct tally *tally, int64_t first_day, int64_t last_day,
-                         const struct user_id *product, int64_t distance, struct sales_line *lines,
-                         size_t *count, struct error *error) MUST_CHECK;
+/* The product's line and its neighbours, as ledger_sales_around(); returns how many lines. */
+size_t tally_around(const struct tally *tally, int64_t first_day, int64_t last_day,
+                    const struct user_id *product, int64_t distance, struct sales_line *lines);
 
 #endif
