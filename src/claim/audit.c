@@ -79,10 +79,12 @@ void audit_look_release(struct audit_look *look)
 static void audit_suspect(struct audit_look *look, enum audit_check check,
                           const struct held_claim *held)
 {
+    if (look->suspect_count == SUSPECTS_MAX)
+        return;
     if (look->suspect_count == look->suspect_capacity) {
         size_t capacity = look->suspect_capacity == 0 ? 64 : look->suspect_capacity * 2;
         struct audit_suspect *grown = realloc(look->suspects, capacity * sizeof(*grown));
-        if (grown == NULL || look->suspect_count >= SUSPECTS_MAX)
+        if (grown == NULL)
             return;
         look->suspects = grown;
         look->suspect_capacity = capacity;

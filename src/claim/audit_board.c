@@ -43,7 +43,7 @@ static bool audit_board_is_here(const struct service *service)
 void service_audit_board(struct service *service, struct board_audit *audit)
 {
     *audit = (struct board_audit){.is_known = false};
-    if (!audit_board_is_here(service))
+    if (!audit_board_is_here(service) || ledger_is_behind(service->ledger))
         return;
     for (int i = 0; i < LOOKS; i++) {
         struct board_comparison comparison = {0};

@@ -9,9 +9,10 @@
 #include "base/random.h"
 #include "claim/audit_parts.h"
 
-#define DRAIN_WAIT_MS 10000 /* for a worker to write what was put back */
-#define BUILD_WAIT_MS 30000 /* for a steward to build a policy anew */
-#define POLL_MS       50
+#define HEALTH_WAIT_MS 5000  /* for the ledger to be well after it was repaired */
+#define DRAIN_WAIT_MS  10000 /* for a worker to write what was put back */
+#define BUILD_WAIT_MS  30000 /* for a steward to build a policy anew */
+#define POLL_MS        50
 
 /* --- the plan --- */
 
@@ -73,6 +74,12 @@ static void audit_write_plan(const struct policy_audit *audit, char *text, size_
     }
 }
 
+static void audit_pause(void)
+{
+    const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
+    nanosleep(&pause, NULL);
+}
+
 /* --- a gate in memory --- */
 
 static enum status audit_tell_all(void *context, int64_t policy_id,
@@ -130,6 +137,16 @@ static bool audit_is_for_rewrite(const struct policy_audit *audit)
     return false;
 }
 
+/* The writer may have to look up what became of its last commit first. */
+static void audit_await_health(struct service *service)
+{
+    int64_t until_ms = clock_monotonic_ms() + HEALTH_WAIT_MS;
+
+    while ((ledger_is_behind(service->ledger) || !ledger_healthy(service->ledger)) &&
+           clock_monotonic_ms() < until_ms)
+        audit_pause();
+}
+
 /* While this goes on nobody changes a policy, a lease or who is blocked, so that the gate holds
  * still but for claims. After UNKNOWN the units that were given back are forgotten as well: either
  * the repair was done, or the ledger is still older, and only another repair can change that. */
@@ -143,6 +160,7 @@ static enum status audit_write_ledger(struct service *service, bool is_behind,
     enum status status = is_behind ? ledger_repair(service->ledger, &memory, done, error)
                                    : ledger_rewrite(service->ledger, &memory, done, error);
     if (status == STATUS_UNKNOWN || (status == STATUS_OK && done->is_done)) {
+        audit_await_health(service);
         steward_repaired(&service->steward);
         audit_refresh(service);
     }
@@ -221,12 +239,6 @@ static enum status audit_repair_alone(struct service *service, int64_t policy_id
 }
 
 /* --- a gate that is shared --- */
-
-static void audit_pause(void)
-{
-    const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
-    nanosleep(&pause, NULL);
-}
 
 /* What the ledger has of a pending claim that nobody holds, or what can be known of it. False: no
  * lease gave it, or somebody else has that seq. */

@@ -487,7 +487,6 @@ static int check_options(const struct command_call *call, int64_t *interval_ms)
     if (repairs + watches + (command_option(call, "history") != NULL) > 1) {
         return command_usage(call, "--repair, --watch and --history exclude each other");
     }
-    *interval_ms = WATCH_MS;
     if (interval != NULL && (!config_parse_duration(interval, interval_ms) || *interval_ms < 100)) {
         return command_usage(call, "--interval: \"%s\" is not a duration of 100ms or more",
                              interval);
@@ -499,7 +498,7 @@ int command_audit(const struct command_call *call)
 {
     struct audit_source source;
     struct report report = {0};
-    int64_t interval_ms;
+    int64_t interval_ms = WATCH_MS;
     bool json = command_option(call, "json") != NULL;
     int code = check_options(call, &interval_ms);
     if (code == COMMAND_FINE) {

@@ -68,10 +68,10 @@ enum status gate_redis_inspect(struct gate *gate, int64_t policy_id, struct gate
 /* A member of PENDING, "user" or "user\nnth"; false: nobody can have such a name. */
 static bool redis_audit_read_member(const redisReply *member, struct claim *claim)
 {
-    const char *feed = memchr(member->str, '\n', member->len);
+    const char *feed = member->str == NULL ? NULL : memchr(member->str, '\n', member->len);
     size_t length = feed == NULL ? member->len : (size_t)(feed - member->str);
 
-    if (length == 0 || length > ID_LENGTH_MAX)
+    if (member->str == NULL || length == 0 || length > ID_LENGTH_MAX)
         return false;
     claim->user = user_id_of((struct span){.bytes = member->str, .length = length});
     claim->nth = feed == NULL ? 1 : (int32_t)strtol(feed + 1, NULL, 10);
@@ -94,8 +94,11 @@ enum status gate_redis_strays(struct gate *gate, int64_t policy_id, struct claim
                                         arguments, 2, &reply, error);
         if (status != STATUS_OK)
             return status == STATUS_UNKNOWN ? STATUS_UNAVAILABLE : status;
-        if (reply->type != REDIS_REPLY_ARRAY || reply->elements % 2 != 1 ||
-            reply->element[0]->str == NULL || reply->element[0]->len >= sizeof(after))
+        bool is_read = reply->type == REDIS_REPLY_ARRAY && reply->elements % 2 == 1 &&
+                       reply->element[0]->str != NULL && reply->element[0]->len < sizeof(after);
+        if (is_read)
+            memcpy(after, reply->element[0]->str, reply->element[0]->len + 1);
+        else
             status = error_set(error, STATUS_FAILED, "dibs_strays answers something else");
         for (size_t i = 1; status == STATUS_OK && i < reply->elements && *count < max; i += 2) {
             struct claim *stray = &strays[*count];
@@ -103,8 +106,6 @@ enum status gate_redis_strays(struct gate *gate, int64_t policy_id, struct claim
                                     .seq = redis_audit_number(reply->element[i + 1])};
             *count += redis_audit_read_member(reply->element[i], stray);
         }
-        if (status == STATUS_OK)
-            memcpy(after, reply->element[0]->str, reply->element[0]->len + 1);
         freeReplyObject(reply);
     } while (status == STATUS_OK && strcmp(after, "0") != 0 && *count < max);
     return status;
