@@ -77,6 +77,7 @@ static struct board *open_board(void)
 struct board *board_suite_open(void)
 {
     do_redis("FLUSHALL");
+    do_redis("CONFIG SET appendfsync no"); /* nobody kills this one */
     return open_board();
 }
 
