@@ -258,6 +258,21 @@ browsing("a person whom the shop names by a token", async (visit) => {
   }
 });
 
+browsing("a shop that claims for its people says so", async (visit) => {
+  const secrets = { service_token_file: "s".repeat(32), admin_token_file: "t".repeat(32) };
+  const own = await Server.start({ secrets });
+  const body = { name: "Inside", discount: { type: "fixed", value: 500 }, total: 2 };
+  const admin = { Authorization: `Bearer ${secrets.admin_token_file}` };
+  try {
+    const { body: made } = await own.call("POST", "/v1/policies", body, admin);
+    const shop = await visit({ url: `${own.url}/drop/${made.id}`, size: PHONE });
+    await shop.reads(".view-message h2", "Through the shop's own site");
+    await shop.reads(".off", "500off");
+  } finally {
+    await own.stop();
+  }
+});
+
 browsing("a server that goes away while somebody looks", async (visit) => {
   const own = await Server.start();
   try {

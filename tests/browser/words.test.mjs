@@ -1,0 +1,109 @@
+// words.test.mjs: what the pages work out without a browser: times, sentences, mistakes, streams.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { left, milliseconds } from "../../web/src/format.js";
+import { policySentence } from "../../web/src/preview.js";
+import { mistakesIn, policyOf } from "../../web/src/rules.js";
+import { parser } from "../../web/src/stream.js";
+import { instantOf, wallOf, whenWords } from "../../web/src/zones.js";
+
+const iso = (ms) => new Date(ms).toISOString();
+
+test("a wall clock is an instant, also around a change of clocks", () => {
+  assert.equal(iso(instantOf("2026-11-20T12:00", "Asia/Seoul")), "2026-11-20T03:00:00.000Z");
+  assert.equal(iso(instantOf("2026-07-01T12:00", "America/New_York")), "2026-07-01T16:00:00.000Z");
+  assert.equal(iso(instantOf("2026-11-01T08:00", "America/New_York")), "2026-11-01T13:00:00.000Z");
+  assert.equal(iso(instantOf("2026-03-29T04:00", "Europe/Paris")), "2026-03-29T02:00:00.000Z");
+  assert.equal(wallOf(Date.UTC(2026, 2, 29, 2), "Europe/Paris"), "2026-03-29T04:00");
+  assert.ok(Number.isNaN(instantOf("", "UTC")));
+});
+
+test("a moment is said as people say it", () => {
+  const now = Date.UTC(2026, 10, 16, 3); // Monday noon in Seoul.
+  const say = (wall) => whenWords(instantOf(wall, "Asia/Seoul"), "Asia/Seoul", now);
+  assert.equal(say("2026-11-16T20:30"), "today 20:30");
+  assert.equal(say("2026-11-17T00:00"), "tomorrow 00:00");
+  assert.equal(say("2026-11-20T12:00"), "Friday 12:00");
+  assert.equal(say("2026-12-24T12:00"), "24 December 12:00");
+  assert.equal(say("2027-01-02T12:00"), "2 January 2027 12:00");
+});
+
+test("a policy is one sentence", () => {
+  const now_ms = Date.UTC(2026, 10, 16, 3);
+  const policy = {
+    total: 1000,
+    discount: { type: "percent", value: 10 },
+    per_user_limit: 1,
+    opens_ms: instantOf("2026-11-20T12:00", "Asia/Seoul"),
+    closes_ms: null,
+    coupon_valid_days: null,
+  };
+  const say = (change) => policySentence({ ...policy, ...change }, { zone: "Asia/Seoul", now_ms });
+  assert.equal(say({}), "1,000 coupons, 10% off, one each, opens Friday 12:00 Seoul time");
+  assert.equal(
+    say({ total: 1, opens_ms: null, per_user_limit: 3, coupon_valid_days: 1 }),
+    "1 coupon, 10% off, up to 3 each, good for 1 day",
+  );
+});
+
+test("what is typed is a policy, or says what is wrong", () => {
+  const typed = {
+    name: " Friday ",
+    "discount.type": "percent",
+    "discount.value": "10",
+    total: "1,000",
+    per_user_limit: "1",
+    timing: "now",
+    zone: "UTC",
+    opens_at: "",
+    closes_at: "",
+    coupon_valid_days: "",
+    reserve: "",
+    id: "",
+  };
+  const wrong = (change) => Object.keys(mistakesIn({ ...typed, ...change }, Date.now()));
+  assert.deepEqual(wrong({}), []);
+  assert.deepEqual(policyOf(typed), {
+    name: "Friday",
+    discount: { type: "percent", value: 10 },
+    total: 1000,
+    per_user_limit: 1,
+  });
+  assert.deepEqual(wrong({ total: "1e3" }), ["total"]);
+  assert.deepEqual(wrong({ total: "100000001" }), ["total"]);
+  assert.deepEqual(wrong({ "discount.value": "101" }), ["discount.value"]);
+  assert.deepEqual(wrong({ "discount.type": "fixed", "discount.value": "101" }), []);
+  assert.deepEqual(wrong({ reserve: "1001" }), ["reserve"]);
+  assert.deepEqual(wrong({ timing: "at", opens_at: "2020-01-01T00:00" }), ["opens_at"]);
+  assert.deepEqual(wrong({ name: "x".repeat(201) }), ["name"]);
+});
+
+test("a stream is read in whatever pieces it comes", () => {
+  const text = ': beat\n\nevent: numbers\ndata: {"a":1}\n\ndata: x\r\ndata: y\r\n\r\n';
+  for (let size = 1; size <= text.length; size++) {
+    const heard = [];
+    const read = parser((event, said) => heard.push([event, said]));
+    for (let at = 0; at < text.length; at += size) read(text.slice(at, at + size));
+    assert.deepEqual(heard, [
+      ["numbers", '{"a":1}'],
+      ["message", "x\ny"],
+    ]);
+  }
+});
+
+test("times are short", () => {
+  assert.deepEqual([0.007, 3.3333, 53.24, 640, 1234].map(milliseconds), [
+    "7 µs",
+    "3.33 ms",
+    "53.2 ms",
+    "640 ms",
+    "1.23 s",
+  ]);
+  assert.deepEqual([0, 1, 59001, 3600000, 90061000].map(left), [
+    "00:00",
+    "00:01",
+    "01:00",
+    "01:00:00",
+    "1 d 01:01:01",
+  ]);
+});
