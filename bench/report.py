@@ -126,8 +126,8 @@ class Report:
                 rows.append([f.name, f"{d['rush']:.2f}", f"{d['peer']:.2f}", f.ratio(),
                              f.verdict()])
             elif section == "streams":
-                rows.append([f.name, f"{d['alone']:.2f}", f"{d['watched']:.2f}", f.ratio(),
-                             f.verdict()])
+                rows.append([f.name, f"{d['alone']:.2f}", f"{d['watched']:.2f}",
+                             f"{d['share']:.1%}", f"{d['busy']:.0%}", f.ratio(), f.verdict()])
             elif section == "serving":
                 rows.append([f.name, f"{d['speed']:,.0f}", f"{d['wall']:,.0f}"])
             else:
@@ -140,7 +140,7 @@ class Report:
             "ledgers": ["", "dibs /s", "other /s", "ratio", "target"],
             "kafka": ["", "Kafka µs", "direct µs", "ratio", "target"],
             "rush": ["", "rush µs", "peer µs", "ratio", "target"],
-            "streams": ["", "none µs", "1,000 µs", "ratio", "target"],
+            "streams": ["", "none µs", "1,000 µs", "of a core", "busy", "ratio", "target"],
             "redis": ["", "dibs /s", "script /s", "ratio", "target"],
             "redis_path": ["", "server", "Redis", "sum or ratio", "target"],
             "serving": ["", "per CPU second", "per second of time"],

@@ -91,8 +91,7 @@ class Rush:
         self.turns = 0
         self.told = []
 
-    def cost(self, streams, paths):
-        """CPU microseconds of the server per claim."""
+    def round(self, streams, paths):
         self.turns += 1
         settings = {"policy": 1, "connections": CONNECTIONS, "warmup": RUN_IN_SECONDS,
                     "stretch": ROUND_SECONDS / self.bench.seconds}
@@ -101,21 +100,33 @@ class Rush:
         with contextlib.ExitStack() as stack:
             if streams > 0:
                 stack.enter_context(watchers(self.server, streams, paths, self.told))
-            counted = self.bench.round(self.server, self.mode, self.expect, **settings)
-        return 1e6 / counted["per_cpu_second"]
+            return self.bench.round(self.server, self.mode, self.expect, **settings)
+
+
+def cost(counted):
+    """CPU microseconds of the server per claim."""
+    return 1e6 / counted["per_cpu_second"]
+
+
+def share(watched, alone):
+    """What the streams took of a core: what the claims of the round do not account for."""
+    claims_seconds = watched["requests"] * cost(alone) / 1e6
+    return (watched["server_cpu_seconds"] - claims_seconds) / watched["seconds"]
 
 
 def measure_row(bench, report, name, rush, paths, rounds):
-    rush.cost(0, paths)
+    rush.round(0, paths)
     alone, watched = [], []
     for turn in range(rounds):
         order = ((alone, 0), (watched, STREAMS))
         for column, streams in order if turn % 2 == 0 else reversed(order):
-            column.append(rush.cost(streams, paths))
+            column.append(rush.round(streams, paths))
     report.add("streams", Figure(
-        name, spread([a / b for a, b in zip(watched, alone)]), target=1.10, most=True,
-        alone=statistics.median(alone), watched=statistics.median(watched),
-        told=statistics.median(rush.told)))
+        name, spread([cost(a) / cost(b) for a, b in zip(watched, alone)]), target=1.10, most=True,
+        alone=statistics.median(map(cost, alone)), watched=statistics.median(map(cost, watched)),
+        share=statistics.median(map(share, watched, alone)),
+        busy=statistics.median(counted["server_busy"] for counted in watched),
+        told_bytes=statistics.median(rush.told)))
 
 
 def measure_streams(bench, report, say, quick):
