@@ -377,3 +377,50 @@ def test_drift__on_the_other_ledgers(tmp_path, ledger):
             assert shop.repair(policy)["repaired"], plant
             assert shop.findings(policy) == {}, plant
             assert before.items() <= shop.holders(policy).items(), plant
+
+
+# --- in the background of a worker ---
+
+
+def test_background__one_worker_counts_drift_and_pauses_what_is_oversold(tmp_path):
+    with Redis() as redis, Shop(tmp_path, redis) as shop:
+        shop.open()
+        workers = [shop.work(audit_interval="200ms", worker_listen="127.0.0.1:0")
+                   for _ in range(2)]
+        policy = shop.fill()
+
+        def drift(check):
+            """As the one that audits counts it; the other has nothing to tell."""
+            told = [worker.metrics().get(f'dibs_audit_drift{{check="{check}"}}')
+                    for worker in workers]
+            return [count for count in told if count is not None]
+
+        wait_until(lambda: drift("remaining") == [0], "one of them audits")
+        shop.redis_do("INCRBY", shop.key(policy, "REMAINING"), 3)
+        wait_until(lambda: drift("remaining") == [3], "it is counted")
+        assert shop.repair(policy)["repaired"]
+        wait_until(lambda: drift("remaining") == [0], "it is repaired")
+        # More winners in Redis than there are coupons, before anybody writes them.
+        with shop.stalled(), contextlib.ExitStack() as ends:
+            for worker in workers:
+                worker.signal(signal.SIGSTOP)
+                ends.callback(worker.signal, signal.SIGCONT)
+            for number in range(TOTAL):
+                shop.hold(policy, f"forged{number}", 9000 + number, lease=888888, state=b"P0,")
+                shop.redis_do("ZADD", shop.key(policy, "PENDING"), 9000 + number,
+                              f"forged{number}")
+            assert shop.findings(policy) == {"oversold": WINNERS - 1, "unleased_claim": TOTAL}
+            for number in range(TOTAL):
+                shop.redis_do("ZREM", shop.key(policy, "PENDING"), f"forged{number}")
+                shop.redis_do("HDEL", shop.key(policy, "ISSUED"), f"forged{number}")
+        shop.sql("UPDATE policy SET total = 4 WHERE id = ?", policy)
+        wait_until(lambda: any(worker.events("guarantee_broken") for worker in workers),
+                   "it is noticed", 30)
+        wait_until(lambda: shop.server.claim(policy, "late").status == 403, "it is paused")
+        expect_problem(shop.server.claim(policy, "late"), 403, "PAUSED")
+        wait_until(lambda: any(f"paused policy {policy}" in str(worker.get("/readyz").json)
+                               for worker in workers), "it is told")
+        # The way back: repair, then resume.
+        assert shop.repair(policy)["repaired"] and shop.findings(policy) == {}
+        assert expect(shop.server.patch(policy, paused=False), 200)["total"] == WINNERS - 1
+        wait_until(lambda: shop.server.claim(policy, "late").status == 409, "it is sold out")
