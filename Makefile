@@ -26,7 +26,7 @@ build: setup-build ## build the program: build/dibs (WEB=false: without its page
 	    echo "configuring $(BUILD)"; \
 	    output=$$(meson setup $(BUILD) --prefix=$(PREFIX) -Dweb=$(WEB)) || { echo "$$output"; exit 1; }; }
 	@grep -q '"name": "web", "value": $(WEB)' $(BUILD)/meson-info/intro-buildoptions.json || \
-	    meson configure $(BUILD) -Dweb=$(WEB)
+	    meson setup --reconfigure $(BUILD) -Dweb=$(WEB) >/dev/null
 	@ninja -C $(BUILD)
 
 test: ## build and run every suite (SUITE="unit system" runs some)
