@@ -15,6 +15,7 @@
 #define RETRY_PAUSE_MAX_MS 1000
 #define BATCH_CAPACITY_MIN 1024
 #define BUSY_PATIENCE_MS   1000
+#define BUSY_TRIES_MIN     3 /* PostgreSQL takes a second to see a deadlock */
 #define IDLE_CHECK_MS      1000
 #define AWAY_CHECK_MS      200
 #define LINGER_CLAIMS_MIN  32
@@ -265,7 +266,7 @@ static enum status writer_try(struct writer *writer, struct write_batch *batch, 
             care = ISSUE_SPLIT;
         else if (status != STATUS_BUSY)
             return status == STATUS_OK || status == STATUS_FAILED ? status : STATUS_UNAVAILABLE;
-        else if (clock_monotonic_ms() >= deadline_ms)
+        else if (i + 1 >= BUSY_TRIES_MIN && clock_monotonic_ms() >= deadline_ms)
             break;
     }
     return writer->is_in_doubt ? STATUS_UNKNOWN : STATUS_BUSY;
