@@ -14,12 +14,14 @@ from ledger import KIND, audit, coupons
 from wire import Closed
 
 # Those in the drivers of other databases are never passed, nor are a worker's and Kafka's with
-# nothing configured; those of sales are in test_sales.py, Kafka's in test_kafka_points.py.
+# nothing configured; those of sales and the board are in test_sales.py and test_redis_board.py,
+# Kafka's in test_kafka_points.py.
 OTHERS = {"sqlite", "postgres", "mysql"} - {KIND}
 POINTS = sorted({name for path in (ROOT / "src").rglob("*.c")
                  if path.stem.split("_")[0] not in OTHERS
                  for name in re.findall(r'FAULT_POINT\("([a-z_.]+)"\)', path.read_text())
-                 if not name.startswith(("worker.", "kafka.", "announcer.", "orders.", "sales."))})
+                 if not name.startswith(("worker.", "kafka.", "announcer.", "orders.", "sales.",
+                                          "board."))})
 # Servers take their time, and what happens at a point is the same: fewer of them but in a soak.
 IS_THOROUGH = KIND == "sqlite" or ROUNDS > 4
 COUNTS = [1, 2, 3, 7] if IS_THOROUGH else [1, 3]

@@ -118,7 +118,7 @@ def test_redis_board__a_server_dies(shop_on, redis, point):
 
 
 @pytest.mark.parametrize("point", ["board.before_apply", "board.while_building",
-                                   "board.before_swap"])
+                                   "board.before_swap", "board.after_swap"])
 def test_redis_board__a_server_stands_still(shop_on, redis, point):
     """Another one has done it meanwhile; what the late one then does is refused."""
     sales = Sales(seeded())
