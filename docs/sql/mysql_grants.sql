@@ -8,6 +8,7 @@ GRANT SELECT, INSERT, UPDATE ON coupon TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON steward TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON outbox_counter TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON duty TO dibs_serve;
+GRANT SELECT, INSERT, UPDATE ON repair TO dibs_serve;
 GRANT SELECT, INSERT, DELETE ON outbox TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE, DELETE ON writer TO dibs_serve;
 
@@ -23,4 +24,6 @@ GRANT SELECT, INSERT, UPDATE ON sale_order TO dibs_serve;
 GRANT SELECT, INSERT ON sale_item TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON sale_day TO dibs_serve;
 GRANT SELECT, INSERT, DELETE ON sale_feed TO dibs_serve;
+GRANT SELECT, INSERT, DELETE ON sale_moment TO dibs_serve;
+GRANT SELECT, INSERT, DELETE ON product_signal TO dibs_serve;
 GRANT SELECT, UPDATE ON sale_counter TO dibs_serve;

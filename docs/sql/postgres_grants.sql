@@ -3,6 +3,7 @@
 
 GRANT SELECT ON schema_migration TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON policy, lease, coupon, steward, outbox_counter, duty TO dibs_serve;
+GRANT SELECT, INSERT, UPDATE ON repair TO dibs_serve;
 GRANT SELECT, INSERT ON claim_key, secret TO dibs_serve;
 GRANT SELECT, INSERT, DELETE ON blocked_user, dead_letter, outbox TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE, DELETE ON writer TO dibs_serve;
@@ -12,5 +13,5 @@ GRANT UPDATE ON SEQUENCE lease_id_seq TO dibs_serve;
 -- Orders, products and the ranking.
 GRANT SELECT, INSERT, UPDATE ON product, sale_order, sale_day TO dibs_serve;
 GRANT SELECT, INSERT ON sale_item TO dibs_serve;
-GRANT SELECT, INSERT, DELETE ON sale_feed TO dibs_serve;
+GRANT SELECT, INSERT, DELETE ON sale_feed, sale_moment, product_signal TO dibs_serve;
 GRANT SELECT, UPDATE ON sale_counter TO dibs_serve;
