@@ -12,12 +12,12 @@
 #include "base/clock.h"
 #include "gate_hand.h"
 #include "redis_fixture.h"
-#include "redis_stub.h"
+#include "redis_impostor.h"
 
 #define POLICY     42
 #define TIMEOUT_MS 600
 
-static struct redis_stub stub;
+static struct redis_impostor impostor;
 static struct gate *gate;
 static struct gate_hand hand;
 static struct error error;
@@ -25,8 +25,8 @@ static struct error error;
 static int set_up(void **state)
 {
     (void)state;
-    redis_stub_start(&stub);
-    gate = open_gate(stub.url, (struct gate_options){.timeout_ms = TIMEOUT_MS});
+    redis_impostor_start(&impostor);
+    gate = open_gate(impostor.url, (struct gate_options){.timeout_ms = TIMEOUT_MS});
     gate_hand_open(&hand, gate);
     make_policy(gate, POLICY, 9, 1);
     return 0;
@@ -37,7 +37,7 @@ static int tear_down(void **state)
     (void)state;
     gate_hand_close(&hand);
     gate_close(gate);
-    redis_stub_stop(&stub);
+    redis_impostor_stop(&impostor);
     return 0;
 }
 
@@ -63,19 +63,19 @@ static bool wins(void)
 }
 
 /* With that answer on the wire nobody is told a verdict, and the gate recovers by itself. */
-static void assert_no_verdict(enum stub_claims claims, const char *words)
+static void assert_no_verdict(enum impostor_claims claims, const char *words)
 {
     struct wish wishes[3];
 
     await(wins()); /* connected */
-    redis_stub_answer(&stub, claims, words);
-    int before = stub.claim_count;
+    redis_impostor_answer(&impostor, claims, words);
+    int before = impostor.claim_count;
     int64_t asked_ms = clock_monotonic_ms();
     if (claim_three(wishes) != VERDICT_UNAVAILABLE)
         fail_msg("verdict %d for %s", wishes[0].verdict, words == NULL ? "nothing" : words);
-    assert_true(stub.claim_count > before);
+    assert_true(impostor.claim_count > before);
     assert_true(clock_monotonic_ms() - asked_ms < AWAIT_MS);
-    redis_stub_answer(&stub, STUB_WINS, NULL);
+    redis_impostor_answer(&impostor, IMPOSTOR_WINS, NULL);
     await(wins());
 }
 
@@ -116,7 +116,7 @@ static void test_redis_errors__are_no_verdicts(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
-        assert_no_verdict(STUB_SAYS, errors[i]);
+        assert_no_verdict(IMPOSTOR_SAYS, errors[i]);
 }
 
 /* Replies of every form that are not the answer. The name of the first batch is unknown here, so
@@ -144,17 +144,17 @@ static void test_redis_errors__garbage_is_no_verdict(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(garbage) / sizeof(garbage[0]); i++)
-        assert_no_verdict(STUB_SAYS, garbage[i]);
+        assert_no_verdict(IMPOSTOR_SAYS, garbage[i]);
 }
 
 static void test_redis_errors__no_answer_is_no_verdict(void **state)
 {
     (void)state;
-    assert_no_verdict(STUB_OTHERS_NAME, NULL);
-    assert_no_verdict(STUB_HALF, NULL);
-    assert_no_verdict(STUB_CLOSES, NULL);
+    assert_no_verdict(IMPOSTOR_OTHERS_NAME, NULL);
+    assert_no_verdict(IMPOSTOR_HALF, NULL);
+    assert_no_verdict(IMPOSTOR_CLOSES, NULL);
     int64_t asked_ms = clock_monotonic_ms();
-    assert_no_verdict(STUB_SILENT, NULL);
+    assert_no_verdict(IMPOSTOR_SILENT, NULL);
     assert_true(clock_monotonic_ms() - asked_ms >= TIMEOUT_MS);
 }
 
@@ -165,13 +165,13 @@ static void test_redis_errors__answer_too_many(void **state)
 
     (void)state;
     await(wins());
-    redis_stub_answer(&stub, STUB_TWICE, NULL);
+    redis_impostor_answer(&impostor, IMPOSTOR_TWICE, NULL);
     for (int i = 0; i < 20; i++) {
-        int64_t seq_before = stub.seq;
+        int64_t seq_before = impostor.seq;
         if (claim_three(wishes) == VERDICT_WON)
             assert_int_equal(wishes[0].seq, seq_before + 1);
     }
-    redis_stub_answer(&stub, STUB_WINS, NULL);
+    redis_impostor_answer(&impostor, IMPOSTOR_WINS, NULL);
     await(wins());
 }
 
@@ -187,7 +187,7 @@ static void assert_unreadable(const char *verdicts)
 
     snprintf(reply, sizeof(reply), "*3\r\n$1\r\n1\r\n$1\r\n0\r\n$%zu\r\n%s\r\n", strlen(verdicts),
              verdicts);
-    redis_stub_answer(&stub, STUB_SAYS, reply);
+    redis_impostor_answer(&impostor, IMPOSTOR_SAYS, reply);
     gate_hand_open(&fresh, gate);
     for (int i = 0; i < 3; i++)
         wishes[i] = wish_for(POLICY, "somebody");
@@ -219,7 +219,8 @@ static void test_redis_errors__verdicts_are_read_strictly(void **state)
     for (size_t i = 0; i < sizeof(unreadable) / sizeof(unreadable[0]); i++)
         assert_unreadable(unreadable[i]);
     /* The way they should be, one by one and in a run. */
-    redis_stub_answer(&stub, STUB_SAYS, "*3\r\n$1\r\n1\r\n$1\r\n0\r\n$8\r\nS W7:1+1\r\n");
+    redis_impostor_answer(&impostor, IMPOSTOR_SAYS,
+                          "*3\r\n$1\r\n1\r\n$1\r\n0\r\n$8\r\nS W7:1+1\r\n");
     gate_hand_open(&fresh, gate);
     for (int i = 0; i < 3; i++)
         wishes[i] = wish_for(POLICY, "somebody");
@@ -231,7 +232,8 @@ static void test_redis_errors__verdicts_are_read_strictly(void **state)
     assert_int_equal(wishes[2].seq, 8);
     assert_int_equal(wishes[2].nth, 1);
     gate_hand_close(&fresh);
-    redis_stub_answer(&stub, STUB_SAYS, "*3\r\n$1\r\n1\r\n$1\r\n0\r\n$17\r\nW7:2 H6:1:P N1234\r\n");
+    redis_impostor_answer(&impostor, IMPOSTOR_SAYS,
+                          "*3\r\n$1\r\n1\r\n$1\r\n0\r\n$17\r\nW7:2 H6:1:P N1234\r\n");
     gate_hand_open(&fresh, gate);
     for (int i = 0; i < 3; i++)
         wishes[i] = wish_for(POLICY, "somebody");
@@ -255,7 +257,7 @@ static void test_redis_errors__with_replicas(void **state)
     const char *const errors[] = {"-BUSY\r\n", "-READONLY x\r\n", "-MOVED 1 127.0.0.1:1\r\n",
                                   "+OK\r\n",   "-UNARMED x\r\n",  "x\r\n"};
     struct gate *careful =
-        open_gate(stub.url, (struct gate_options){.timeout_ms = TIMEOUT_MS, .replicas = 1});
+        open_gate(impostor.url, (struct gate_options){.timeout_ms = TIMEOUT_MS, .replicas = 1});
     struct gate_hand careful_hand;
     struct wish wish;
     struct wish *wishes[] = {&wish};
@@ -263,12 +265,12 @@ static void test_redis_errors__with_replicas(void **state)
     (void)state;
     gate_hand_open(&careful_hand, careful);
     for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
-        redis_stub_answer(&stub, STUB_SAYS, errors[i]);
+        redis_impostor_answer(&impostor, IMPOSTOR_SAYS, errors[i]);
         wish = wish_for(POLICY, "somebody");
         gate_hand_claim(&careful_hand, POLICY, wishes, 1);
         assert_true(wish.verdict == VERDICT_UNAVAILABLE || wish.verdict == VERDICT_NO_POLICY);
     }
-    redis_stub_answer(&stub, STUB_WINS, NULL);
+    redis_impostor_answer(&impostor, IMPOSTOR_WINS, NULL);
     wish.verdict = VERDICT_UNDECIDED;
     await((gate_hand_claim(&careful_hand, POLICY, wishes, 1), wish.verdict == VERDICT_WON));
     gate_hand_close(&careful_hand);
@@ -287,17 +289,17 @@ static void test_redis_errors__calls_end_in_time(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
-        pthread_mutex_lock(&stub.lock);
-        snprintf(stub.greeting, sizeof(stub.greeting), "%s", errors[i]);
-        pthread_mutex_unlock(&stub.lock);
+        pthread_mutex_lock(&impostor.lock);
+        snprintf(impostor.greeting, sizeof(impostor.greeting), "%s", errors[i]);
+        pthread_mutex_unlock(&impostor.lock);
         enum status status = gate_pending(gate, POLICY, 0, pending, &error);
         if (status != STATUS_UNAVAILABLE && status != STATUS_FAILED)
             fail_msg("%s: %s", errors[i], status_name(status));
         assert_int_equal(pending->claim_count, 0);
         await(!gate_is_ready(gate, &error));
-        pthread_mutex_lock(&stub.lock);
-        stub.greeting[0] = '\0';
-        pthread_mutex_unlock(&stub.lock);
+        pthread_mutex_lock(&impostor.lock);
+        impostor.greeting[0] = '\0';
+        pthread_mutex_unlock(&impostor.lock);
         await(gate_is_ready(gate, &error));
     }
     free(pending);

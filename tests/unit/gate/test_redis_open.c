@@ -14,7 +14,7 @@
 #include "gate_hand.h"
 #include "redis_certificates.h"
 #include "redis_fixture.h"
-#include "redis_stub.h"
+#include "redis_impostor.h"
 
 static struct redis_server server;
 static struct error error;
@@ -79,13 +79,13 @@ static void test_redis_open__refuses_one_that_evicts(void **state)
 
 static void test_redis_open__refuses_an_old_one(void **state)
 {
-    struct redis_stub stub;
+    struct redis_impostor impostor;
 
     (void)state;
-    redis_stub_start(&stub);
-    snprintf(stub.version, sizeof(stub.version), "6.2.14");
-    assert_refuses(stub.url, NULL, STATUS_FAILED, WORDS("6.2.14", "7.0"));
-    redis_stub_stop(&stub);
+    redis_impostor_start(&impostor);
+    snprintf(impostor.version, sizeof(impostor.version), "6.2.14");
+    assert_refuses(impostor.url, NULL, STATUS_FAILED, WORDS("6.2.14", "7.0"));
+    redis_impostor_stop(&impostor);
 }
 
 static void test_redis_open__says_who_is_not_there(void **state)

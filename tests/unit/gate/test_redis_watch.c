@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "gate_hand.h"
 #include "redis_fixture.h"
-#include "redis_stub.h"
+#include "redis_impostor.h"
 
 #define POLICY 42
 

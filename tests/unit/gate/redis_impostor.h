@@ -1,10 +1,10 @@
-/* redis_stub.h: a server that speaks as Redis does and answers claims as it is told to, and a proxy
- * before a real one that is late or loses answers.
+/* redis_impostor.h: a server that speaks as Redis does and answers claims as it is told to, and a
+ * proxy before a real one that is late or loses answers.
  *
  * Threads: each runs one of its own; the functions belong to the test's thread.
  */
-#ifndef UNIT_GATE_REDIS_STUB_H
-#define UNIT_GATE_REDIS_STUB_H
+#ifndef UNIT_GATE_REDIS_IMPOSTOR_H
+#define UNIT_GATE_REDIS_IMPOSTOR_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -12,27 +12,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define STUB_PEERS_MAX 64
+#define IMPOSTOR_PEERS_MAX 64
 
-/* What the stub answers to dibs_claim, besides a text. */
-enum stub_claims {
-    STUB_WINS,        /* each wish wins; seqs count up */
-    STUB_SAYS,        /* `words`, byte for byte */
-    STUB_OTHERS_NAME, /* as if it were the answer to another batch */
-    STUB_HALF,        /* the first half of a good answer */
-    STUB_SILENT,      /* nothing */
-    STUB_CLOSES,      /* the connection ends */
-    STUB_TWICE,       /* the answer, and the same again */
+/* What the impostor answers to dibs_claim, besides a text. */
+enum impostor_claims {
+    IMPOSTOR_WINS,        /* each wish wins; seqs count up */
+    IMPOSTOR_SAYS,        /* `words`, byte for byte */
+    IMPOSTOR_OTHERS_NAME, /* as if it were the answer to another batch */
+    IMPOSTOR_HALF,        /* the first half of a good answer */
+    IMPOSTOR_SILENT,      /* nothing */
+    IMPOSTOR_CLOSES,      /* the connection ends */
+    IMPOSTOR_TWICE,       /* the answer, and the same again */
 };
 
-struct redis_stub {
+struct redis_impostor {
     int port;
     char url[48];
     int listener;
     int wake[2]; /* a pipe: something to do, or the end */
     pthread_t thread;
     pthread_mutex_t lock;
-    enum stub_claims claims;
+    enum impostor_claims claims;
     char words[256];
     char version[16];        /* of Redis, as INFO tells */
     char eviction[24];       /* maxmemory-policy */
@@ -42,11 +42,12 @@ struct redis_stub {
 };
 
 /* Listens on a port of its own; claims win. */
-void redis_stub_start(struct redis_stub *stub);
-void redis_stub_stop(struct redis_stub *stub);
+void redis_impostor_start(struct redis_impostor *impostor);
+void redis_impostor_stop(struct redis_impostor *impostor);
 
 /* From now on. `words` go on the wire as they are; NULL: none. */
-void redis_stub_answer(struct redis_stub *stub, enum stub_claims claims, const char *words);
+void redis_impostor_answer(struct redis_impostor *impostor, enum impostor_claims claims,
+                           const char *words);
 
 struct redis_proxy {
     int port;

@@ -1,5 +1,5 @@
-/* redis_stub.c: enough of the Redis protocol to be taken for one. */
-#include "redis_stub.h"
+/* redis_impostor.c: enough of the Redis protocol to be taken for one. */
+#include "redis_impostor.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -34,26 +34,26 @@ static int listen_somewhere(int *port)
     return listener;
 }
 
-/* --- the stub --- */
+/* --- the impostor --- */
 
-struct stub_peer {
+struct impostor_peer {
     int fd; /* -1: none */
     char input[INPUT_MAX];
     size_t length;
 };
 
-static void stub_send(struct stub_peer *peer, const char *bytes, size_t length)
+static void impostor_send(struct impostor_peer *peer, const char *bytes, size_t length)
 {
     ssize_t sent = send(peer->fd, bytes, length, MSG_NOSIGNAL);
     (void)sent; /* Whoever is gone hears nothing. */
 }
 
-static void stub_say(struct stub_peer *peer, const char *text)
+static void impostor_say(struct impostor_peer *peer, const char *text)
 {
-    stub_send(peer, text, strlen(text));
+    impostor_send(peer, text, strlen(text));
 }
 
-static void stub_close(struct stub_peer *peer)
+static void impostor_close(struct impostor_peer *peer)
 {
     close(peer->fd);
     peer->fd = -1;
@@ -61,82 +61,85 @@ static void stub_close(struct stub_peer *peer)
 }
 
 /* Answers a claim of `count` wishes with that name. */
-static void stub_claim(struct redis_stub *stub, struct stub_peer *peer, const char *name,
-                       size_t count)
+static void impostor_claim(struct redis_impostor *impostor, struct impostor_peer *peer,
+                           const char *name, size_t count)
 {
     static char verdicts[WORDS_MAX * 24];
     static char reply[2 * sizeof(verdicts) + 512];
     size_t length = 0;
 
-    pthread_mutex_lock(&stub->lock);
-    enum stub_claims claims = stub->claims;
+    pthread_mutex_lock(&impostor->lock);
+    enum impostor_claims claims = impostor->claims;
     for (size_t i = 0; i < count; i++)
         length += (size_t)snprintf(verdicts + length, sizeof(verdicts) - length, "%sW%lld:1",
-                                   i == 0 ? "" : " ", (long long)++stub->seq);
-    if (claims == STUB_OTHERS_NAME)
+                                   i == 0 ? "" : " ", (long long)++impostor->seq);
+    if (claims == IMPOSTOR_OTHERS_NAME)
         name = "another";
     int total = snprintf(reply, sizeof(reply), "*3\r\n$%zu\r\n%s\r\n$1\r\n0\r\n$%zu\r\n%s\r\n",
                          strlen(name), name, length, verdicts);
-    if (claims == STUB_SAYS)
-        total = snprintf(reply, sizeof(reply), "%s", stub->words);
-    pthread_mutex_unlock(&stub->lock);
-    stub->claim_count++;
-    if (claims == STUB_SILENT)
+    if (claims == IMPOSTOR_SAYS)
+        total = snprintf(reply, sizeof(reply), "%s", impostor->words);
+    pthread_mutex_unlock(&impostor->lock);
+    impostor->claim_count++;
+    if (claims == IMPOSTOR_SILENT)
         return;
-    if (claims == STUB_CLOSES) {
-        stub_close(peer);
+    if (claims == IMPOSTOR_CLOSES) {
+        impostor_close(peer);
         return;
     }
-    if (claims == STUB_TWICE) {
+    if (claims == IMPOSTOR_TWICE) {
         memcpy(reply + total, reply, (size_t)total);
         total *= 2;
     }
-    stub_send(peer, reply, (size_t)(claims == STUB_HALF ? total / 2 : total));
+    impostor_send(peer, reply, (size_t)(claims == IMPOSTOR_HALF ? total / 2 : total));
 }
 
-static void stub_info(struct redis_stub *stub, struct stub_peer *peer)
+static void impostor_info(struct redis_impostor *impostor, struct impostor_peer *peer)
 {
     char info[256];
     char reply[320];
 
-    pthread_mutex_lock(&stub->lock);
+    pthread_mutex_lock(&impostor->lock);
     int length = snprintf(info, sizeof(info),
                           "# Server\r\nredis_version:%s\r\n# Memory\r\nmaxmemory_policy:%s\r\n"
                           "# Persistence\r\naof_enabled:1\r\n",
-                          stub->version, stub->eviction);
-    pthread_mutex_unlock(&stub->lock);
+                          impostor->version, impostor->eviction);
+    pthread_mutex_unlock(&impostor->lock);
     snprintf(reply, sizeof(reply), "$%d\r\n%s\r\n", length, info);
-    stub_say(peer, reply);
+    impostor_say(peer, reply);
 }
 
-static void stub_run(struct redis_stub *stub, struct stub_peer *peer, char **words, size_t count)
+static void impostor_run(struct redis_impostor *impostor, struct impostor_peer *peer, char **words,
+                         size_t count)
 {
     char greeting[80];
 
-    pthread_mutex_lock(&stub->lock);
-    snprintf(greeting, sizeof(greeting), "-%s\r\n", stub->greeting);
-    pthread_mutex_unlock(&stub->lock);
+    pthread_mutex_lock(&impostor->lock);
+    snprintf(greeting, sizeof(greeting), "-%s\r\n", impostor->greeting);
+    pthread_mutex_unlock(&impostor->lock);
     if (strlen(greeting) > 3)
-        stub_say(peer, greeting);
+        impostor_say(peer, greeting);
     else if (strcmp(words[0], "INFO") == 0)
-        stub_info(stub, peer);
+        impostor_info(impostor, peer);
     else if (strcmp(words[0], "CONFIG") == 0)
-        stub_say(peer, "*2\r\n$11\r\nappendfsync\r\n$6\r\nalways\r\n");
+        impostor_say(peer, "*2\r\n$11\r\nappendfsync\r\n$6\r\nalways\r\n");
     else if (count > 1 && strcmp(words[1], "dibs_version") == 0)
         /* An old Redis does not know functions. */
-        stub_say(peer, stub->version[0] >= '7' ? ":6\r\n" : "-ERR unknown command 'FCALL_RO'\r\n");
+        impostor_say(peer, impostor->version[0] >= '7' ? ":6\r\n"
+                                                       : "-ERR unknown command 'FCALL_RO'\r\n");
     else if (count > 1 && strcmp(words[1], "dibs_count") == 0)
-        stub_say(peer, "*14\r\n:1\r\n$1\r\n9\r\n:0\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n9\r\n$1\r\n1\r\n"
-                       "$1\r\n1\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n0\r\n"
-                       "$1\r\n5\r\n");
+        impostor_say(peer,
+                     "*14\r\n:1\r\n$1\r\n9\r\n:0\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n9\r\n$1\r\n1\r\n"
+                     "$1\r\n1\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n0\r\n"
+                     "$1\r\n5\r\n");
     else if (count > 13 && strcmp(words[1], "dibs_claim") == 0)
-        stub_claim(stub, peer, words[10], count - 13);
+        impostor_claim(impostor, peer, words[10], count - 13);
     else
-        stub_say(peer, ":1\r\n");
+        impostor_say(peer, ":1\r\n");
 }
 
 /* Takes one command "*2\r\n$3\r\nGET\r\n$1\r\na\r\n" off the input. False: it is not all there. */
-static bool stub_take(struct redis_stub *stub, struct stub_peer *peer)
+static bool impostor_take(struct redis_impostor *impostor, struct impostor_peer *peer)
 {
     char *words[WORDS_MAX];
     long lengths[WORDS_MAX];
@@ -171,53 +174,53 @@ static bool stub_take(struct redis_stub *stub, struct stub_peer *peer)
     peer->length -= used;
     memmove(peer->input, at, peer->length);
     peer->input[peer->length] = '\0';
-    stub_run(stub, peer, words, (size_t)count);
+    impostor_run(impostor, peer, words, (size_t)count);
     return peer->fd >= 0;
 }
 
-static void stub_read(struct redis_stub *stub, struct stub_peer *peer)
+static void impostor_read(struct redis_impostor *impostor, struct impostor_peer *peer)
 {
     ssize_t length =
         recv(peer->fd, peer->input + peer->length, INPUT_MAX - 1 - peer->length, MSG_DONTWAIT);
 
     if (length <= 0) {
-        stub_close(peer);
+        impostor_close(peer);
         return;
     }
     peer->length += (size_t)length;
     peer->input[peer->length] = '\0';
-    while (stub_take(stub, peer))
+    while (impostor_take(impostor, peer))
         continue;
 }
 
-static void *stub_main(void *context)
+static void *impostor_main(void *context)
 {
-    struct redis_stub *stub = context;
-    struct stub_peer *peers = calloc(STUB_PEERS_MAX, sizeof(*peers));
-    struct pollfd polls[STUB_PEERS_MAX + 2];
+    struct redis_impostor *impostor = context;
+    struct impostor_peer *peers = calloc(IMPOSTOR_PEERS_MAX, sizeof(*peers));
+    struct pollfd polls[IMPOSTOR_PEERS_MAX + 2];
 
-    for (size_t i = 0; i < STUB_PEERS_MAX; i++)
+    for (size_t i = 0; i < IMPOSTOR_PEERS_MAX; i++)
         peers[i].fd = -1;
     for (;;) {
-        polls[0] = (struct pollfd){.fd = stub->wake[0], .events = POLLIN};
-        polls[1] = (struct pollfd){.fd = stub->listener, .events = POLLIN};
-        for (size_t i = 0; i < STUB_PEERS_MAX; i++)
+        polls[0] = (struct pollfd){.fd = impostor->wake[0], .events = POLLIN};
+        polls[1] = (struct pollfd){.fd = impostor->listener, .events = POLLIN};
+        for (size_t i = 0; i < IMPOSTOR_PEERS_MAX; i++)
             polls[2 + i] = (struct pollfd){.fd = peers[i].fd, .events = POLLIN};
-        poll(polls, STUB_PEERS_MAX + 2, -1);
+        poll(polls, IMPOSTOR_PEERS_MAX + 2, -1);
         if (polls[0].revents != 0)
             break;
-        for (size_t i = 0; i < STUB_PEERS_MAX; i++) {
+        for (size_t i = 0; i < IMPOSTOR_PEERS_MAX; i++) {
             if (polls[2 + i].revents != 0)
-                stub_read(stub, &peers[i]);
+                impostor_read(impostor, &peers[i]);
         }
-        for (size_t i = 0; i < STUB_PEERS_MAX && polls[1].revents != 0; i++) {
+        for (size_t i = 0; i < IMPOSTOR_PEERS_MAX && polls[1].revents != 0; i++) {
             if (peers[i].fd < 0) {
-                peers[i].fd = accept4(stub->listener, NULL, NULL, SOCK_CLOEXEC);
+                peers[i].fd = accept4(impostor->listener, NULL, NULL, SOCK_CLOEXEC);
                 break;
             }
         }
     }
-    for (size_t i = 0; i < STUB_PEERS_MAX; i++) {
+    for (size_t i = 0; i < IMPOSTOR_PEERS_MAX; i++) {
         if (peers[i].fd >= 0)
             close(peers[i].fd);
     }
@@ -225,32 +228,33 @@ static void *stub_main(void *context)
     return NULL;
 }
 
-void redis_stub_start(struct redis_stub *stub)
+void redis_impostor_start(struct redis_impostor *impostor)
 {
-    *stub = (struct redis_stub){.version = "7.0.15", .eviction = "noeviction"};
-    stub->listener = listen_somewhere(&stub->port);
-    snprintf(stub->url, sizeof(stub->url), "redis://127.0.0.1:%d", stub->port);
-    pthread_mutex_init(&stub->lock, NULL);
-    ensure(pipe(stub->wake) == 0);
-    ensure(pthread_create(&stub->thread, NULL, stub_main, stub) == 0);
+    *impostor = (struct redis_impostor){.version = "7.0.15", .eviction = "noeviction"};
+    impostor->listener = listen_somewhere(&impostor->port);
+    snprintf(impostor->url, sizeof(impostor->url), "redis://127.0.0.1:%d", impostor->port);
+    pthread_mutex_init(&impostor->lock, NULL);
+    ensure(pipe(impostor->wake) == 0);
+    ensure(pthread_create(&impostor->thread, NULL, impostor_main, impostor) == 0);
 }
 
-void redis_stub_stop(struct redis_stub *stub)
+void redis_impostor_stop(struct redis_impostor *impostor)
 {
-    ensure(write(stub->wake[1], "x", 1) == 1);
-    pthread_join(stub->thread, NULL);
-    close(stub->wake[0]);
-    close(stub->wake[1]);
-    close(stub->listener);
-    pthread_mutex_destroy(&stub->lock);
+    ensure(write(impostor->wake[1], "x", 1) == 1);
+    pthread_join(impostor->thread, NULL);
+    close(impostor->wake[0]);
+    close(impostor->wake[1]);
+    close(impostor->listener);
+    pthread_mutex_destroy(&impostor->lock);
 }
 
-void redis_stub_answer(struct redis_stub *stub, enum stub_claims claims, const char *words)
+void redis_impostor_answer(struct redis_impostor *impostor, enum impostor_claims claims,
+                           const char *words)
 {
-    pthread_mutex_lock(&stub->lock);
-    stub->claims = claims;
-    snprintf(stub->words, sizeof(stub->words), "%s", words == NULL ? "" : words);
-    pthread_mutex_unlock(&stub->lock);
+    pthread_mutex_lock(&impostor->lock);
+    impostor->claims = claims;
+    snprintf(impostor->words, sizeof(impostor->words), "%s", words == NULL ? "" : words);
+    pthread_mutex_unlock(&impostor->lock);
 }
 
 /* --- the proxy --- */
@@ -362,42 +366,42 @@ static int proxy_deliver(struct redis_proxy *proxy, struct proxy_pair *pair, int
 static void *proxy_main(void *context)
 {
     struct redis_proxy *proxy = context;
-    struct proxy_pair pairs[STUB_PEERS_MAX] = {0};
-    struct pollfd polls[2 * STUB_PEERS_MAX + 2];
+    struct proxy_pair pairs[IMPOSTOR_PEERS_MAX] = {0};
+    struct pollfd polls[2 * IMPOSTOR_PEERS_MAX + 2];
 
-    for (size_t i = 0; i < STUB_PEERS_MAX; i++)
+    for (size_t i = 0; i < IMPOSTOR_PEERS_MAX; i++)
         pairs[i] = (struct proxy_pair){.client = -1, .server = -1};
     for (;;) {
         int timeout_ms = -1;
         int64_t now_ms = clock_monotonic_ms();
-        for (size_t i = 0; i < STUB_PEERS_MAX; i++) {
+        for (size_t i = 0; i < IMPOSTOR_PEERS_MAX; i++) {
             int due_ms = proxy_deliver(proxy, &pairs[i], now_ms);
             if (due_ms >= 0 && (timeout_ms < 0 || due_ms < timeout_ms))
                 timeout_ms = due_ms;
         }
         polls[0] = (struct pollfd){.fd = proxy->wake[0], .events = POLLIN};
         polls[1] = (struct pollfd){.fd = proxy->listener, .events = POLLIN};
-        for (size_t i = 0; i < STUB_PEERS_MAX; i++) {
+        for (size_t i = 0; i < IMPOSTOR_PEERS_MAX; i++) {
             polls[2 + 2 * i] = (struct pollfd){.fd = pairs[i].client, .events = POLLIN};
             polls[3 + 2 * i] = (struct pollfd){.fd = pairs[i].server, .events = POLLIN};
         }
-        poll(polls, 2 * STUB_PEERS_MAX + 2, timeout_ms);
+        poll(polls, 2 * IMPOSTOR_PEERS_MAX + 2, timeout_ms);
         if (polls[0].revents != 0)
             break;
-        for (size_t i = 0; i < STUB_PEERS_MAX; i++) {
+        for (size_t i = 0; i < IMPOSTOR_PEERS_MAX; i++) {
             if (pairs[i].client >= 0 && polls[2 + 2 * i].revents != 0)
                 proxy_forward(proxy, &pairs[i]);
             if (pairs[i].client >= 0 && polls[3 + 2 * i].revents != 0)
                 proxy_take_back(proxy, &pairs[i]);
         }
-        for (size_t i = 0; i < STUB_PEERS_MAX && polls[1].revents != 0; i++) {
+        for (size_t i = 0; i < IMPOSTOR_PEERS_MAX && polls[1].revents != 0; i++) {
             if (pairs[i].client < 0) {
                 proxy_accept(proxy, &pairs[i]);
                 break;
             }
         }
     }
-    for (size_t i = 0; i < STUB_PEERS_MAX; i++) {
+    for (size_t i = 0; i < IMPOSTOR_PEERS_MAX; i++) {
         if (pairs[i].client >= 0)
             proxy_close(&pairs[i]);
     }
