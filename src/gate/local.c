@@ -1,28 +1,12 @@
 /* local.c: the gate in process memory: its policies, their stock and what the ledger reports. Who
- * wins is in local_decide.c, what the gate tells of itself in local_visit.c. */
+ * wins is in local_decide.c, what the gate says when asked in local_look.c and local_visit.c. */
 #include "gate/local.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "gate/alone.h"
-#include "gate/local_policy.h"
-
-struct gate_local {
-    struct gate gate;
-    struct gate_outlet outlet;
-    pthread_rwlock_t policies_lock; /* the list; policies never go away while the gate is open */
-    struct local_policy **policies; /* by rising id */
-    size_t policy_count;
-    size_t policy_capacity;
-    struct blocklist blocklist;
-};
-
-static struct gate_local *gate_local_of(struct gate *gate)
-{
-    return (struct gate_local *)gate;
-}
+#include "gate/local_gate.h"
 
 /* Where the id is or would be. */
 static size_t gate_local_position(const struct gate_local *local, int64_t id)
@@ -39,7 +23,7 @@ static size_t gate_local_position(const struct gate_local *local, int64_t id)
     return low;
 }
 
-static struct local_policy *gate_local_policy(struct gate_local *local, int64_t id)
+struct local_policy *gate_local_policy(struct gate_local *local, int64_t id)
 {
     struct local_policy *policy = NULL;
 
@@ -394,79 +378,7 @@ static enum status gate_local_block(struct gate *gate, const struct user_id *use
 
 /* --- looking --- */
 
-static enum status gate_local_find(struct gate *gate, int64_t policy_id, const struct user_id *user,
-                                   struct gate_claim *claims, size_t claims_max, size_t *count,
-                                   struct error *error)
-{
-    struct local_policy *policy = gate_local_policy(gate_local_of(gate), policy_id);
-
-    *count = 0;
-    if (policy == NULL)
-        return error_set(error, STATUS_NOT_FOUND, "there is no policy %lld", (long long)policy_id);
-    pthread_mutex_lock(&policy->lock);
-    const struct holdings *holdings = &policy->holdings;
-    int64_t written_count = (int64_t)holdings->count - policy->pending_count;
-    uint32_t index = holdings_of_user(holdings, holdings_hash(holdings, user), user);
-    while (index != HOLDINGS_NONE) {
-        const struct holding *holding = holdings_at(holdings, index);
-        if (*count < claims_max) {
-            bool pending = holding->seq > policy->acknowledged_seq;
-            claims[*count] = (struct gate_claim){
-                .seq = holding->seq,
-                .nth = holding->nth,
-                .pending = pending,
-                .ahead = pending ? (int64_t)index - written_count : 0,
-                .requested_at_ms = holding->requested_at_ms,
-                .coupon_state = (enum coupon_state)holding->state,
-            };
-        }
-        (*count)++;
-        index = holding->previous == 0 ? HOLDINGS_NONE : holding->previous - 1;
-    }
-    pthread_mutex_unlock(&policy->lock);
-    return STATUS_OK;
-}
-
-static enum policy_state local_policy_state(const struct local_policy *policy, int64_t now_ms)
-{
-    if (local_policy_is_closed(policy, now_ms))
-        return POLICY_CLOSED;
-    if (policy->policy.paused)
-        return POLICY_PAUSED;
-    if (now_ms < policy->policy.opens_at_ms)
-        return POLICY_SCHEDULED;
-    if (local_policy_is_sold_out(policy))
-        return POLICY_SOLD_OUT;
-    return POLICY_OPEN;
-}
-
-static enum status gate_local_count(struct gate *gate, int64_t policy_id, int64_t now_ms,
-                                    struct gate_numbers *numbers)
-{
-    struct local_policy *policy = gate_local_policy(gate_local_of(gate), policy_id);
-
-    if (policy == NULL)
-        return STATUS_NOT_FOUND;
-    pthread_mutex_lock(&policy->lock);
-    *numbers = (struct gate_numbers){
-        .policy_id = policy_id,
-        .total = policy->policy.total,
-        .remaining = policy->policy.total - policy->active_count,
-        .pending = policy->pending_count,
-        .issued = policy->active_count - policy->pending_count,
-        .sold_out_at_ms = local_policy_is_sold_out(policy) ? policy->last_win_ms : 0,
-        .opens_at_ms = policy->policy.opens_at_ms,
-        .closes_at_ms = policy->policy.closes_at_ms,
-        .version = policy->policy.version,
-        .paused = policy->policy.paused,
-        .closed_by_hand = policy->policy.closed_at_ms != 0,
-        .state = local_policy_state(policy, now_ms),
-    };
-    pthread_mutex_unlock(&policy->lock);
-    return STATUS_OK;
-}
-
-static size_t gate_local_list(struct gate *gate, int64_t after_id, int64_t *ids, size_t ids_max)
+size_t gate_local_list(struct gate *gate, int64_t after_id, int64_t *ids, size_t ids_max)
 {
     struct gate_local *local = gate_local_of(gate);
     size_t count = 0;
@@ -495,68 +407,6 @@ static bool gate_local_stands(struct gate *gate, const struct wish *wish)
         state = (enum coupon_state)holdings_at(&policy->holdings, index)->state;
     pthread_mutex_unlock(&policy->lock);
     return state != COUPON_VOID && state != COUPON_MERGED;
-}
-
-static enum status gate_local_inspect(struct gate *gate, int64_t policy_id,
-                                      struct gate_state *state, struct error *error)
-{
-    struct local_policy *policy = gate_local_policy(gate_local_of(gate), policy_id);
-
-    (void)error;
-    if (policy == NULL)
-        return STATUS_OK;
-    pthread_mutex_lock(&policy->lock);
-    state->is_known = state->is_armed = true;
-    state->remaining = policy->remaining;
-    state->pending_count = policy->pending_count;
-    state->issued = policy->active_count - policy->pending_count;
-    state->unleased = policy->policy.unleased;
-    state->version = policy->policy.version;
-    state->seq_top = policy->seq_top;
-    state->lease_top = policy->lease_id_top;
-    while (state->lease_count < policy->stock_count && state->lease_count < GATE_STATE_LEASES_MAX) {
-        const struct stock *stock = &policy->stock[state->lease_count];
-        state->leases[state->lease_count++] = (struct gate_lease){.id = stock->lease_id,
-                                                                  .first_seq = stock->first_seq,
-                                                                  .next_seq = stock->next_seq,
-                                                                  .end_seq = stock->end_seq};
-    }
-    pthread_mutex_unlock(&policy->lock);
-    return STATUS_OK;
-}
-
-static enum status gate_local_visit_blocked(struct gate_local *local,
-                                            const struct gate_visitor *visitor, struct error *error)
-{
-    struct user_id users[64];
-    enum status status = STATUS_OK;
-    size_t count = blocklist_list(&local->blocklist, NULL, users, 64);
-
-    while (count > 0 && status == STATUS_OK) {
-        for (size_t i = 0; i < count && status == STATUS_OK; i++)
-            status = visitor->blocked(visitor->context, &users[i], error);
-        struct user_id last = users[count - 1];
-        count = blocklist_list(&local->blocklist, &last, users, 64);
-    }
-    return status;
-}
-
-static enum status gate_local_visit(struct gate *gate, int64_t policy_id,
-                                    const struct gate_visitor *visitor, struct error *error)
-{
-    struct gate_local *local = gate_local_of(gate);
-    enum status status = STATUS_OK;
-    int64_t id = policy_id;
-
-    if (policy_id != GATE_VISIT_ALL) {
-        struct local_policy *policy = gate_local_policy(local, policy_id);
-        return policy != NULL ? local_policy_visit(policy, visitor, error)
-                              : error_set(error, STATUS_NOT_FOUND, "the gate has no policy %lld",
-                                          (long long)policy_id);
-    }
-    while (status == STATUS_OK && gate_local_list(gate, id, &id, 1) == 1)
-        status = local_policy_visit(gate_local_policy(local, id), visitor, error);
-    return status == STATUS_OK ? gate_local_visit_blocked(local, visitor, error) : status;
 }
 
 static const struct gate_ops gate_local_ops = {

@@ -56,8 +56,4 @@ void local_policy_claim(struct local_policy *policy, struct blocklist *blocklist
                         const struct gate_outlet *outlet, struct wish **wishes, size_t count,
                         int64_t now_ms);
 
-/* Tells what the policy holds, the lock taken for one handful at a time. Takes the lock itself. */
-enum status local_policy_visit(struct local_policy *policy, const struct gate_visitor *visitor,
-                               struct error *error);
-
 #endif

@@ -1,8 +1,8 @@
-/* local_visit.c: tells what one policy in memory holds, a handful at a time.
+/* local_visit.c: tells what the gate in memory holds, a handful at a time.
  *
  * Leases are told before claims. So a claim that is decided during the walk, and that the walk does
  * not meet, is one of a lease that was told. */
-#include "gate/local_policy.h"
+#include "gate/local_gate.h"
 
 #define HANDFUL 64
 
@@ -141,8 +141,8 @@ static enum status local_policy_tell_keys(struct local_policy *policy,
     return status;
 }
 
-enum status local_policy_visit(struct local_policy *policy, const struct gate_visitor *visitor,
-                               struct error *error)
+static enum status local_policy_visit(struct local_policy *policy,
+                                      const struct gate_visitor *visitor, struct error *error)
 {
     enum status status = local_policy_tell_row(policy, visitor, error);
 
@@ -153,4 +153,38 @@ enum status local_policy_visit(struct local_policy *policy, const struct gate_vi
     if (status == STATUS_OK)
         status = local_policy_tell_keys(policy, visitor, error);
     return status;
+}
+
+static enum status gate_local_visit_blocked(struct gate_local *local,
+                                            const struct gate_visitor *visitor, struct error *error)
+{
+    struct user_id users[HANDFUL];
+    enum status status = STATUS_OK;
+    size_t count = blocklist_list(&local->blocklist, NULL, users, HANDFUL);
+
+    while (count > 0 && status == STATUS_OK) {
+        for (size_t i = 0; i < count && status == STATUS_OK; i++)
+            status = visitor->blocked(visitor->context, &users[i], error);
+        struct user_id last = users[count - 1];
+        count = blocklist_list(&local->blocklist, &last, users, HANDFUL);
+    }
+    return status;
+}
+
+enum status gate_local_visit(struct gate *gate, int64_t policy_id,
+                             const struct gate_visitor *visitor, struct error *error)
+{
+    struct gate_local *local = gate_local_of(gate);
+    enum status status = STATUS_OK;
+    int64_t id = policy_id;
+
+    if (policy_id != GATE_VISIT_ALL) {
+        struct local_policy *policy = gate_local_policy(local, policy_id);
+        return policy != NULL ? local_policy_visit(policy, visitor, error)
+                              : error_set(error, STATUS_NOT_FOUND, "the gate has no policy %lld",
+                                          (long long)policy_id);
+    }
+    while (status == STATUS_OK && gate_local_list(gate, id, &id, 1) == 1)
+        status = local_policy_visit(gate_local_policy(local, id), visitor, error);
+    return status == STATUS_OK ? gate_local_visit_blocked(local, visitor, error) : status;
 }
