@@ -81,7 +81,7 @@ static void append_setting(struct buffer *out, const struct config_key *key)
     buffer_append_text(out, "  ");
     if (config_key_has_flag(key)) {
         config_append_flag(out, key);
-        buffer_printf(out, " %s\n", key->value_word);
+        buffer_printf(out, " %s\n", config_key_value_word(key));
     } else {
         config_append_variable(out, key);
         buffer_append_text(out, " (environment only)\n");

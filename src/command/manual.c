@@ -127,7 +127,8 @@ static void append_settings(struct buffer *out)
         if (key->fallback[0] != '\0') {
             buffer_printf(&help, " Default: %s.", key->fallback);
         }
-        append_term(out, name.bytes, config_key_has_flag(key) ? key->value_word : NULL, help.bytes);
+        append_term(out, name.bytes, config_key_has_flag(key) ? config_key_value_word(key) : NULL,
+                    help.bytes);
         buffer_release(&name);
         buffer_release(&help);
     }

@@ -152,7 +152,7 @@ struct config_key {
     int64_t minimum;      /* numbers: the least and the most; secrets: the least length */
     int64_t maximum;
     const char *const *choices; /* ends with NULL */
-    const char *value_word;     /* "ADDRESS" in `--listen ADDRESS` */
+    const char *value_word;     /* "WHEN" in `--ack WHEN`; NULL: the type's word, as N */
     const char *help;           /* one or two full sentences, plain text */
     const char *example;
     const char *alone;       /* what the flag means without a value; NULL: it needs one */
@@ -210,6 +210,9 @@ void config_append_variable(struct buffer *out, const struct config_key *key);
 /* Whether the key may come from a flag and from the file; every key may come from the
  * environment. */
 bool config_key_has_flag(const struct config_key *key);
+
+/* What stands for the value behind the flag: "ADDRESS" in `--listen ADDRESS`. */
+const char *config_key_value_word(const struct config_key *key);
 
 /* Appends what is allowed: "10ms to 1h", "logfmt or json". Nothing when all text is. */
 void config_append_allowed(struct buffer *out, const struct config_key *key);

@@ -41,6 +41,17 @@ bool config_key_has_flag(const struct config_key *key)
     return key->type != CONFIG_SECRET;
 }
 
+const char *config_key_value_word(const struct config_key *key)
+{
+    static const char *const words[] = {
+        [CONFIG_ADDRESS] = "ADDRESS", [CONFIG_TEXT] = "TEXT",         [CONFIG_URL] = "URL",
+        [CONFIG_FILE] = "FILE",       [CONFIG_SECRET] = "SECRET",     [CONFIG_INTEGER] = "N",
+        [CONFIG_RATE] = "RATE",       [CONFIG_DURATION] = "DURATION", [CONFIG_CHOICE] = "WORD",
+        [CONFIG_ENUM] = "WORD",       [CONFIG_LIST] = "LIST",
+    };
+    return key->value_word != NULL ? key->value_word : words[key->type];
+}
+
 void config_append_flag(struct buffer *out, const struct config_key *key)
 {
     buffer_append_text(out, "--");

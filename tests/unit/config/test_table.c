@@ -22,7 +22,7 @@ static void test_table__says_all_there_is_to_say_about_a_key(void **state)
         assert_int_equal(strspn(key->name, "abcdefghijklmnopqrstuvwxyz_"), strlen(key->name));
         assert_non_null(key->group);
         assert_non_null(key->fallback);
-        assert_non_null(key->value_word);
+        assert_non_null(config_key_value_word(key));
         assert_non_null(key->help);
         assert_true(isupper((unsigned char)key->help[0]));
         assert_int_equal(key->help[strlen(key->help) - 1], '.');
