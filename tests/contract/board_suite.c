@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/zone.h"
 #include "board_suite.h"
+#include "database.h"
 #include "ranking/compare.h"
 
 #define PRODUCTS   60
@@ -26,7 +27,7 @@
 #define ENTRIES    70 /* fewer than are sold between two looks */
 
 struct board_stage {
-    char folder[64];
+    struct database database;
     struct ledger *ledger;
     struct board *board;
     struct board *beside;
@@ -66,37 +67,16 @@ static struct user_id product_of(size_t number)
 
 /* --- life --- */
 
-static void on_issued(void *context, const struct claim *claims, const enum coupon_state *states,
-                      size_t count)
-{
-    (void)context;
-    (void)claims;
-    (void)states;
-    (void)count;
-}
-
-static void on_durable(void *context)
-{
-    (void)context;
-}
-
 int board_stage_set_up(void **state)
 {
     struct board_stage *stage = calloc(1, sizeof(*stage));
-    char url[128];
     struct error error;
-    struct ledger_options options = {.url = url,
-                                     .zone = zone_utc(),
-                                     .readers = 6,
-                                     .on_issued = on_issued,
-                                     .on_durable = on_durable};
 
     ensure(stage != NULL);
     stage->random_state = 7;
-    snprintf(stage->folder, sizeof(stage->folder), "/tmp/dibs-board-XXXXXX");
-    assert_non_null(mkdtemp(stage->folder));
-    snprintf(url, sizeof(url), "sqlite:%s/dibs.db", stage->folder);
-    check(ledger_open(&stage->ledger, &options, &error), &error);
+    database_make_folder(&stage->database);
+    stage->ledger = database_ledger(&stage->database,
+                                    (struct ledger_options){.zone = zone_utc(), .readers = 6});
     check(ledger_zone_settle(stage->ledger, &error), &error);
     stage->first_day = clock_wall_ms() / DAY_MS - (DAYS - 2);
     stage->board = board_suite_open();
@@ -107,17 +87,11 @@ int board_stage_set_up(void **state)
 
 int board_stage_tear_down(void **state)
 {
-    static const char *const suffixes[] = {"", "-wal", "-shm"};
     struct board_stage *stage = *state;
-    char path[128];
 
     board_suite_close(stage->board, stage->beside);
     ledger_close(stage->ledger);
-    for (size_t i = 0; i < 3; i++) {
-        snprintf(path, sizeof(path), "%s/dibs.db%s", stage->folder, suffixes[i]);
-        unlink(path);
-    }
-    rmdir(stage->folder);
+    database_remove_folder(&stage->database);
     free(stage);
     return 0;
 }

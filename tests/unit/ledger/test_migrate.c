@@ -15,20 +15,6 @@ struct fixture {
     int last_number;
 };
 
-static void on_issued(void *context, const struct claim *claims, const enum coupon_state *states,
-                      size_t count)
-{
-    (void)context;
-    (void)claims;
-    (void)states;
-    (void)count;
-}
-
-static void on_durable(void *context)
-{
-    (void)context;
-}
-
 static int set_up(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
@@ -36,8 +22,8 @@ static int set_up(void **state)
     database_make_folder(&fixture->database);
     fixture->options = (struct ledger_options){.url = fixture->database.url,
                                                .readers = 1,
-                                               .on_issued = on_issued,
-                                               .on_durable = on_durable};
+                                               .on_issued = database_no_claims,
+                                               .on_durable = database_no_waiters};
     *state = fixture;
     return 0;
 }

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "database.h"
 #include "ranking/ranking.h"
 #include "ranking/scoring.h"
 #include "ranking/tally.h"
@@ -210,23 +211,8 @@ static void test_scoring__does_not_depend_on_the_order_and_leaves_nothing_behind
 
 /* --- on a ledger --- */
 
-static void on_issued(void *context, const struct claim *claims, const enum coupon_state *states,
-                      size_t count)
-{
-    (void)context;
-    (void)claims;
-    (void)states;
-    (void)count;
-}
-
-static void on_durable(void *context)
-{
-    (void)context;
-}
-
 struct stage {
-    char folder[64];
-    char url[128];
+    struct database database;
     struct scoring scoring;
     struct ledger *ledger;
     int orders;
@@ -235,14 +221,10 @@ struct stage {
 static void open_ledger(struct stage *stage, bool keeps_moments)
 {
     struct error error;
-    struct ledger_options options = {.url = stage->url,
-                                     .keeps_moments = keeps_moments,
-                                     .zone = zone_utc(),
-                                     .readers = 3,
-                                     .on_issued = on_issued,
-                                     .on_durable = on_durable};
 
-    check(ledger_open(&stage->ledger, &options, &error), &error);
+    stage->ledger = database_ledger(
+        &stage->database,
+        (struct ledger_options){.keeps_moments = keeps_moments, .zone = zone_utc(), .readers = 3});
     check(ledger_zone_settle(stage->ledger, &error), &error);
 }
 
@@ -252,9 +234,7 @@ static int set_up(void **state)
 
     ensure(stage != NULL);
     stage->scoring = scoring_of(zone_utc(), 6 * HOUR_MS);
-    snprintf(stage->folder, sizeof(stage->folder), "/tmp/dibs-scoring-XXXXXX");
-    assert_non_null(mkdtemp(stage->folder));
-    snprintf(stage->url, sizeof(stage->url), "sqlite:%s/dibs.db", stage->folder);
+    database_make_folder(&stage->database);
     open_ledger(stage, true);
     *state = stage;
     return 0;
@@ -262,16 +242,10 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    static const char *const suffixes[] = {"", "-wal", "-shm"};
     struct stage *stage = *state;
-    char path[128];
 
     ledger_close(stage->ledger);
-    for (size_t i = 0; i < 3; i++) {
-        snprintf(path, sizeof(path), "%s/dibs.db%s", stage->folder, suffixes[i]);
-        unlink(path);
-    }
-    rmdir(stage->folder);
+    database_remove_folder(&stage->database);
     free(stage);
     return 0;
 }

@@ -1,5 +1,5 @@
 /* test_announcer.c: events leave the outbox once they are delivered, in order, whoever fails. */
-#include "../ledger/database.h"
+#include "database.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -124,15 +124,6 @@ static void check(struct bench *bench, enum status status)
         fail_msg("%s", bench->error.text);
 }
 
-static void on_issued(void *context, const struct claim *claims, const enum coupon_state *states,
-                      size_t count)
-{
-    (void)context;
-    (void)claims;
-    (void)states;
-    (void)count;
-}
-
 static void on_durable(void *context)
 {
     struct bench *bench = context;
@@ -170,14 +161,12 @@ static int set_up(void **state)
     pthread_mutex_init(&bench->post.lock, NULL);
     pthread_cond_init(&bench->post.changed, NULL);
     pthread_create(&bench->post.thread, NULL, post_main, &bench->post);
-    const struct ledger_options options = {.url = bench->database.url,
-                                           .integrity = LEDGER_CHECK_OFF,
-                                           .readers = 2,
-                                           .on_issued = on_issued,
-                                           .on_durable = on_durable,
-                                           .has_events = true,
-                                           .context = bench};
-    check(bench, ledger_open(&bench->ledger, &options, &bench->error));
+    bench->ledger =
+        database_ledger(&bench->database, (struct ledger_options){.integrity = LEDGER_CHECK_OFF,
+                                                                  .readers = 2,
+                                                                  .on_durable = on_durable,
+                                                                  .has_events = true,
+                                                                  .context = bench});
     check(bench, ledger_policy_create(bench->ledger, &policy, &bench->lease, &bench->error));
     *state = bench;
     return 0;
