@@ -232,11 +232,14 @@ static const struct command commands[] = {
     {
         .name = "product",
         .summary = "Shows which products sell best, and tells what they are called and cost",
+        .examples = EXAMPLES("dibs product top", "dibs product rank sku-7",
+                             "dibs product import products.jsonl"),
         .subcommands = product_commands,
     },
     {
         .name = "dead",
         .summary = "Looks after claims that were won in Redis and could not be issued",
+        .examples = EXAMPLES("dibs dead list", "dibs dead retry 42-17", "dibs dead drop 42-17"),
         .subcommands = dead_commands,
     },
     {
@@ -260,7 +263,7 @@ static const struct command commands[] = {
             {"total", "N", "Make a policy of so many coupons, and close it in the end."},
             {"per-user-limit", "N", "Of the policy that is made. [1]"},
             {"rehearse", NULL, "Storm a copy of --policy, which itself is left alone."},
-            {"users", "N", "How many people press. [twice the coupons]"},
+            {"users", "N", "How many people press. [twice the coupons, at least 100]"},
             {"connections", "N", "How many connections they share; -c for short. [256]"},
             {"closed", NULL, "Press again as soon as an answer is there: the default."},
             {"rate", "N", "Press so often a second, whatever the answers do."},

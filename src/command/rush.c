@@ -322,6 +322,22 @@ static void rush_ask_audit(struct rush *rush)
 
 /* --- the verdict --- */
 
+/* A page that cannot be written is told of before the storm, not after it. */
+static int rush_check_page(const struct command_call *call, const char *path)
+{
+    bool is_there = path != NULL && access(path, F_OK) == 0;
+    FILE *file = path != NULL ? fopen(path, "a") : NULL;
+
+    if (path == NULL)
+        return COMMAND_FINE;
+    if (file == NULL)
+        return command_fail(call, "%s cannot be written: %s", path, strerror(errno));
+    fclose(file);
+    if (!is_there)
+        unlink(path);
+    return COMMAND_FINE;
+}
+
 static int rush_write_page(const struct rush *rush, const struct rush_report *report)
 {
     struct buffer page;
@@ -445,6 +461,9 @@ int command_rush(const struct command_call *call)
     struct rush rush = {0};
     int code = rush_read_options(call, &rush.options);
 
+    if (code != COMMAND_FINE)
+        return code;
+    code = rush_check_page(call, rush.options.report_path);
     if (code != COMMAND_FINE)
         return code;
     code = exchange_begin(&rush.exchange, call, EXCHANGE_ADMIN);

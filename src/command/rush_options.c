@@ -73,6 +73,10 @@ static int rush_take_start(const struct command_call *call, int64_t *start_at_ms
                              "2026-11-15T12:00:00+09:00",
                              text);
     }
+    /* Not at once instead: a slip in the date or the offset would give real coupons away. */
+    if (text != NULL && *start_at_ms < clock_wall_ms()) {
+        return command_usage(call, "--at: %s is over", text);
+    }
     return COMMAND_FINE;
 }
 
@@ -103,6 +107,9 @@ static int rush_take_shape(const struct command_call *call, struct rush_plan_opt
     }
     if (is_ramp && rate == 0) {
         return command_usage(call, "--ramp needs the --rate it leads to");
+    }
+    if (bursts == 0 && command_option(call, "every") != NULL) {
+        return command_usage(call, "--every needs the --bursts it is between");
     }
     if (duration_ms > 0 && rate == 0 && bursts == 0) {
         return command_usage(call, "--duration needs --rate or --bursts; without them the storm is "
@@ -141,6 +148,10 @@ static int rush_take_target(const struct command_call *call, struct rush_options
     }
     if (options->is_rehearsal && policy == NULL) {
         return command_usage(call, "--rehearse needs the --policy to rehearse");
+    }
+    if (policy != NULL && command_option(call, "per-user-limit") != NULL) {
+        return command_usage(call, "--per-user-limit goes with --total; policy %s has its own",
+                             policy);
     }
     return COMMAND_FINE;
 }

@@ -151,9 +151,10 @@ static void proving_find_times(struct proving *proving)
 
 /* --- the checks --- */
 
-/* How many claims the presses that were decided could have won if there were enough, and how many
- * presses were not decided. */
-static int64_t proving_capacity(const struct proving *proving, size_t *undecided_count)
+/* How many claims the presses that were decided could have won if there were enough; and how many
+ * presses were not decided, or were turned away before it came to that (not open, closed, 401). */
+static int64_t proving_capacity(const struct proving *proving, size_t *undecided_count,
+                                size_t *refused_count)
 {
     const struct rush_evidence *evidence = proving->evidence;
     uint32_t *counts = NULL;
@@ -161,6 +162,7 @@ static int64_t proving_capacity(const struct proving *proving, size_t *undecided
     int64_t capacity = 0;
 
     *undecided_count = 0;
+    *refused_count = 0;
     for (size_t i = 0; i < evidence->press_count; i++) {
         if (evidence->presses[i].user > user_max)
             user_max = evidence->presses[i].user;
@@ -173,7 +175,9 @@ static int64_t proving_capacity(const struct proving *proving, size_t *undecided
             continue;
         if (press->outcome == RUSH_NONE || press->outcome == RUSH_BUSY)
             (*undecided_count)++;
-        else if (press->outcome != RUSH_REFUSED && counts[press->user] < evidence->per_user_limit) {
+        else if (press->outcome == RUSH_REFUSED)
+            (*refused_count)++;
+        else if (counts[press->user] < evidence->per_user_limit) {
             counts[press->user]++;
             capacity++;
         }
@@ -186,7 +190,8 @@ static void check_count(struct proving *proving)
 {
     const struct rush_evidence *evidence = proving->evidence;
     size_t undecided_count;
-    int64_t capacity = proving_capacity(proving, &undecided_count);
+    size_t refused_count;
+    int64_t capacity = proving_capacity(proving, &undecided_count, &refused_count);
     int64_t stock = evidence->before.remaining;
     int64_t won = (int64_t)proving->claim_count;
     /* On a policy of others' the rest of what went may be theirs. */
@@ -209,6 +214,11 @@ static void check_count(struct proving *proving)
         proving_say(proving, RUSH_CANNOT_SAY,
                     "%" PRId64 " won, of %" PRId64 "; %zu presses had no answer that tells", won,
                     stock, undecided_count);
+    else if (won + others < stock && refused_count > 0)
+        proving_say(proving, RUSH_CANNOT_SAY,
+                    "%" PRId64 " won, of %" PRId64
+                    "; %zu presses were turned away and prove nothing",
+                    won, stock, refused_count);
     else if (others > 0)
         proving_say(proving, RUSH_HOLDS,
                     "%" PRId64 " won here and %" PRId64 " elsewhere, of %" PRId64, won, others,

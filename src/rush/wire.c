@@ -50,7 +50,8 @@ struct wire {
     size_t busy_count;
     size_t connected_count;
     uint64_t reconnects;
-    int last_errno; /* of a connection that could not be made */
+    int last_errno;        /* of a connection that could not be made */
+    int64_t last_there_ns; /* when there was a connection the last time */
 };
 
 /* --- connections --- */
@@ -315,11 +316,27 @@ static void wire_wait(struct wire *wire, int64_t wait_ns)
         wire_on_event(wire, events[i].data.ptr, events[i].events);
 }
 
+/* Without a connection for so long that an answer would be too late, what is due has none: a server
+ * that is gone for good ends a storm, too. */
+static void wire_give_up(struct wire *wire, int64_t now_ns)
+{
+    struct span request;
+    uint64_t job;
+
+    if (wire->connected_count > 0)
+        wire->last_there_ns = now_ns;
+    if (now_ns - wire->last_there_ns <= wire->timeout_ns)
+        return;
+    while (wire->caller->next(wire->caller->context, now_ns, &request, &job))
+        wire->caller->failed(wire->caller->context, job, now_ns, "nobody takes connections");
+}
+
 void wire_run(struct wire *wire, const struct wire_caller *caller)
 {
     int64_t swept_ns = clock_monotonic_ns();
 
     wire->caller = caller;
+    wire->last_there_ns = swept_ns;
     for (;;) {
         int64_t now_ns = clock_monotonic_ns();
         wire_feed(wire, now_ns);
@@ -334,6 +351,7 @@ void wire_run(struct wire *wire, const struct wire_caller *caller)
         now_ns = clock_monotonic_ns();
         if (now_ns - swept_ns >= SWEEP_NS) {
             swept_ns = now_ns;
+            wire_give_up(wire, now_ns);
             wire_sweep(wire, now_ns);
             caller->tick(caller->context, now_ns);
         }

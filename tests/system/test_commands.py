@@ -38,6 +38,7 @@ def test_help__exists_for_every_command():
                     "config", "version"):
         assert command in top.stdout
         ended = run_dibs(command, "--help")
+        assert ended.stdout.startswith("Examples:\n  dibs"), ended
         assert ended.returncode == 0, ended
         assert "dibs " + command in ended.stdout
         assert "\x1b" not in ended.stdout

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from double import DROP, Double
-from harness import expect, run_dibs
+from harness import expect, run_dibs, wait_until
 
 TOTAL, USERS, CONNECTIONS = 40, 100, 16
 
@@ -153,10 +153,47 @@ def test_rush__others_who_claim_meanwhile_are_no_breach(shared):
     ["--total", "5", "--ramp"], ["--rehearse", "--total", "5"], ["--total", "5", "--at", "noon"],
     ["--total", "5", "--duplicates", "0.1"], ["--total", "5", "--connections", "100000"],
     ["--total", "5", "--rate", "1000000", "--duration", "1h"], ["--total", "5", "-x", "1"],
+    ["--total", "5", "--every", "1s"], ["--policy", "1", "--per-user-limit", "2"],
+    ["--total", "5", "--at", "2020-01-01T12:00:00+09:00"],
 ])
 def test_rush__wrong_flags_are_a_usage_error(shared, arguments):
     ended = run_dibs("rush", "--url", url_of(shared), *arguments)
     assert ended.returncode == 2 and ended.stderr and not ended.stdout, ended
+
+
+def test_rush__a_page_that_cannot_be_written_is_told_before_the_storm(shared, tmp_path):
+    policy = shared.create(total=5)["id"]
+    ended = run_dibs("rush", "--url", url_of(shared), "--policy", str(policy), "--report",
+                     str(tmp_path / "nowhere" / "page.html"))
+    assert ended.returncode == 1 and "cannot be written" in ended.stderr, ended
+    assert expect(shared.get(f"/v1/policies/{policy}"), 200)["remaining"] == 5
+
+
+def test_rush__a_drop_that_is_not_open_proves_nothing(shared):
+    policy = shared.create(total=5, opens_at="2099-01-01T00:00:00Z")["id"]
+    result = rush(url_of(shared), "--policy", str(policy), "--users", "20", code=1)
+    assert not result["exact"] and not result["broken"]
+    assert verdicts(result)["count"] == "cannot_say"
+
+
+@pytest.mark.one_server("it is killed")
+def test_rush__a_server_that_is_gone_for_good_ends_it(server):
+    """Those who still want to press have nobody to connect to."""
+    def end_it():
+        wait_until(lambda: any(policy["issued"] > 0 for policy in
+                               expect(server.get("/v1/policies"), 200)["items"]),
+                   "somebody wins", timeout_s=30)
+        server.kill()
+    thread = threading.Thread(target=end_it)
+    thread.start()
+    try:
+        result = rush(url_of(server), "--total", "100000", "--users", "100000",
+                      "--timeout", "1s", "--settle", "1s", code=1)
+    finally:
+        thread.join()
+        server.start()
+    assert not result["exact"] and not result["broken"]
+    assert result["unknown"] > 0 and verdicts(result)["ledger"] == "cannot_say"
 
 
 def test_rush__nobody_there(tmp_path):

@@ -296,6 +296,34 @@ static void test_prove__a_lost_answer_that_was_a_win_is_found(void **state)
     assert_int_equal(proof.winner_count, STOCK);
 }
 
+static void test_prove__a_storm_that_was_turned_away_proves_nothing(void **state)
+{
+    struct scene scene;
+
+    (void)state;
+    scene_init(&scene);
+    for (size_t i = 0; i < scene.evidence.press_count; i++)
+        scene.presses[i] = (struct rush_press){
+            .user = scene.presses[i].user, .is_sent = true, .outcome = RUSH_REFUSED};
+    scene.look.coupon_count = 0;
+    scene.evidence.after = scene.evidence.before;
+    struct rush_proof proof = prove(&scene);
+    assert_int_equal(verdict_of(&proof, "count"), RUSH_CANNOT_SAY);
+    assert_false(proof.is_exact);
+    assert_false(proof.is_broken);
+}
+
+static void test_prove__turned_away_when_all_is_given_out_is_fine(void **state)
+{
+    struct scene scene;
+
+    (void)state;
+    scene_init(&scene);
+    scene.presses[USERS - 1].outcome = RUSH_REFUSED; /* closed right behind the sell-out */
+    struct rush_proof proof = prove(&scene);
+    assert_true(proof.is_exact);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -314,6 +342,8 @@ int main(void)
         cmocka_unit_test(test_prove__the_ledger_disagrees),
         cmocka_unit_test(test_prove__what_was_not_told_is_not_called_broken),
         cmocka_unit_test(test_prove__a_lost_answer_that_was_a_win_is_found),
+        cmocka_unit_test(test_prove__a_storm_that_was_turned_away_proves_nothing),
+        cmocka_unit_test(test_prove__turned_away_when_all_is_given_out_is_fine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
