@@ -29,6 +29,7 @@ import time
 from server_house import Server, free_port
 
 AWAIT_TIMEOUT_S = 60
+PATIENT_MS = 600_000  # longer than any disk makes a server wait
 
 
 def await_that(condition, words):
@@ -296,7 +297,7 @@ class _SentinelServer(Redis):
         return {
             "bind": "127.0.0.1", "port": self.port, "dir": self.data,
             f"sentinel monitor {self.master_name}": f"127.0.0.1 {self.primary.port} 1",
-            f"sentinel down-after-milliseconds {self.master_name}": 500,
+            f"sentinel down-after-milliseconds {self.master_name}": PATIENT_MS,
             f"sentinel failover-timeout {self.master_name}": 5000,
         }
 
@@ -325,6 +326,15 @@ class RedisSentinel:
 
     def url(self):
         return f"redis+sentinel://127.0.0.1:{self.sentinel.port}/dibs"
+
+    @contextlib.contextmanager
+    def hasty(self):
+        """Within it the sentinel takes half a second of silence for a death; outside it is patient,
+        for a server that waits for its disk is not to be failed over."""
+        with self.sentinel.client() as client:
+            client.sentinel_set("dibs", "down-after-milliseconds", 500)
+            yield
+            client.sentinel_set("dibs", "down-after-milliseconds", PATIENT_MS)
 
     def master(self):
         """Whom the sentinel calls the master."""

@@ -134,9 +134,10 @@ class Shop(Sharing):
             self.workers.append(self.work())
         return self
 
-    def _start(self, kind, gate, env=None, **config):
-        return super()._start(kind, gate or self.gate, env, **{"ledger_timeout": "5s", "ack_timeout": "500ms",
-                                                  **self.config, **config})
+    def _spawn(self, kind, gate, env=None, **config):
+        return super()._spawn(kind, gate or self.gate, env,
+                              **{"ledger_timeout": "5s", "ack_timeout": "500ms",
+                                 **self.config, **config})
 
     def create(self, total, **fields):
         return self.servers[0].create(total=total, **fields)["id"]

@@ -130,16 +130,18 @@ def test_redis_board__a_server_stands_still(shop_on, redis, point):
         if point in BUILDING:
             with redis.client() as client:
                 client.delete(META)
-        late = shop.serve(fault=f"{point}:1:stop")
+        late = shop.spawn_server(fault=f"{point}:1:stop")
         if point in APPLYING:
+            late.await_start()
             expect(late.post("/v1/orders", sales.new_order(seeded())), 201)
-        await_stop(late)
+        await_stop(late)  # One that builds may do so before or after it says where it listens.
         forget_builder(redis)
         first.start()
         with selling(sales, [first]):
             await_sold(sales, 60)
         await_agreement(redis, shop.database)
         late.signal(signal.SIGCONT)
+        late.await_start()
         with selling(sales, [first, late]):
             await_sold(sales, 60)
         settle(shop, sales, late)

@@ -60,8 +60,9 @@ class Watched(RedisSentinel):
 
     def fail_over(self):
         self.primary.kill()
-        wait_until(lambda: self.master() is self.replica
-                   and self.replica.info("replication")["role"] == "master", "a new master", 60)
+        with self.hasty():
+            wait_until(lambda: self.master() is self.replica
+                       and self.replica.info("replication")["role"] == "master", "a new master", 60)
         return self.replica
 
     def make_up(self):

@@ -50,19 +50,25 @@ class Sharing:
             self.database = ServedDatabase(server)
         return self
 
-    def _start(self, kind, gate, env=None, **config):
+    def _spawn(self, kind, gate, env=None, **config):
         config = {"gate": gate or self.redis.url(), "gate_timeout": "500ms", **config}
         process = kind(folder=self.folder / f"process-{len(self.processes)}", config=config,
                        database=self.database, env=env)
         self.processes.append(process)
-        return process.start()
+        return process.spawn()
 
     def serve(self, gate=None, **config):
         """A server; `gate` when it reaches Redis by another way."""
-        return self._start(Server, gate, **config)
+        return self._spawn(Server, gate, **config).await_start()
+
+    def spawn_server(self, **config):
+        """One that may be gone or stand still before it listens."""
+        return self._spawn(Server, None, **config)
 
     def work(self, gate=None, **config):
-        return self._start(Worker, gate, **config)
+        """A worker; one with a fault point may be there before it says that it works."""
+        worker = self._spawn(Worker, gate, **config)
+        return worker if "fault" in config else worker.await_start()
 
     def drained(self, policy_id):
         """Whether nothing is pending in Redis."""
