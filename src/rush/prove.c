@@ -265,6 +265,10 @@ static void check_dense(struct proving *proving)
 
     if (proving->claim_count == 0)
         proving_say(proving, RUSH_HOLDS, "nobody won");
+    else if (missing + proof->first_seq > 1 && proving->evidence->look->unknown_count > 0)
+        /* Those whose answer was lost may hold them. */
+        proving_say(proving, RUSH_CANNOT_SAY, "the server did not answer for %zu users",
+                    proving->evidence->look->unknown_count);
     else if (proving->evidence->is_alone && proof->first_seq != 1)
         proving_say(proving, RUSH_BROKEN, "the first seq is %" PRId64, proof->first_seq);
     else if (missing > 0 && proving->evidence->is_alone)

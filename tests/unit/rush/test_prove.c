@@ -272,7 +272,8 @@ static void test_prove__what_was_not_told_is_not_called_broken(void **state)
     (void)state;
     scene_init(&scene);
     /* The answer was lost, and the server does not say what became of it. */
-    scene.presses[STOCK - 1].outcome = RUSH_NONE;
+    scene.presses[1].outcome = RUSH_NONE;
+    memmove(&scene.coupons[1], &scene.coupons[2], (STOCK - 2) * sizeof(scene.coupons[0]));
     scene.look.coupon_count = STOCK - 1;
     scene.look.unknown_count = 1;
     scene.evidence.after.is_known = false;
@@ -280,6 +281,7 @@ static void test_prove__what_was_not_told_is_not_called_broken(void **state)
     assert_false(proof.is_broken);
     assert_false(proof.is_exact);
     assert_int_equal(verdict_of(&proof, "count"), RUSH_CANNOT_SAY);
+    assert_int_equal(verdict_of(&proof, "dense"), RUSH_CANNOT_SAY);
     assert_int_equal(verdict_of(&proof, "coupons"), RUSH_CANNOT_SAY);
     assert_int_equal(verdict_of(&proof, "ledger"), RUSH_CANNOT_SAY);
 }
