@@ -313,6 +313,7 @@ static void rush_ask_audit(struct rush *rush)
         return;
     evidence->audit =
         yyjson_get_bool(yyjson_obj_get(item, "ok")) ? RUSH_AUDIT_FINE : RUSH_AUDIT_BROKEN;
+    evidence->audit_gap_count = yyjson_get_sint(yyjson_obj_get(item, "unaccounted"));
     snprintf(evidence->audit_words, sizeof(evidence->audit_words),
              "the audit finds %" PRId64 " units and %" PRId64 " coupons amiss",
              yyjson_get_sint(yyjson_obj_get(item, "imbalance")),

@@ -257,29 +257,45 @@ static void check_unique(struct proving *proving)
         proving_say(proving, RUSH_HOLDS, "no seq was given twice");
 }
 
+/* Whether anybody had to hear that there is no verdict now. */
+static bool proving_was_interrupted(const struct proving *proving)
+{
+    for (size_t i = 0; i < proving->evidence->press_count; i++) {
+        const struct rush_press *press = &proving->evidence->presses[i];
+        if (press->is_sent &&
+            (press->may_be_done || press->outcome == RUSH_NONE || press->outcome == RUSH_BUSY))
+            return true;
+    }
+    return false;
+}
+
 static void check_dense(struct proving *proving)
 {
+    const struct rush_evidence *evidence = proving->evidence;
     const struct rush_proof *proof = proving->proof;
-    int64_t span = proof->last_seq - proof->first_seq + 1;
-    int64_t missing = span - (int64_t)proving->claim_count;
+    int64_t first = evidence->is_alone ? 1 : proof->first_seq;
+    int64_t missing = proof->last_seq - first + 1 - (int64_t)proving->claim_count;
 
     if (proving->claim_count == 0)
         proving_say(proving, RUSH_HOLDS, "nobody won");
-    else if (missing + proof->first_seq > 1 && proving->evidence->look->unknown_count > 0)
-        /* Those whose answer was lost may hold them. */
-        proving_say(proving, RUSH_CANNOT_SAY, "the server did not answer for %zu users",
-                    proving->evidence->look->unknown_count);
-    else if (proving->evidence->is_alone && proof->first_seq != 1)
-        proving_say(proving, RUSH_BROKEN, "the first seq is %" PRId64, proof->first_seq);
-    else if (missing > 0 && proving->evidence->is_alone)
-        proving_say(proving, RUSH_BROKEN, "%" PRId64 " seqs up to %" PRId64 " are nobody's",
-                    missing, proof->last_seq);
-    else if (missing > 0)
-        proving_say(proving, RUSH_HOLDS, "seqs %" PRId64 " to %" PRId64 ", with those of others",
-                    proof->first_seq, proof->last_seq);
-    else
+    else if (missing <= 0)
         proving_say(proving, RUSH_HOLDS, "seqs %" PRId64 " to %" PRId64 " without a gap",
                     proof->first_seq, proof->last_seq);
+    else if (!evidence->is_alone)
+        proving_say(proving, RUSH_HOLDS, "seqs %" PRId64 " to %" PRId64 ", with those of others",
+                    proof->first_seq, proof->last_seq);
+    else if (evidence->look->unknown_count > 0)
+        /* Those whose answer was lost may hold them. */
+        proving_say(proving, RUSH_CANNOT_SAY, "the server did not answer for %zu users",
+                    evidence->look->unknown_count);
+    else if (missing <= evidence->audit_gap_count && proving_was_interrupted(proving))
+        /* A gate in Redis that was away goes on with a fresh lease. */
+        proving_say(proving, RUSH_HOLDS,
+                    "seqs 1 to %" PRId64 "; %" PRId64 " were given up when the gate was away",
+                    proof->last_seq, missing);
+    else
+        proving_say(proving, RUSH_BROKEN, "%" PRId64 " seqs up to %" PRId64 " are nobody's",
+                    missing, proof->last_seq);
 }
 
 static void check_limit(struct proving *proving)

@@ -34,7 +34,8 @@ struct rush_evidence {
     struct rush_stock before;
     struct rush_stock after;
     enum { RUSH_AUDIT_NONE, RUSH_AUDIT_FINE, RUSH_AUDIT_BROKEN } audit;
-    char audit_words[128]; /* of BROKEN */
+    char audit_words[128];   /* of BROKEN */
+    int64_t audit_gap_count; /* seqs that the audit counts as given up */
 };
 
 enum rush_verdict { RUSH_HOLDS, RUSH_BROKEN, RUSH_CANNOT_SAY };

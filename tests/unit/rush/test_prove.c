@@ -173,6 +173,23 @@ static void test_prove__a_gap(void **state)
     assert_int_equal(verdict_of(&proof, "dense"), RUSH_HOLDS);
 }
 
+static void test_prove__a_gap_that_the_gate_left_when_it_was_away(void **state)
+{
+    struct scene scene;
+
+    (void)state;
+    scene_init(&scene);
+    scene.presses[STOCK - 1].seq = 9;
+    scene.coupons[STOCK - 1].seq = 9;
+    scene.evidence.audit_gap_count = 4;
+    assert_broken(&scene, "dense"); /* nobody noticed that it was away */
+    scene.presses[STOCK - 1].may_be_done = true;
+    struct rush_proof proof = prove(&scene);
+    assert_true(proof.is_exact);
+    scene.evidence.audit_gap_count = 3;
+    assert_broken(&scene, "dense");
+}
+
 static void test_prove__a_user_over_the_limit(void **state)
 {
     struct scene scene;
@@ -335,6 +352,7 @@ int main(void)
         cmocka_unit_test(test_prove__a_seq_given_twice),
         cmocka_unit_test(test_prove__told_twice_that_one_won),
         cmocka_unit_test(test_prove__a_gap),
+        cmocka_unit_test(test_prove__a_gap_that_the_gate_left_when_it_was_away),
         cmocka_unit_test(test_prove__a_user_over_the_limit),
         cmocka_unit_test(test_prove__overtaken),
         cmocka_unit_test(test_prove__sold_out_too_early),
