@@ -15,6 +15,7 @@
 
 #define INTERVAL_MS   1000
 #define ONCE_MS       1000
+#define WATCH_MS      2000
 #define OUTPUT_MAX    (16 * 1024 * 1024)
 #define PAGE_PATH_MAX 1200
 
@@ -30,9 +31,11 @@ struct top {
     struct exchange exchange;
     struct top_view view;
     int64_t interval_ms;
-    size_t selected;
+    size_t selected; /* where the selected policy is shown; it moves with its policy */
+    int64_t selected_id;
     char footer[TOP_NAME_SIZE + 64]; /* a question, or what came of the last one */
     enum top_key asked;              /* PAUSE or RESUME while the question stands; else NONE */
+    int64_t asked_id;                /* of the policy that it is about */
 };
 
 /* --- looking --- */
@@ -65,9 +68,11 @@ static bool top_look_at_policies(struct top *top, struct top_sight *sight)
     for (;;) {
         yyjson_doc *document = top_get(top, path, sight);
         yyjson_val *root = yyjson_doc_get_root(document);
-        if (!yyjson_is_obj(root)) {
+        /* A 503 says that the database is away, for example. */
+        sight->lacks_policies = yyjson_is_obj(root) && yyjson_obj_get(root, "items") == NULL;
+        if (!yyjson_is_obj(root) || sight->lacks_policies) {
             yyjson_doc_free(document);
-            return false;
+            return sight->lacks_policies;
         }
         top_sight_read_policies(sight, root);
         const char *next = yyjson_get_str(yyjson_obj_get(root, "next"));
@@ -94,6 +99,13 @@ static void top_look_at_metrics(struct top *top, struct top_sight *sight)
     client_answer_release(&answer);
 }
 
+static void top_select(struct top *top, size_t place)
+{
+    top->selected = place;
+    if (place < top->view.now.policy_count)
+        top->selected_id = top_view_policy(&top->view, place)->id;
+}
+
 static void top_look(struct top *top)
 {
     struct top_sight sight = {.wall_ms = clock_wall_ms()};
@@ -107,8 +119,8 @@ static void top_look(struct top *top)
     yyjson_doc_free(readiness);
     sight.seen_at_ms = clock_monotonic_ms();
     top_view_take(&top->view, &sight);
-    if (top->view.now.policy_count > 0 && top->selected >= top->view.now.policy_count)
-        top->selected = top->view.now.policy_count - 1;
+    top->selected = top_view_place(&top->view, top->selected_id, top->selected);
+    top_select(top, top->selected);
 }
 
 /* --- pausing and resuming --- */
@@ -119,19 +131,19 @@ static void top_ask(struct top *top, enum top_key key)
         return;
     const struct top_policy *policy = top_view_policy(&top->view, top->selected);
     top->asked = key;
+    top->asked_id = policy->id;
     snprintf(top->footer, sizeof(top->footer), "%s policy %" PRId64 " (%.200s)? y/N ",
              key == TOP_KEY_PAUSE ? "Pause" : "Resume", policy->id, policy->name);
 }
 
 static void top_change(struct top *top)
 {
-    const struct top_policy *policy = top_view_policy(&top->view, top->selected);
     bool pauses = top->asked == TOP_KEY_PAUSE;
     struct client_answer answer;
     struct error error;
     char path[64];
 
-    snprintf(path, sizeof(path), "/v1/policies/%" PRId64, policy->id);
+    snprintf(path, sizeof(path), "/v1/policies/%" PRId64, top->asked_id);
     enum status status =
         client_send(&top->exchange.client,
                     &(struct client_request){.method = "PATCH",
@@ -161,9 +173,9 @@ static bool top_on_key(struct top *top, enum top_key key)
         return does_it;
     }
     if (key == TOP_KEY_UP && top->selected > 0)
-        top->selected--;
+        top_select(top, top->selected - 1);
     else if (key == TOP_KEY_DOWN && top->selected + 1 < top->view.now.policy_count)
-        top->selected++;
+        top_select(top, top->selected + 1);
     else if (key == TOP_KEY_PAUSE || key == TOP_KEY_RESUME)
         top_ask(top, key);
     return false;
@@ -239,6 +251,9 @@ int command_top(const struct command_call *call)
         code = exchange_begin(&top->exchange, call, EXCHANGE_ADMIN);
     if (code == COMMAND_FINE) {
         bool is_once = command_option(call, "once") != NULL || top->exchange.json;
+        /* Nobody can press a key while it waits: a server that hangs is soon said to. */
+        if (!is_once && command_option(call, "timeout") == NULL)
+            top->exchange.client.timeout_ms = WATCH_MS;
         code = is_once ? top_once(top) : top_watch(top);
         top_view_release(&top->view);
         exchange_end(&top->exchange);

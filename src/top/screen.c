@@ -9,12 +9,14 @@
 #include <string.h>
 #include <term.h>
 #include <unistd.h>
+#include <wchar.h>
 
 #include "base/clock.h"
 #include "top/words.h"
 
 #define LINE_MAX_LENGTH 1024
 #define EVENT_LINES     6
+#define POLICY_LINES    5 /* that events leave free, if there are so many */
 #define HEAD_LINES      8
 
 enum top_colour { TOP_PLAIN, TOP_GOOD, TOP_WAITING, TOP_BAD, TOP_QUIET };
@@ -57,12 +59,33 @@ void top_screen_close(void)
 
 /* --- pieces --- */
 
+/* How many bytes of the text fit into so many columns; a character may take two. */
+static int top_fitting(const char *text, int cells)
+{
+    mbstate_t state = {0};
+    const char *at = text;
+    wchar_t character;
+    size_t length;
+
+    while (*at != '\0') {
+        length = mbrtowc(&character, at, MB_CUR_MAX, &state);
+        if (length == (size_t)-1 || length == (size_t)-2)
+            break;
+        int width = wcwidth(character);
+        cells -= width > 0 ? width : 0;
+        if (cells < 0)
+            break;
+        at += length;
+    }
+    return (int)(at - text);
+}
+
 static void top_put(int row, int column, enum top_colour colour, const char *text)
 {
     if (row >= LINES || column >= COLS)
         return;
     attron(COLOR_PAIR(colour));
-    mvaddnstr(row, column, text, COLS - column);
+    mvaddnstr(row, column, text, top_fitting(text, COLS - column));
     attroff(COLOR_PAIR(colour));
 }
 
@@ -205,13 +228,24 @@ static void top_draw_policies(const struct top_view *view, size_t selected, int 
         top_draw_policy(first_row + 1 + (int)i, top_view_policy(view, from + i),
                         from + i == selected);
     if (now->policy_count == 0)
-        top_put(first_row + 1, 2, TOP_QUIET, "There are no policies yet: `dibs policy create`.");
+        top_put(first_row + 1, 2, TOP_QUIET,
+                now->lacks_policies ? "Which policies there are cannot be told right now."
+                                    : "There are no policies yet: `dibs policy create`.");
 }
 
-static void top_draw_events(const struct top_view *view, int first_row)
+/* How many events there is room for, beside a few policies. */
+static size_t top_event_lines(const struct top_view *view, int room)
 {
-    size_t shown = view->event_count < EVENT_LINES ? view->event_count : EVENT_LINES;
+    int policies =
+        view->now.policy_count < POLICY_LINES ? (int)view->now.policy_count : POLICY_LINES;
+    int left = room - policies - 2; /* a title, and a blank line between them */
+    int wanted = view->event_count < EVENT_LINES ? (int)view->event_count : EVENT_LINES;
 
+    return left < 0 ? 0 : left < wanted ? (size_t)left : (size_t)wanted;
+}
+
+static void top_draw_events(const struct top_view *view, int first_row, size_t shown)
+{
     for (size_t i = 0; i < shown; i++) {
         const struct top_event *event = &view->events[view->event_count - shown + i];
         char time[CLOCK_TEXT_SIZE];
@@ -225,12 +259,13 @@ static void top_draw_events(const struct top_view *view, int first_row)
 void top_screen_draw(const struct top_view *view, const char *url, size_t selected,
                      const char *footer)
 {
-    int events_row = LINES - 1 - EVENT_LINES;
+    int room = LINES - 1 - HEAD_LINES;
+    size_t events = top_event_lines(view, room);
 
     erase();
     top_draw_head(view, url);
-    top_draw_policies(view, selected, HEAD_LINES, events_row - HEAD_LINES - 1);
-    top_draw_events(view, events_row);
+    top_draw_policies(view, selected, HEAD_LINES, events > 0 ? room - (int)events - 1 : room);
+    top_draw_events(view, LINES - 1 - (int)events, events);
     if (footer[0] != '\0') {
         attron(A_REVERSE);
         top_put(LINES - 1, 0, TOP_PLAIN, footer);

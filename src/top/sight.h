@@ -53,6 +53,7 @@ struct top_sight {
     struct top_policy *policies;
     size_t policy_count;
     size_t policy_capacity;
+    bool lacks_policies; /* the server could not list them: these are those of the sight before */
     /* Of the metrics; since the server's start. */
     double started_at_s;
     double claims[TOP_RESULTS];

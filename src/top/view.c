@@ -73,7 +73,8 @@ static void top_note_changes(struct top_view *view, const struct top_sight *befo
     if (now->started_at_s != before->started_at_s)
         top_note(view, "the server was started again");
     top_note_parts(view, before);
-    top_note_policies(view, before);
+    if (!now->lacks_policies)
+        top_note_policies(view, before);
     if (now->dead_letters > before->dead_letters)
         top_note(view, "%.0f new dead letters: `dibs dead list`",
                  now->dead_letters - before->dead_letters);
@@ -159,6 +160,17 @@ static void top_keep(struct top_sight *next, struct top_sight *before)
     *next = kept;
 }
 
+/* A list that the server cannot give is not an empty one. */
+static void top_keep_policies(struct top_sight *next, struct top_sight *before)
+{
+    free(next->policies);
+    next->policies = before->policies;
+    next->policy_count = before->policy_count;
+    next->policy_capacity = before->policy_capacity;
+    before->policies = NULL;
+    before->policy_count = 0;
+}
+
 void top_view_take(struct top_view *view, struct top_sight *next)
 {
     struct top_sight before = view->now;
@@ -166,6 +178,8 @@ void top_view_take(struct top_view *view, struct top_sight *next)
 
     if (!next->is_reachable)
         top_keep(next, &before);
+    else if (next->lacks_policies)
+        top_keep_policies(next, &before);
     view->now = *next;
     *next = (struct top_sight){0};
     top_arrange(view);
@@ -187,6 +201,17 @@ const struct top_policy *top_view_policy(const struct top_view *view, size_t pla
 {
     ensure(place < view->now.policy_count);
     return &view->now.policies[view->order[place]];
+}
+
+size_t top_view_place(const struct top_view *view, int64_t policy_id, size_t otherwise)
+{
+    size_t count = view->now.policy_count;
+
+    for (size_t place = 0; place < count; place++) {
+        if (top_view_policy(view, place)->id == policy_id)
+            return place;
+    }
+    return otherwise < count ? otherwise : count > 0 ? count - 1 : 0;
 }
 
 double top_view_rate(const struct top_view *view)

@@ -34,6 +34,9 @@ void top_view_release(struct top_view *view);
 /* The policy at a place of what is shown. */
 const struct top_policy *top_view_policy(const struct top_view *view, size_t place);
 
+/* Where that policy is shown; when it is not, the nearest place to `otherwise` that there is. */
+size_t top_view_place(const struct top_view *view, int64_t policy_id, size_t otherwise);
+
 /* Claims a second, of all results. */
 double top_view_rate(const struct top_view *view);
 

@@ -95,7 +95,9 @@ void top_words(struct buffer *out, const struct top_view *view, const char *url)
     buffer_append_literal(out, "\n\n");
     for (size_t i = 0; i < now->policy_count; i++)
         top_words_policy(out, top_view_policy(view, i));
-    if (now->policy_count == 0)
+    if (now->policy_count == 0 && now->lacks_policies)
+        buffer_append_literal(out, "Which policies there are cannot be told right now.\n");
+    else if (now->policy_count == 0)
         buffer_append_literal(out, "There are no policies yet; `dibs policy create` makes one.\n");
 }
 
@@ -125,6 +127,10 @@ static void top_json_parts(struct buffer *out, const struct top_sight *now)
 
 static void top_json_policies(struct buffer *out, const struct top_sight *now)
 {
+    if (now->lacks_policies && now->policy_count == 0) {
+        buffer_append_literal(out, ",\"policies\":null");
+        return;
+    }
     buffer_append_literal(out, ",\"policies\":[");
     for (size_t i = 0; i < now->policy_count; i++) {
         const struct top_policy *policy = &now->policies[i];

@@ -8,6 +8,7 @@ import uuid
 
 import pytest
 
+from double import Double
 from harness import BINARY, expect, run_dibs, wait_until
 
 
@@ -38,6 +39,19 @@ def test_top__once_as_text(serve):
     assert "ready" in ended.stdout and "1 of 4 issued  Noon" in ended.stdout
     assert "######.................." in ended.stdout
     assert "\x1b" not in ended.stdout
+
+
+def test_top__a_server_that_cannot_list_its_policies(serve):
+    server = serve()
+    server.create(total=4, name="Noon")
+
+    def lie(request, reply):
+        if b"/v1/policies" in request.line:
+            reply.status, reply.body = 503, b'{"code":"UNAVAILABLE","detail":"away"}'
+    with Double(server, lie) as double:
+        ended = run_dibs("top", "--once", "--url", double.url)
+        assert "cannot be told right now" in ended.stdout and "no policies" not in ended.stdout
+        assert json.loads(run_dibs("top", "--json", "--url", double.url).stdout)["policies"] is None
 
 
 def test_top__nobody_there():
@@ -118,6 +132,23 @@ def test_top__live(serve, terminal):
     screen.shows(f"policy {policy} is SOLD_OUT, it was OPEN")
     screen.press("q")
     screen.shows("ended with 0")
+
+
+def test_top__a_question_is_about_its_policy_wherever_that_moves(serve, terminal):
+    server = serve()
+    first, second = (server.create(total=3, name=name)["id"] for name in ("First", "Second"))
+    screen = terminal(BINARY, "top", "--url", url_of(server), "--interval", "100ms")
+    screen.shows("First", "Second")
+    screen.press("Down", "p")
+    screen.shows(f"Pause policy {second} (Second)? y/N")
+    for user in ("a", "b", "c"):
+        server.win(first, user)
+    screen.shows(f"policy {first} is SOLD_OUT, it was OPEN")
+    screen.press("y")
+    screen.shows(f"policy {second} is PAUSED, it was OPEN")
+    assert not expect(server.get(f"/v1/policies/{first}"), 200)["paused"]
+    wait_until(lambda: any(line.startswith(">") and "Second" in line
+                           for line in screen.screen().splitlines()), "it is still selected")
 
 
 def test_top__a_server_that_goes_away(serve, terminal):

@@ -143,6 +143,46 @@ static void test_view__bars_show_everything_there_is(void **state)
     assert_int_equal(parts[0], 10);
 }
 
+static void test_view__a_list_that_cannot_be_had_is_not_an_empty_one(void **state)
+{
+    struct top_view view = {.has_rates = false};
+    struct top_sight first = sight_at(1000, 0, 0, 0);
+    struct top_sight second = sight_at(2000, 0, 0, 0);
+    struct top_sight third = sight_at(3000, 0, 0, 0);
+    const char *json = "{\"items\":[{\"id\":1,\"total\":1,\"name\":\"a\",\"state\":\"OPEN\"}]}";
+
+    (void)state;
+    add_policies(&first, json);
+    second.lacks_policies = true;
+    add_policies(&third, json);
+    top_view_take(&view, &first);
+    top_view_take(&view, &second);
+    assert_int_equal(view.now.policy_count, 1);
+    assert_int_equal(top_view_policy(&view, 0)->id, 1);
+    top_view_take(&view, &third);
+    assert_int_equal(view.now.policy_count, 1);
+    assert_int_equal(view.event_count, 0); /* nothing was created */
+    top_view_release(&view);
+}
+
+static void test_view__a_policy_is_found_where_it_has_moved(void **state)
+{
+    struct top_view view = {.has_rates = false};
+    struct top_sight sight = sight_at(1000, 0, 0, 0);
+
+    (void)state;
+    assert_int_equal(top_view_place(&view, 7, 3), 0);
+    add_policies(&sight,
+                 "{\"items\":[{\"id\":1,\"state\":\"CLOSED\"},{\"id\":2,\"state\":\"OPEN\"},"
+                 "{\"id\":3,\"state\":\"OPEN\"}]}");
+    top_view_take(&view, &sight);
+    assert_int_equal(top_view_place(&view, 1, 0), 2);
+    assert_int_equal(top_view_place(&view, 2, 2), 0);
+    assert_int_equal(top_view_place(&view, 9, 1), 1);
+    assert_int_equal(top_view_place(&view, 9, 8), 2);
+    top_view_release(&view);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -151,6 +191,8 @@ int main(void)
         cmocka_unit_test(test_view__a_server_that_started_again_has_no_rates),
         cmocka_unit_test(test_view__changes_become_events),
         cmocka_unit_test(test_view__bars_show_everything_there_is),
+        cmocka_unit_test(test_view__a_list_that_cannot_be_had_is_not_an_empty_one),
+        cmocka_unit_test(test_view__a_policy_is_found_where_it_has_moved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
