@@ -28,7 +28,9 @@ struct mock_kafka {
 
 static inline void mock_kafka_init(struct mock_kafka *mock)
 {
-    static const char *const topics[] = {"coupon-pended", "coupon-issued", "coupon-pended-dlq"};
+    /* All that dibs makes sure of: these brokers can create none when asked. */
+    static const char *const topics[] = {"coupon-pended", "coupon-issued", "coupon-pended-dlq",
+                                         "order-completed", "order-completed-dlq"};
     char words[200];
 
     mock->handle = rd_kafka_new(RD_KAFKA_PRODUCER, rd_kafka_conf_new(), words, sizeof(words));
