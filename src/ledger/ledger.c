@@ -245,7 +245,7 @@ enum status ledger_write(struct ledger *ledger, write_fn body, void *argument, s
 enum status ledger_write_last(struct ledger *ledger, write_fn body, void *argument,
                               struct error *error)
 {
-    return writer_run_last(&ledger->writer, body, argument, error);
+    return writer_run_in(&ledger->writer, WRITE_LAST, body, argument, error);
 }
 
 enum status ledger_policy_create(struct ledger *ledger, struct policy *policy, struct lease *lease,
@@ -467,7 +467,8 @@ enum status ledger_rewrite(struct ledger *ledger, const struct ledger_memory *me
     struct repair repair;
 
     repair_init(&repair, memory, clock_wall_ms());
-    enum status status = ledger_write_last(ledger, repair_write, &repair, error);
+    enum status status =
+        writer_run_in(&ledger->writer, WRITE_BEHIND_EVENTS, repair_write, &repair, error);
     *done = status == STATUS_OK ? repair.done : (struct ledger_repair){0};
     if (done->is_done)
         repair_log(&repair);

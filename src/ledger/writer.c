@@ -88,8 +88,8 @@ uint64_t writer_issue(struct writer *writer, const struct claim *claims, size_t 
     return ticket;
 }
 
-static enum status writer_run_in(struct writer *writer, enum write_turn turn, write_fn apply,
-                                 void *argument, struct error *error)
+enum status writer_run_in(struct writer *writer, enum write_turn turn, write_fn apply,
+                          void *argument, struct error *error)
 {
     struct waiting_write write = {.turn = turn,
                                   .apply = apply,
@@ -117,12 +117,6 @@ static enum status writer_run_in(struct writer *writer, enum write_turn turn, wr
 enum status writer_run(struct writer *writer, write_fn apply, void *argument, struct error *error)
 {
     return writer_run_in(writer, WRITE_IN_TURN, apply, argument, error);
-}
-
-enum status writer_run_last(struct writer *writer, write_fn apply, void *argument,
-                            struct error *error)
-{
-    return writer_run_in(writer, WRITE_LAST, apply, argument, error);
 }
 
 /* --- one transaction --- */
@@ -204,6 +198,8 @@ static enum status writer_write(struct writer *writer, struct write_batch *batch
         status = writer_apply_all(writer, batch, WRITE_LAST, error);
     if (status == STATUS_OK)
         status = outbox_write(sql, error);
+    if (status == STATUS_OK)
+        status = writer_apply_all(writer, batch, WRITE_BEHIND_EVENTS, error);
     FAULT_POINT("ledger.before_commit");
     if (status == STATUS_OK)
         status = sql->driver->commit(sql->session, error);

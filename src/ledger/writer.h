@@ -26,8 +26,10 @@
 typedef enum status (*write_fn)(struct sql *sql, void *argument, struct error *error);
 
 /* What locks rows that all writes of its kind lock comes behind the others of its transaction:
- * processes that share a database then lock in the same order, and wait for each other at most. */
-enum write_turn { WRITE_IN_TURN, WRITE_LAST };
+ * processes that share a database then lock in the same order, and wait for each other at most.
+ * What writes its own events into the outbox comes when those of all others are there: should it be
+ * undone, it takes only its own with it. */
+enum write_turn { WRITE_IN_TURN, WRITE_LAST, WRITE_BEHIND_EVENTS };
 
 /* A caller's write, waiting on its stack. */
 struct waiting_write {
@@ -98,9 +100,9 @@ uint64_t writer_issue(struct writer *writer, const struct claim *claims, size_t 
 enum status writer_run(struct writer *writer, write_fn apply, void *argument,
                        struct error *error) MUST_CHECK;
 
-/* The same, behind all other writes of its commit. */
-enum status writer_run_last(struct writer *writer, write_fn apply, void *argument,
-                            struct error *error) MUST_CHECK;
+/* The same at its turn among the writes of its commit. */
+enum status writer_run_in(struct writer *writer, enum write_turn turn, write_fn apply,
+                          void *argument, struct error *error) MUST_CHECK;
 
 /* For a remote database: runs the write in a transaction of its own when the database is older than
  * what was committed, and does nothing otherwise. Not turned away while the writer is not healthy.

@@ -432,8 +432,8 @@ static void *act_noting(void *context)
 {
     struct noting *noting = context;
     struct error error;
-    enum status status = (noting->turn == WRITE_LAST ? writer_run_last : writer_run)(
-        &noting->script->writer, note_name, noting, &error);
+    enum status status =
+        writer_run_in(&noting->script->writer, noting->turn, note_name, noting, &error);
     return status == STATUS_OK ? noting : NULL;
 }
 
