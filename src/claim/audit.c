@@ -259,15 +259,6 @@ static int64_t audit_magnitude(int64_t number)
     return number < 0 ? -number : number;
 }
 
-static int64_t audit_left(const struct gate_state *state)
-{
-    int64_t left = 0;
-
-    for (size_t i = 0; i < state->lease_count; i++)
-        left += state->leases[i].end_seq - state->leases[i].next_seq;
-    return left;
-}
-
 static bool audit_has_lease(const struct audit_look *look, const struct gate_lease *in_gate)
 {
     for (size_t i = 0; i < look->lease_count; i++) {
@@ -288,7 +279,7 @@ static bool audit_is_still(const struct audit_look *look)
     return before->pending_count == 0 && after->pending_count == 0 &&
            before->remaining == after->remaining && before->issued == after->issued &&
            before->changes == after->changes && before->version == after->version &&
-           after->version == look->audit.balance.version && audit_left(before) == audit_left(after);
+           after->version == look->audit.balance.version && before->left == after->left;
 }
 
 static void audit_count_ledger(struct policy_audit *audit)
@@ -312,16 +303,15 @@ static void audit_count_gate(struct audit_look *look)
 {
     const struct gate_state *state = &look->after;
     struct policy_audit *audit = &look->audit;
-    int64_t left = audit_left(state);
 
-    audit->counts[AUDIT_REMAINING] = audit_magnitude(state->remaining - left);
+    audit->counts[AUDIT_REMAINING] = audit_magnitude(state->remaining - state->left);
     if (state->mark > state->seq_top)
         audit->counts[AUDIT_MARK] = state->mark - state->seq_top;
     for (size_t i = 0; i < state->lease_count; i++)
         audit->counts[AUDIT_LEASE] += state->leases[i].next_seq < state->leases[i].end_seq &&
                                       !audit_has_lease(look, &state->leases[i]);
     if (audit_is_still(look))
-        audit->counts[AUDIT_ADRIFT] = audit_magnitude(audit->balance.leased - left);
+        audit->counts[AUDIT_ADRIFT] = audit_magnitude(audit->balance.leased - state->left);
 }
 
 /* Those who were told that they have won: as long as no unit came back meanwhile, whoever is active

@@ -132,7 +132,8 @@ struct gate_lease {
     int64_t end_seq;
 };
 
-/* How a policy stands in the gate, in one step. */
+/* How a policy stands in the gate, in one step. Of more leases than there are places only the
+ * oldest are told one by one. */
 #define GATE_STATE_LEASES_MAX 256
 struct gate_state {
     bool is_known; /* the gate has the policy */
@@ -146,6 +147,7 @@ struct gate_state {
     int64_t seq_top; /* the highest seq that was ever lent */
     int64_t lease_top;
     int64_t mark; /* up to here all that was pending is published; 0: nothing is */
+    int64_t left; /* units that all of its leases have left */
     struct gate_lease leases[GATE_STATE_LEASES_MAX];
     size_t lease_count;
 };

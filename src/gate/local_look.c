@@ -91,12 +91,14 @@ enum status gate_local_inspect(struct gate *gate, int64_t policy_id, struct gate
     state->version = policy->policy.version;
     state->seq_top = policy->seq_top;
     state->lease_top = policy->lease_id_top;
-    while (state->lease_count < policy->stock_count && state->lease_count < GATE_STATE_LEASES_MAX) {
-        const struct stock *stock = &policy->stock[state->lease_count];
-        state->leases[state->lease_count++] = (struct gate_lease){.id = stock->lease_id,
-                                                                  .first_seq = stock->first_seq,
-                                                                  .next_seq = stock->next_seq,
-                                                                  .end_seq = stock->end_seq};
+    for (size_t i = 0; i < policy->stock_count; i++) {
+        const struct stock *stock = &policy->stock[i];
+        state->left += stock->end_seq - stock->next_seq;
+        if (state->lease_count < GATE_STATE_LEASES_MAX)
+            state->leases[state->lease_count++] = (struct gate_lease){.id = stock->lease_id,
+                                                                      .first_seq = stock->first_seq,
+                                                                      .next_seq = stock->next_seq,
+                                                                      .end_seq = stock->end_seq};
     }
     pthread_mutex_unlock(&policy->lock);
     return STATUS_OK;

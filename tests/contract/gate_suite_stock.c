@@ -254,6 +254,24 @@ static void test_gate__recall_over_many_leases(void **state)
     assert_int_equal(claim(fixture, "a").verdict, VERDICT_SOLD_OUT);
 }
 
+/* Units that come back one by one, and that nobody wants, pile up as leases of one. */
+static void test_gate__all_leases_count_however_many(void **state)
+{
+    struct fixture *fixture = *state;
+    const int64_t lease_count = GATE_STATE_LEASES_MAX + 4;
+    struct gate_state stands;
+
+    create(fixture, 3, 1);
+    int64_t first_seq = fixture->policy.next_seq;
+    for (int64_t i = 0; i < lease_count; i++)
+        assert_ok(fixture, lend(fixture, ++fixture->lease_id, first_seq + i, 1));
+    assert_ok(fixture, gate_inspect(fixture->gate, fixture->policy.id, &stands, &fixture->error));
+    assert_int_equal(stands.remaining, 3 + lease_count);
+    assert_int_equal(stands.left, 3 + lease_count);
+    assert_int_equal(stands.lease_count, GATE_STATE_LEASES_MAX);
+    assert_int_equal(stands.seq_top, first_seq + lease_count - 1);
+}
+
 /* --- rows --- */
 
 static void test_gate__older_version_is_ignored(void **state)
@@ -494,6 +512,7 @@ int gate_suite_stock_run(void)
         GATE_TEST(test_gate__recall_is_all_or_none),
         GATE_TEST(test_gate__recall_all_over_several_leases),
         GATE_TEST(test_gate__recall_over_many_leases),
+        GATE_TEST(test_gate__all_leases_count_however_many),
         GATE_TEST(test_gate__older_version_is_ignored),
         GATE_TEST(test_gate__row_never_touches_the_stock),
         GATE_TEST(test_gate__new_policy_is_not_sold_out),
