@@ -1,6 +1,6 @@
-/* mend.c: counts what is issued and lent, and sets what is unleased by it. */
-#include "ledger/mend.h"
-
+/* mend.c: makes a policy's stock add up again, and keeps what audits found and repairs did.
+ *
+ * Coupons are never touched: what is left of the total after them and the leases is unleased. */
 #include <stdlib.h>
 
 #include "ledger/balance.h"
@@ -21,9 +21,17 @@ static enum status mend_read_i64(void *context, const struct sql_value *columns,
 
 /* --- stock --- */
 
-/* Whether all open leases are among those that this transaction has locked. */
+struct mend_stock {
+    struct ledger_mend *mend;
+    const struct lease *leases; /* all that there ever were, as they were a moment ago */
+    size_t lease_count;
+};
+
+/* Whether all open leases are among those that this transaction has locked. Both are told by rising
+ * first seqs. */
 struct mend_leases {
     const struct mend_stock *stock;
+    size_t at;
     bool has_more;
 };
 
@@ -31,12 +39,14 @@ static enum status mend_check_lease(void *context, const struct sql_value *colum
                                     struct error *error)
 {
     struct mend_leases *leases = context;
-    bool is_known = false;
+    const struct mend_stock *stock = leases->stock;
+    int64_t id = columns[0].number;
 
     (void)error;
-    for (size_t i = 0; i < leases->stock->lease_count; i++)
-        is_known = is_known || leases->stock->lease_ids[i] == columns[0].number;
-    leases->has_more = leases->has_more || !is_known;
+    while (leases->at < stock->lease_count && stock->leases[leases->at].id != id)
+        leases->at++;
+    leases->has_more =
+        leases->has_more || leases->at == stock->lease_count || !stock->leases[leases->at].open;
     return STATUS_OK;
 }
 
@@ -49,8 +59,10 @@ static enum status mend_lock(struct sql *sql, const struct mend_stock *stock, st
     struct lease lease;
     enum status status = STATUS_OK;
 
-    for (size_t i = 0; i < stock->lease_count && status == STATUS_OK; i++)
-        status = rows_lease_lock(sql, stock->lease_ids[i], &lease, error);
+    for (size_t i = 0; i < stock->lease_count && status == STATUS_OK; i++) {
+        if (stock->leases[i].open)
+            status = rows_lease_lock(sql, stock->leases[i].id, &lease, error);
+    }
     if (status == STATUS_OK && stock->mend->adopts_strays)
         status = SQL_RUN(sql, STATEMENT_coupon_adopt, NULL, NULL, error,
                          sql_i64(stock->mend->policy_id));
@@ -65,6 +77,8 @@ static enum status mend_lock(struct sql *sql, const struct mend_stock *stock, st
     return status;
 }
 
+/* The next lease begins behind all that there ever were, also behind one that somebody has made
+ * longer. */
 static enum status mend_set(const struct mend_stock *stock, const struct ledger_balance *sums,
                             struct policy *policy, struct error *error)
 {
@@ -83,12 +97,15 @@ static enum status mend_set(const struct mend_stock *stock, const struct ledger_
     policy->unleased = unleased;
     if (policy->next_seq <= sums->highest_seq)
         policy->next_seq = sums->highest_seq + 1;
-    if (policy->next_seq < stock->next_seq_min)
-        policy->next_seq = stock->next_seq_min;
+    for (size_t i = 0; i < stock->lease_count; i++) {
+        int64_t end_seq = stock->leases[i].first_seq + stock->leases[i].count;
+        if (policy->next_seq < end_seq)
+            policy->next_seq = end_seq;
+    }
     return STATUS_OK;
 }
 
-enum status mend_stock(struct sql *sql, void *argument, struct error *error)
+static enum status mend_stock(struct sql *sql, void *argument, struct error *error)
 {
     const struct mend_stock *stock = argument;
     struct ledger_mend *mend = stock->mend;
@@ -116,33 +133,18 @@ enum status mend_stock(struct sql *sql, void *argument, struct error *error)
     return mend->is_changed ? transaction_save_policy(sql, &policy, error) : STATUS_OK;
 }
 
-/* The next lease begins behind all that there ever were, also behind one that somebody has made
- * longer. */
-static void mend_take_leases(struct mend_stock *stock, const struct lease *leases, size_t count)
-{
-    stock->lease_count = 0;
-    for (size_t i = 0; i < count; i++) {
-        int64_t end_seq = leases[i].first_seq + leases[i].count;
-        if (leases[i].open && stock->lease_count < MEND_LEASES_MAX)
-            stock->lease_ids[stock->lease_count++] = leases[i].id;
-        if (stock->next_seq_min < end_seq)
-            stock->next_seq_min = end_seq;
-    }
-}
-
 enum status ledger_mend(struct ledger *ledger, struct ledger_mend *mend, struct error *error)
 {
-    struct mend_stock stock = {.mend = mend};
     enum status status = STATUS_OK;
 
     for (int i = 0; i < MEND_TRIES; i++) {
         struct lease *leases = NULL;
-        size_t count = 0;
-        status = ledger_lease_history(ledger, mend->policy_id, &leases, &count, error);
-        mend_take_leases(&stock, leases, count);
-        free(leases);
+        struct mend_stock stock = {.mend = mend};
+        status = ledger_lease_history(ledger, mend->policy_id, &leases, &stock.lease_count, error);
+        stock.leases = leases;
         if (status == STATUS_OK)
             status = ledger_write(ledger, mend_stock, &stock, error);
+        free(leases);
         if (status != STATUS_CONFLICT)
             break;
     }
@@ -151,7 +153,7 @@ enum status ledger_mend(struct ledger *ledger, struct ledger_mend *mend, struct 
 
 /* --- what was done --- */
 
-enum status mend_note(struct sql *sql, void *argument, struct error *error)
+static enum status mend_note(struct sql *sql, void *argument, struct error *error)
 {
     const struct ledger_repair_note *note = argument;
 
@@ -159,7 +161,7 @@ enum status mend_note(struct sql *sql, void *argument, struct error *error)
                    sql_i64(note->policy_id), sql_text(span_of(note->plan)));
 }
 
-enum status mend_note_done(struct sql *sql, void *argument, struct error *error)
+static enum status mend_note_done(struct sql *sql, void *argument, struct error *error)
 {
     const struct ledger_repair_note *note = argument;
 
@@ -188,17 +190,6 @@ static enum status mend_read_note(void *context, const struct sql_value *columns
     return STATUS_OK;
 }
 
-enum status mend_notes(struct sql *sql, struct ledger_repair_note *notes, size_t max, size_t *count,
-                       struct error *error)
-{
-    struct mend_page page = {.notes = notes};
-    enum status status =
-        SQL_RUN(sql, STATEMENT_repair_list, mend_read_note, &page, error, sql_i64((int64_t)max));
-
-    *count = page.count;
-    return status;
-}
-
 enum status ledger_repair_begin(struct ledger *ledger, const struct ledger_repair_note *note,
                                 struct error *error)
 {
@@ -216,8 +207,12 @@ enum status ledger_repair_end(struct ledger *ledger, const struct ledger_repair_
 enum status ledger_repairs(struct ledger *ledger, struct ledger_repair_note *notes, size_t max,
                            size_t *count, struct error *error)
 {
+    struct mend_page page = {.notes = notes};
     struct sql sql = ledger_reader_take(ledger);
-    enum status status = mend_notes(&sql, notes, max, count, error);
+    enum status status =
+        SQL_RUN(&sql, STATEMENT_repair_list, mend_read_note, &page, error, sql_i64((int64_t)max));
+
+    *count = page.count;
     return ledger_read_end(ledger, sql, status, error);
 }
 
