@@ -52,7 +52,11 @@ const char *policy_audit_plan(const struct policy_audit *audit, bool is_shared, 
             const char *plan = is_shared ? audit_plans[i].shared : audit_plans[i].alone;
             return plan != NULL        ? plan
                    : i == AUDIT_POLICY ? "nothing: bring the newer database back"
-                   : is_shared || i == AUDIT_OVERSOLD || i == AUDIT_OVER_LIMIT
+                   : i == AUDIT_SLOT   ? "nothing: set it by hand, as operations.md says"
+                   : i == AUDIT_OVERSOLD
+                       ? "nothing: raise the total to the coupons that people hold, or cancel "
+                         "some, then restart the server"
+                   : is_shared || i == AUDIT_OVER_LIMIT
                        ? "nothing: people have to decide whose coupon is cancelled"
                        : "nothing: a restart of the server takes over what the ledger has";
         }

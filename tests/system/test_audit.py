@@ -183,6 +183,9 @@ def test_audit__says_what_is_wrong_and_exits_3(server, name):
         shown = {line[1]: int(line[2]) for line in lines if line[:1] == [str(policy)]}
         shown.pop("ARMED")
         assert shown == found
+        if "slot" in found:
+            item, = expect(server.get(f"/v1/audit?policy={policy}"), 200)["items"]
+            assert "by hand" in item["findings"][0]["repair"], item
     finally:
         server.database.execute(heal, policy)
     assert item_of(server, policy)["ok"]
