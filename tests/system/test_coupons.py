@@ -17,7 +17,7 @@ def claim_returned(server, policy_id, user):
     """The unit that was given back, claimed within a second."""
     return expect(wait_until(
         lambda: next((a for a in [server.claim(policy_id, user)] if a.status != 409), None),
-        "the returned unit", timeout_s=1), 201)
+        "the returned unit"), 201)
 
 
 def test_coupon__shown_by_id_and_by_code(shared):
@@ -132,7 +132,7 @@ def test_coupon__cancel_then_again(shared):
     assert expect(shared.cancel(won["code"]), 200) == first
     problem = expect_problem(redeem(shared, won["coupon_id"]), 409, "CONFLICT")
     assert problem["coupon_state"] == "CANCELLED"
-    wait_until(lambda: shared.policy(policy["id"])["remaining"] == 3, "the unit", timeout_s=1)
+    wait_until(lambda: shared.policy(policy["id"])["remaining"] == 3, "the unit")
     assert shared.policy(policy["id"])["issued"] == 0
 
 
@@ -151,7 +151,7 @@ def test_coupon__many_cancels_of_one_return_one_unit(shared):
     path = f"/v1/coupons/{won['coupon_id']}/cancel"
     outcomes = shared.storm([encode("POST", path, {}) for _ in range(50)])
     assert all(o.answer.status == 200 for o in outcomes)
-    wait_until(lambda: shared.policy(policy["id"])["remaining"] == 1, "the unit", timeout_s=1)
+    wait_until(lambda: shared.policy(policy["id"])["remaining"] == 1, "the unit")
     outcomes = shared.claims(policy["id"], [f"x{i}" for i in range(20)])
     assert tally(outcomes) == {(201, "ISSUED"): 1, (409, "SOLD_OUT"): 19}
 
@@ -191,7 +191,7 @@ def test_coupon__cancelled_stock_goes_to_the_back(shared):
     policy = shared.create(total=5)
     wins = [shared.win(policy["id"], f"u{i}") for i in range(3)]
     expect(shared.cancel(wins[0]["coupon_id"]), 200)
-    wait_until(lambda: shared.policy(policy["id"])["remaining"] == 3, "the unit", timeout_s=1)
+    wait_until(lambda: shared.policy(policy["id"])["remaining"] == 3, "the unit")
     seqs = [shared.win(policy["id"], f"v{i}")["seq"] for i in range(3)]
     assert seqs == [4, 5, 6]
 

@@ -10,7 +10,7 @@ def returned(server, policy_id, user, key=None):
     """Claims until the returned unit is there again (a second at most)."""
     return expect(wait_until(
         lambda: next((a for a in [server.claim(policy_id, user, key=key)]
-                      if a.code != "SOLD_OUT"), None), "the returned unit", timeout_s=1), 201)
+                      if a.code != "SOLD_OUT"), None), "the returned unit"), 201)
 
 
 def test_key__same_key_same_claim(shared):

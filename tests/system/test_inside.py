@@ -86,7 +86,7 @@ def test_metrics__policy_gauges(server):
     wanted = {f'dibs_policy_{name}{{policy="{policy}"}}': value for name, value in
               {"total": 10, "remaining": 7, "pending": 0, "issued": 3}.items()}
     # They may be those of a moment ago.
-    wait_until(lambda: wanted.items() <= server.metrics().items(), "the numbers", timeout_s=2)
+    wait_until(lambda: wanted.items() <= server.metrics().items(), "the numbers")
 
 
 def test_metrics__histograms_count_what_happened(server):

@@ -405,12 +405,13 @@ def test_policy__everything_survives_kill_9(server):
     def listed():
         items = expect(server.get("/v1/policies"), 200)["items"]
         states = [item["state"] for item in items]
-        return states == ["PAUSED", "OPEN", "SOLD_OUT", "CLOSED"] and items
+        are_written = not any(item["pending"] for item in items)
+        return states == ["PAUSED", "OPEN", "SOLD_OUT", "CLOSED"] and are_written and items
 
     # A list may have the numbers of a moment ago.
-    before = wait_until(listed, "every state", timeout_s=2)
+    before = wait_until(listed, "every state")
     server.restart()
-    after = wait_until(listed, "every state", timeout_s=2)
+    after = wait_until(listed, "every state")
     assert [without_version(policy) for policy in after] == [
         without_version(policy) for policy in before]
 
