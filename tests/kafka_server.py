@@ -2,7 +2,7 @@
 
     with KafkaBroker() as broker:
         broker.url()                            # kafka://127.0.0.1:port
-        broker.url(prefix="t1-")                # topics and groups of their own
+        broker.url(prefix="t1-", claims="direct")                # any parameters
         broker.secure_url("PLAIN", prefix="t2-")                 # through TLS, with a user
         broker.topics.messages("coupon-pended") # kafka_client.py tells the rest
         broker.kill(), .start(), .pause(), .resume(), .stop(), .restart()
@@ -111,8 +111,9 @@ class KafkaBroker(Server):
     def answers(self):
         return self.topics.answers()
 
-    def url(self, prefix=None):
-        return f"kafka://127.0.0.1:{self.port}" + (f"?prefix={prefix}" if prefix else "")
+    def url(self, **parameters):
+        said = "&".join(f"{name}={value}" for name, value in parameters.items())
+        return f"kafka://127.0.0.1:{self.port}" + (f"?{said}" if said else "")
 
     def secure_url(self, mechanism, prefix, authority=None):
         """Through TLS, as the user that the broker knows; the password is asked for apart."""

@@ -239,7 +239,8 @@ const struct config_key config_keys[] = {
         .offset = offsetof(struct config, relay),
         .fallback = "direct",
         .help = "How winning claims travel from a gate in Redis to the ledger: direct is within "
-                "the worker; the URL of a Kafka (kafka://host:9092,host:9092) lets others listen.",
+                "the worker; the URL of a Kafka (kafka://host:9092,host:9092) lets others listen, "
+                "with ?claims=direct only to what becomes of coupons.",
         .example = "kafka://kafka.example:9092",
         .check = config_check_relay,
     },

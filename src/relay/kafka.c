@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "relay/direct.h"
 #include "relay/kafka_parts.h"
 
 #define FLUSH_MS      500 /* for what is still on its way when everything ends */
@@ -32,7 +33,9 @@ static enum status relay_kafka_run(struct relay *relay, const struct relay_outle
         .forget = relay_kafka_forget,
         .context = kafka,
     };
-    return kafka_consumer_open(&kafka->consumer, &options, error);
+    enum status status =
+        kafka->direct == NULL ? STATUS_OK : relay_run(kafka->direct, outlet, error);
+    return status == STATUS_OK ? kafka_consumer_open(&kafka->consumer, &options, error) : status;
 }
 
 /* --- how it stands --- */
@@ -115,6 +118,7 @@ static void relay_kafka_close(struct relay *relay)
     kafka_producer_close(kafka->producer, FLUSH_MS); /* It may still wake the consumer. */
     kafka_consumer_close(kafka->consumer);
     kafka_watch_close(kafka->watch);
+    relay_close(kafka->direct);
     kafka_target_release(&kafka->target);
     pthread_mutex_destroy(&kafka->lock);
     free(kafka);
@@ -128,6 +132,21 @@ static const struct relay_ops relay_kafka_ops = {
     .rest = relay_kafka_rest,
     .pass = relay_kafka_pass,
     .leave = relay_kafka_leave,
+    .settled = relay_kafka_settled,
+    .is_ready = relay_kafka_is_ready,
+    .count = relay_kafka_count,
+    .stop = relay_kafka_stop,
+    .close = relay_kafka_close,
+};
+
+static const struct relay_ops relay_kafka_direct_ops = {
+    .name = "kafka",
+    .run = relay_kafka_run,
+    .begin = relay_kafka_direct_begin,
+    .carry = relay_kafka_direct_carry,
+    .rest = relay_kafka_direct_rest,
+    .pass = relay_kafka_direct_pass,
+    .leave = relay_kafka_direct_leave,
     .settled = relay_kafka_settled,
     .is_ready = relay_kafka_is_ready,
     .count = relay_kafka_count,
@@ -151,12 +170,15 @@ enum status relay_kafka_open(struct relay **relay, const struct relay_options *o
      * Kept apart in fast bins, all of them would be merged again and again. */
     if (options->use == RELAY_CARRIES)
         mallopt(M_MXFAST, 0);
-    kafka->relay.ops = &relay_kafka_ops;
+    kafka->relay.ops = kafka->target.claims_are_direct ? &relay_kafka_direct_ops : &relay_kafka_ops;
     kafka->use = options->use;
     kafka->traces = options->traces;
-    kafka->is_vital = options->is_vital;
+    kafka->is_vital = options->is_vital && !kafka->target.claims_are_direct;
     pthread_mutex_init(&kafka->lock, NULL);
-    status = kafka_watch_open(&kafka->watch, &kafka->target, error);
+    if (kafka->target.claims_are_direct)
+        status = relay_direct_open(&kafka->direct, error);
+    if (status == STATUS_OK)
+        status = kafka_watch_open(&kafka->watch, &kafka->target, error);
     if (status == STATUS_OK && options->use != RELAY_WATCHES)
         status = kafka_producer_open(&kafka->producer, &kafka->target, error);
     if (status != STATUS_OK) {
@@ -167,12 +189,17 @@ enum status relay_kafka_open(struct relay **relay, const struct relay_options *o
     return STATUS_OK;
 }
 
+static bool relay_is_kafka(const struct relay *relay)
+{
+    return relay->ops == &relay_kafka_ops || relay->ops == &relay_kafka_direct_ops;
+}
+
 struct kafka_producer *relay_kafka_producer(struct relay *relay)
 {
-    return relay->ops == &relay_kafka_ops ? kafka_of(relay)->producer : NULL;
+    return relay_is_kafka(relay) ? kafka_of(relay)->producer : NULL;
 }
 
 const struct kafka_target *relay_kafka_target(struct relay *relay)
 {
-    return relay->ops == &relay_kafka_ops ? &kafka_of(relay)->target : NULL;
+    return relay_is_kafka(relay) ? &kafka_of(relay)->target : NULL;
 }

@@ -4,6 +4,9 @@
  * moves the mark in the gate as far as Kafka has confirmed it. Workers, as members of one group,
  * read the topic, issue what they read, and commit its offset when the ledger has it and the gate
  * has heard of it.
+ *
+ * With claims=direct in the URL nobody publishes claims: they go straight into the ledger, and only
+ * what becomes of coupons is told.
  */
 #ifndef RELAY_KAFKA_H
 #define RELAY_KAFKA_H

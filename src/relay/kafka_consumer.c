@@ -296,8 +296,8 @@ static enum status kafka_consumer_make(struct kafka_consumer *consumer, struct e
     kafka_target_set(conf, "auto.offset.reset", "earliest");
     kafka_target_set(conf, "partition.assignment.strategy", "range");
     /* One that is killed keeps its partitions for so long. */
-    kafka_target_set(conf, "session.timeout.ms", "6000");
-    kafka_target_set(conf, "heartbeat.interval.ms", "2000");
+    kafka_target_set_ms(conf, "session.timeout.ms", consumer->options.target->session_ms);
+    kafka_target_set_ms(conf, "heartbeat.interval.ms", consumer->options.target->session_ms / 3);
     kafka_target_set(conf, "fetch.wait.max.ms", "100");
     kafka_target_set(conf, "fetch.error.backoff.ms", "100");
     kafka_target_set(conf, "queued.min.messages", "5000");

@@ -21,7 +21,8 @@ struct relay_kafka {
     struct relay relay;
     struct kafka_target target;
     enum relay_use use;
-    bool is_vital; /* without brokers this process is of no use */
+    bool is_vital;        /* without brokers this process is of no use */
+    struct relay *direct; /* the way of claims that go past the topic; NULL: they go through it */
     struct relay_outlet outlet;
     struct traces *traces;
     struct kafka_watch *watch;
@@ -43,6 +44,16 @@ bool relay_kafka_rest(struct relay *relay, struct relay_way *way, int64_t pendin
 enum status relay_kafka_pass(struct relay *relay, struct relay_way *way, struct claim *claims,
                              size_t count, struct error *error);
 void relay_kafka_leave(struct relay *relay, struct relay_way *way);
+
+/* The same for claims that go past the topic: kafka_direct.c. */
+enum status relay_kafka_direct_begin(struct relay *relay, struct relay_way *way,
+                                     struct error *error);
+enum status relay_kafka_direct_carry(struct relay *relay, struct relay_way *way,
+                                     struct claim *claims, size_t count, struct error *error);
+bool relay_kafka_direct_rest(struct relay *relay, struct relay_way *way, int64_t pending_count);
+enum status relay_kafka_direct_pass(struct relay *relay, struct relay_way *way,
+                                    struct claim *claims, size_t count, struct error *error);
+void relay_kafka_direct_leave(struct relay *relay, struct relay_way *way);
 
 /* Issuing: kafka_issue.c. The last is a slot of struct relay_ops, the others the consumer's
  * callbacks, with the relay as their context. */

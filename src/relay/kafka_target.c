@@ -9,15 +9,22 @@
 
 #include "base/log.h"
 
-#define PORT_DEFAULT     9092
-#define PREFIX_MAX       100
-#define CLIENT_NAME      "dibs"
-#define MECHANISM_BEST   "SCRAM-SHA-512"
+#define PORT_DEFAULT   9092
+#define PREFIX_MAX     100
+#define CLIENT_NAME    "dibs"
+#define MECHANISM_BEST "SCRAM-SHA-512"
 
-#define KNOWN_PARAMETERS "security, sasl, ssl_ca, ssl_cert, ssl_key, ssl_verify, prefix"
+#define SESSION_MS     6000
+#define SESSION_MIN_MS 1000
+#define SESSION_MAX_MS 600000
 
-static const char *const kafka_parameters[] = {"security", "sasl",       "ssl_ca", "ssl_cert",
-                                               "ssl_key",  "ssl_verify", "prefix"};
+#define KNOWN_PARAMETERS \
+    "claims, security, sasl, ssl_ca, ssl_cert, ssl_key, ssl_verify, prefix, session_timeout_ms"
+
+static const char *const kafka_parameters[] = {"claims",     "security", "sasl",
+                                               "ssl_ca",     "ssl_cert", "ssl_key",
+                                               "ssl_verify", "prefix",   "session_timeout_ms"};
+static const char *const kafka_claims[] = {"kafka", "direct"};
 static const char *const kafka_securities[] = {"plaintext", "ssl", "sasl_plaintext", "sasl_ssl"};
 static const char *const kafka_mechanisms[] = {"PLAIN", "SCRAM-SHA-256", MECHANISM_BEST};
 static const char *const kafka_verifications[] = {"full", "ca", "none"};
@@ -95,6 +102,29 @@ static enum status kafka_target_read_names(struct kafka_target *target, struct e
         snprintf(target->topics[i], KAFKA_NAME_SIZE, "%s%s", prefix, kafka_topic_names[i]);
     snprintf(target->issuer_group, KAFKA_NAME_SIZE, "%sdibs-issuer", prefix);
     snprintf(target->orders_group, KAFKA_NAME_SIZE, "%sdibs-orders", prefix);
+    return STATUS_OK;
+}
+
+static enum status kafka_target_read_claims(struct kafka_target *target, struct error *error)
+{
+    const char *claims = url_parameter(&target->url, "claims");
+    const char *session = url_parameter(&target->url, "session_timeout_ms");
+
+    if (claims != NULL && kafka_word(kafka_claims, LENGTH_OF(kafka_claims), claims) == NULL)
+        return error_set(error, STATUS_INVALID,
+                         "relay: claims is kafka (they go through the topic coupon-pended) or "
+                         "direct (straight into the ledger)");
+    target->claims_are_direct = claims != NULL && strcmp(claims, "direct") == 0;
+    target->session_ms = SESSION_MS;
+    if (session == NULL)
+        return STATUS_OK;
+    char *end = NULL;
+    long number = strtol(session, &end, 10);
+    if (end == session || *end != '\0' || number < SESSION_MIN_MS || number > SESSION_MAX_MS)
+        return error_set(error, STATUS_INVALID,
+                         "relay: session_timeout_ms is a number from %d to %d", SESSION_MIN_MS,
+                         SESSION_MAX_MS);
+    target->session_ms = (int)number;
     return STATUS_OK;
 }
 
@@ -182,6 +212,8 @@ enum status kafka_target_init(struct kafka_target *target, const char *url, cons
     if (status == STATUS_OK)
         status = kafka_target_read_names(target, error);
     if (status == STATUS_OK)
+        status = kafka_target_read_claims(target, error);
+    if (status == STATUS_OK)
         status = kafka_target_read_security(target, error);
     if (status != STATUS_OK)
         kafka_target_release(target);
@@ -202,6 +234,14 @@ void kafka_target_release(struct kafka_target *target)
 void kafka_target_set(rd_kafka_conf_t *conf, const char *name, const char *value)
 {
     ensure(rd_kafka_conf_set(conf, name, value, NULL, 0) == RD_KAFKA_CONF_OK);
+}
+
+void kafka_target_set_ms(rd_kafka_conf_t *conf, const char *name, int value_ms)
+{
+    char value[16];
+
+    snprintf(value, sizeof(value), "%d", value_ms);
+    kafka_target_set(conf, name, value);
 }
 
 /* A property whose value somebody wrote. The words of librdkafka may repeat it, and are not shown.

@@ -2,12 +2,14 @@
  *
  *     kafka://host:9092,host:9092                         plain text
  *     kafka://user@host?security=sasl_ssl&sasl=SCRAM-SHA-512
+ *     kafka://host?claims=direct                          coupons are told, claims go past it
  *
- * Parameters: security (plaintext, ssl, sasl_plaintext, sasl_ssl; plaintext unless something of TLS
- * or SASL is said), sasl (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512: the default), ssl_ca (a file; else
- * the system's), ssl_cert and ssl_key, ssl_verify (full: chain and name, the default; ca: the
- * chain; none), prefix (in front of every topic and group). The password comes from a setting of
- * its own or stands in the URL.
+ * Parameters: claims (kafka: through the topic of pended claims, the default; direct: straight into
+ * the ledger), session_timeout_ms (of the groups' members, 6000), security (plaintext, ssl,
+ * sasl_plaintext, sasl_ssl; plaintext unless something of TLS or SASL is said), sasl (PLAIN,
+ * SCRAM-SHA-256, SCRAM-SHA-512: the default), ssl_ca (a file; else the system's), ssl_cert and
+ * ssl_key, ssl_verify (full: chain and name, the default; ca: the chain; none), prefix (in front of
+ * every topic and group). The password comes from a setting of its own or stands in the URL.
  *
  * Threads: only read once parsed.
  */
@@ -42,6 +44,8 @@ struct kafka_target {
     const char *security;                       /* as librdkafka calls it */
     const char *mechanism;                      /* NULL: no SASL */
     char topics[KAFKA_TOPICS][KAFKA_NAME_SIZE]; /* with the prefix */
+    bool claims_are_direct;                     /* they do not go through their topic */
+    int session_ms;                             /* one that is silent for so long is out */
     char issuer_group[KAFKA_NAME_SIZE];         /* of those who write the ledger */
     char orders_group[KAFKA_NAME_SIZE];         /* of those who count orders */
 };
@@ -60,6 +64,7 @@ enum status kafka_target_configure(const struct kafka_target *target, struct rd_
 
 /* Sets one property whose name and value are our own: a mistake asserts. */
 void kafka_target_set(struct rd_kafka_conf_s *conf, const char *name, const char *value);
+void kafka_target_set_ms(struct rd_kafka_conf_s *conf, const char *name, int value_ms);
 
 enum kafka_topic_state {
     KAFKA_TOPIC_MISSING, /* or nobody answers */

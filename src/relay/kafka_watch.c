@@ -119,7 +119,7 @@ static void kafka_watch_tell(struct kafka_watch *watch, const struct error *erro
     /* That they refuse may only turn out after a while. */
     if (watch->has_told && (!was_told || (watch->is_refusal_told && !was_refused)))
         log_event(LOG_WARN, "brokers_away", LOG_FIELD("error", LOG_TEXT(error->text)),
-                  LOG_FIELD("next", LOG_TEXT("claims wait in the gate; trying again")));
+                  LOG_FIELD("next", LOG_TEXT("what is to be published waits; trying again")));
     if (!watch->has_told && was_told)
         log_event(LOG_INFO, "brokers_back", LOG_FIELD("brokers", LOG_TEXT(watch->target->brokers)));
 }

@@ -19,6 +19,7 @@ from servers import KafkaBroker
 PENDED, ISSUED = "coupon-pended", "coupon-issued"
 DEAD, ORDERS = "coupon-pended-dlq", "order-completed"
 GROUP = "dibs-issuer"
+SESSION_MS = 2000  # Nobody waits longer than needed for a worker that was killed.
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 CLAIM_FIELDS = ["policy_id", "user", "seq", "nth", "lease", "request_id", "requested_at"]
 
@@ -46,7 +47,8 @@ class Stream:
     def __init__(self, broker=None):
         self.broker = broker or _Shared.get()
         self.prefix = f"t{next(_Shared.numbers)}-"
-        self.url = self.broker.url(prefix=self.prefix)
+        self.url = self.broker.url(prefix=self.prefix, session_timeout_ms=SESSION_MS)
+        self.direct_url = self.url + "&claims=direct"
 
     def revive(self):
         """Puts the broker right, whatever a test did to it."""

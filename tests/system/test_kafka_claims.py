@@ -87,9 +87,10 @@ def test_kafka__the_life_of_a_coupon_is_told_in_order(tmp_path, redis, stream):
         assert json.loads(body)["order_id"] == "o-1"
 
 
-def test_kafka__a_local_gate_tells_of_its_coupons(serve, stream):
-    """Nothing is pending there, so nothing goes through the first topic."""
-    server = serve(config={"relay": stream.url})
+@pytest.mark.parametrize("claims", ["kafka", "direct"])
+def test_kafka__a_local_gate_tells_of_its_coupons(serve, stream, claims):
+    """Nothing is pending there, so nothing goes through the first topic, whatever is said."""
+    server = serve(config={"relay": f"{stream.url}&claims={claims}"})
     policy = server.create(total=50)["id"]
     outcomes = server.claims(policy, [f"u{i}" for i in range(60)])
     assert sum(outcome.answer.status == 201 for outcome in outcomes) == 50

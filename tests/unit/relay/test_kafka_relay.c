@@ -151,12 +151,26 @@ static enum coupon_state all_issued(const struct claim *claim)
 
 /* --- set-up --- */
 
-static void open_relay(void)
+static void open_relay_at(const char *url)
 {
-    struct relay_options options = {.url = stage.mock.url, .use = RELAY_CARRIES, .is_vital = true};
+    struct relay_options options = {.url = url, .use = RELAY_CARRIES, .is_vital = true};
 
     assert_int_equal(relay_open(&stage.relay, &options, &error), STATUS_OK);
     assert_int_equal(relay_run(stage.relay, &outlet, &error), STATUS_OK);
+}
+
+static void open_relay(void)
+{
+    open_relay_at(stage.mock.url);
+}
+
+/* The same with claims that go past the topic. */
+static void open_direct_relay(void)
+{
+    char url[sizeof(stage.mock.url) + 20];
+
+    snprintf(url, sizeof(url), "%s?claims=direct", stage.mock.url);
+    open_relay_at(url);
 }
 
 static void close_relay(void)
@@ -166,13 +180,26 @@ static void close_relay(void)
     stage.relay = NULL;
 }
 
-static int set_up(void **state)
+static void set_stage(void)
 {
-    (void)state;
     stage = (struct stage){.mark = 0};
     pthread_mutex_init(&stage.lock, NULL);
     mock_kafka_init(&stage.mock);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    set_stage();
     open_relay();
+    return 0;
+}
+
+static int set_up_direct(void **state)
+{
+    (void)state;
+    set_stage();
+    open_direct_relay();
     return 0;
 }
 
@@ -433,6 +460,58 @@ static void test_kafka_relay__passes_when_the_ledger_has_all(void **state)
     relay_leave(stage.relay, &way);
 }
 
+static void test_kafka_relay__direct_claims_go_past_the_topic(void **state)
+{
+    struct error words;
+    struct relay_way way = begin(POLICY);
+
+    (void)state;
+    assert_int_equal(try_carry(&way, 1, 10), STATUS_OK);
+    assert_int_equal(issued_count(), 10);
+    assert_int_equal(way.cursor, 10);
+    settle(all_issued);
+    mock_await(numbers().is_up);
+    assert_int_equal(numbers().published, 0);
+    assert_int_equal(numbers().consumed, 0);
+    assert_int_equal(stage.mark, 0);
+    mock_await(relay_pass(stage.relay, &way, NULL, 0, &error) == STATUS_OK);
+    /* People who claim need no broker. */
+    assert_int_equal(rd_kafka_mock_broker_set_down(stage.mock.cluster, 1), 0);
+    mock_await(!numbers().is_up);
+    assert_true(relay_is_ready(stage.relay, &words));
+    assert_string_not_equal(words.text, "ok");
+    assert_int_equal(try_carry(&way, 11, 10), STATUS_OK);
+    assert_int_equal(issued_count(), 20);
+    assert_int_equal(relay_pass(stage.relay, &way, NULL, 0, &error), STATUS_OK);
+    relay_leave(stage.relay, &way);
+}
+
+static void test_kafka_relay__direct_claims_let_those_in_the_topic_out(void **state)
+{
+    struct relay_way way = begin(POLICY);
+
+    (void)state;
+    carry(&way, 1, 10);
+    mock_await(marks(&way, 10));
+    mock_await(issued_count() == 10);
+    relay_leave(stage.relay, &way);
+    close_relay(); /* They are in the topic, and the ledger has none of them. */
+    open_direct_relay();
+    way = begin(POLICY);
+    mock_await(issued_count() == 20);
+    /* What the gate has forgotten by now is only there: nothing is armed before it is settled. */
+    for (int i = 0; i < 300; i++) {
+        assert_int_equal(relay_pass(stage.relay, &way, NULL, 0, &error), STATUS_BUSY);
+        mock_pause();
+    }
+    stage.settled_count = 10;
+    settle(all_issued);
+    mock_await(relay_pass(stage.relay, &way, NULL, 0, &error) == STATUS_OK);
+    assert_int_equal(numbers().consumed, 10);
+    assert_int_equal(stage.mark, 10);
+    relay_leave(stage.relay, &way);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -452,6 +531,10 @@ int main(void)
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_kafka_relay__passes_when_the_ledger_has_all, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(test_kafka_relay__direct_claims_go_past_the_topic,
+                                        set_up_direct, tear_down),
+        cmocka_unit_test_setup_teardown(test_kafka_relay__direct_claims_let_those_in_the_topic_out,
+                                        set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,6 +54,26 @@ static void test_kafka_target__names_brokers_and_topics(void **state)
     kafka_target_release(&target);
 }
 
+static void test_kafka_target__says_how_claims_go(void **state)
+{
+    struct kafka_target target;
+
+    (void)state;
+    assert_int_equal(kafka_target_init(&target, "kafka://h", NULL, &error), STATUS_OK);
+    assert_false(target.claims_are_direct);
+    assert_int_equal(target.session_ms, 6000);
+    kafka_target_release(&target);
+    assert_int_equal(kafka_target_init(&target, "kafka://h?claims=kafka", NULL, &error), STATUS_OK);
+    assert_false(target.claims_are_direct);
+    kafka_target_release(&target);
+    assert_int_equal(
+        kafka_target_init(&target, "kafka://h?claims=direct&session_timeout_ms=1500", NULL, &error),
+        STATUS_OK);
+    assert_true(target.claims_are_direct);
+    assert_int_equal(target.session_ms, 1500);
+    kafka_target_release(&target);
+}
+
 static void test_kafka_target__secures_the_connection(void **state)
 {
     struct kafka_target target;
@@ -95,7 +115,7 @@ static void test_kafka_target__refuses_what_is_wrong(void **state)
     (void)state;
     assert_refused("pigeon://h", NULL, "unknown kind of URL");
     assert_refused("kafka://h/topic", NULL, "nothing follows");
-    assert_refused("kafka://h?tls=yes", NULL, "unknown parameter \"tls\"; known: security");
+    assert_refused("kafka://h?tls=yes", NULL, "unknown parameter \"tls\"; known: claims");
     assert_refused("kafka://h?security=none", NULL, "security is plaintext");
     assert_refused("kafka://h?security=plaintext&ssl_ca=/x", NULL, "needs security=ssl");
     assert_refused("kafka://h?ssl_verify=maybe", NULL, "ssl_verify is full, ca or none");
@@ -105,6 +125,11 @@ static void test_kafka_target__refuses_what_is_wrong(void **state)
     assert_refused("kafka://h?security=sasl_ssl", "p", "SASL needs a user");
     assert_refused("kafka://h", "hunter2", "needs security=sasl_ssl");
     assert_null(strstr(error.text, "hunter2"));
+    assert_refused("kafka://h?claims=ledger", NULL, "claims is kafka (they go through");
+    assert_refused("kafka://h?claims=", NULL, "or direct (straight into the ledger)");
+    assert_refused("kafka://h?session_timeout_ms=6s", NULL, "is a number from 1000 to 600000");
+    assert_refused("kafka://h?session_timeout_ms=999", NULL, "is a number from 1000 to 600000");
+    assert_refused("kafka://h?session_timeout_ms=", NULL, "is a number from 1000 to 600000");
     assert_refused("kafka://h?prefix=a/b", NULL, "prefix has up to");
     assert_refused("kafka://%2Frun%2Fkafka", NULL, "no unix sockets");
 
@@ -119,6 +144,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kafka_target__names_brokers_and_topics),
+        cmocka_unit_test(test_kafka_target__says_how_claims_go),
         cmocka_unit_test(test_kafka_target__secures_the_connection),
         cmocka_unit_test(test_kafka_target__refuses_what_is_wrong),
     };
