@@ -51,7 +51,7 @@ enum status relay_kafka_direct_pass(struct relay *relay, struct relay_way *way,
     struct kafka_view view;
 
     kafka_watch_read(kafka->watch, &view);
-    if (view.words[0] == '\0')
+    if (!view.is_known)
         return error_set(error, STATUS_BUSY, "it is not known yet whether the brokers answer");
     bool is_new = !goal->is_set;
     if (!view.is_up || kafka_watch_reached(kafka->watch, goal))

@@ -74,29 +74,56 @@ static enum status kafka_watch_count(struct kafka_watch *watch, struct kafka_vie
     return STATUS_OK;
 }
 
+static rd_kafka_topic_partition_list_t *kafka_watch_list(const struct kafka_watch *watch,
+                                                         size_t partition_count, int64_t offset)
+{
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)partition_count);
+
+    for (size_t i = 0; i < partition_count; i++)
+        rd_kafka_topic_partition_list_add(list, kafka_watch_topic(watch), (int32_t)i)->offset =
+            offset;
+    return list;
+}
+
+/* Where each partition begins or ends. Asked as if for a time, because whoever asks librdkafka for
+ * it by its name waits for as long as it takes, whatever he says: minutes, behind a broker that
+ * just went away. What was not answered in time stays as it was asked, below zero. */
+static enum status kafka_watch_edge(struct kafka_watch *watch, size_t partition_count,
+                                    int64_t which, int64_t *offsets, struct error *error)
+{
+    rd_kafka_topic_partition_list_t *list = kafka_watch_list(watch, partition_count, which);
+    rd_kafka_resp_err_t code = rd_kafka_offsets_for_times(watch->handle, list, TIMEOUT_MS);
+
+    for (size_t i = 0; i < partition_count && code == RD_KAFKA_RESP_ERR_NO_ERROR; i++) {
+        offsets[i] = list->elems[i].offset;
+        code = list->elems[i].err;
+        if (code == RD_KAFKA_RESP_ERR_NO_ERROR && offsets[i] < 0)
+            code = RD_KAFKA_RESP_ERR__TIMED_OUT;
+    }
+    rd_kafka_topic_partition_list_destroy(list);
+    return code == RD_KAFKA_RESP_ERR_NO_ERROR
+               ? STATUS_OK
+               : error_set(error, STATUS_UNAVAILABLE, "the partitions of %s cannot be asked: %s",
+                           kafka_watch_topic(watch), rd_kafka_err2str(code));
+}
+
 /* Of a partition of which nothing was committed the group has done what is gone from it. */
 static enum status kafka_watch_ends(struct kafka_watch *watch, struct kafka_view *view,
                                     struct error *error)
 {
-    for (size_t i = 0; i < view->partition_count; i++) {
-        rd_kafka_resp_err_t code =
-            rd_kafka_query_watermark_offsets(watch->handle, kafka_watch_topic(watch), (int32_t)i,
-                                             &view->committed[i], &view->ends[i], TIMEOUT_MS);
-        if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-            return error_set(error, STATUS_UNAVAILABLE, "partition %zu of %s cannot be asked: %s",
-                             i, kafka_watch_topic(watch), rd_kafka_err2str(code));
-    }
-    return STATUS_OK;
+    enum status status = kafka_watch_edge(watch, view->partition_count, RD_KAFKA_OFFSET_BEGINNING,
+                                          view->committed, error);
+
+    return status == STATUS_OK ? kafka_watch_edge(watch, view->partition_count, RD_KAFKA_OFFSET_END,
+                                                  view->ends, error)
+                               : status;
 }
 
 static enum status kafka_watch_offsets(struct kafka_watch *watch, struct kafka_view *view,
                                        struct error *error)
 {
     rd_kafka_topic_partition_list_t *list =
-        rd_kafka_topic_partition_list_new((int)view->partition_count);
-
-    for (size_t i = 0; i < view->partition_count; i++)
-        rd_kafka_topic_partition_list_add(list, kafka_watch_topic(watch), (int32_t)i);
+        kafka_watch_list(watch, view->partition_count, RD_KAFKA_OFFSET_INVALID);
     rd_kafka_resp_err_t code = rd_kafka_committed(watch->handle, list, TIMEOUT_MS);
     for (size_t i = 0; i < view->partition_count && code == RD_KAFKA_RESP_ERR_NO_ERROR; i++) {
         if (list->elems[i].offset > view->committed[i])
@@ -126,7 +153,8 @@ static void kafka_watch_tell(struct kafka_watch *watch, const struct error *erro
 
 static void kafka_watch_look(struct kafka_watch *watch)
 {
-    struct kafka_view seen = {.is_up = true, .began_ms = clock_monotonic_ms(), .words = "ok"};
+    struct kafka_view seen = {
+        .is_up = true, .is_known = true, .began_ms = clock_monotonic_ms(), .words = "ok"};
     struct error error = {""};
     enum status status = kafka_watch_count(watch, &seen, &error);
 
@@ -147,6 +175,7 @@ static void kafka_watch_look(struct kafka_watch *watch)
         watch->view = seen;
     } else if (is_news) {
         watch->view.is_up = false;
+        watch->view.is_known = true;
         snprintf(watch->view.words, sizeof(watch->view.words), "%.199s", error.text);
     }
     if (is_news && !watch->is_stopping)

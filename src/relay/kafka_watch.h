@@ -22,6 +22,7 @@ struct kafka_watch;
 /* What the last look that succeeded has seen; the ends first, then the group's offsets. */
 struct kafka_view {
     bool is_up;       /* the last look succeeded */
+    bool is_known;    /* whether they answer: some look is over */
     int64_t began_ms; /* monotonic; 0: none has succeeded yet */
     size_t partition_count;
     int64_t ends[KAFKA_WATCH_PARTITIONS_MAX];      /* behind the last message */
