@@ -54,16 +54,6 @@ bool buffer_reserve(struct buffer *buffer, size_t extra)
     return true;
 }
 
-void buffer_consume(struct buffer *buffer, size_t count)
-{
-    ensure(count <= buffer->length);
-    if (count == 0) {
-        return;
-    }
-    buffer->length -= count;
-    memmove(buffer->bytes, buffer->bytes + count, buffer->length + 1);
-}
-
 void buffer_append_slow(struct buffer *buffer, const void *bytes, size_t length)
 {
     if (length == 0 || !buffer_reserve(buffer, length)) {

@@ -56,9 +56,6 @@ static inline void buffer_clear(struct buffer *buffer)
 /* Makes room for `extra` more bytes; false (and overflowed) when that passes the maximum. */
 bool buffer_reserve(struct buffer *buffer, size_t extra);
 
-/* Drops the first `count` bytes and moves the rest to the front. */
-void buffer_consume(struct buffer *buffer, size_t count);
-
 void buffer_append_slow(struct buffer *buffer, const void *bytes, size_t length);
 void buffer_printf(struct buffer *buffer, const char *format, ...) PRINTF_LIKE(2, 3);
 void buffer_append_u64(struct buffer *buffer, uint64_t number);

@@ -20,11 +20,8 @@ static const char *kind_name(enum metrics_kind kind)
     ensure_failed("a known kind of metric", __FILE__, __LINE__, __func__);
 }
 
-/* Help texts and label values are UTF-8 in which a newline, a backslash and, between quotes, the
- * quote are escaped. */
-enum surroundings { IN_LINE, IN_QUOTES };
-
-static void append_escaped(struct buffer *out, struct span text, enum surroundings surroundings)
+/* Help texts are UTF-8 in which a newline and a backslash are escaped. */
+static void append_escaped(struct buffer *out, struct span text)
 {
     while (text.length > 0) {
         uint32_t code_point;
@@ -34,9 +31,8 @@ static void append_escaped(struct buffer *out, struct span text, enum surroundin
             buffer_append_literal(out, "\xef\xbf\xbd");
         } else if (code_point == '\n') {
             buffer_append_literal(out, "\\n");
-        } else if (code_point == '\\' || (surroundings == IN_QUOTES && code_point == '"')) {
-            buffer_append_literal(out, "\\");
-            buffer_append(out, text.bytes, 1);
+        } else if (code_point == '\\') {
+            buffer_append_literal(out, "\\\\");
         } else {
             buffer_append(out, text.bytes, count);
         }
@@ -69,7 +65,7 @@ static void append_double(struct buffer *out, double value)
 void metrics_family(struct buffer *out, const char *name, enum metrics_kind kind, const char *help)
 {
     buffer_printf(out, "# HELP %s ", name);
-    append_escaped(out, span_of(help), IN_LINE);
+    append_escaped(out, span_of(help));
     buffer_printf(out, "\n# TYPE %s %s\n", name, kind_name(kind));
 }
 
@@ -107,17 +103,6 @@ void metrics_sample_u64(struct buffer *out, const char *name, const char *labels
     append_series(out, name, "", labels, NULL);
     buffer_append_u64(out, value);
     buffer_append_literal(out, "\n");
-}
-
-void metrics_label(struct buffer *labels, const char *name, struct span value)
-{
-    if (labels->length > 0) {
-        buffer_append_literal(labels, ",");
-    }
-    buffer_append_text(labels, name);
-    buffer_append_literal(labels, "=\"");
-    append_escaped(labels, value, IN_QUOTES);
-    buffer_append_literal(labels, "\"");
 }
 
 void metrics_histogram(struct buffer *out, const char *name, const char *labels,

@@ -18,13 +18,10 @@ enum metrics_kind { METRICS_COUNTER, METRICS_GAUGE, METRICS_HISTOGRAM };
 /* # HELP and # TYPE lines. */
 void metrics_family(struct buffer *out, const char *name, enum metrics_kind kind, const char *help);
 
-/* One sample; `labels` is NULL or text such as `result="issued"` (values already escaped by
- * metrics_label when they are not our own words). */
+/* One sample; `labels` is NULL or text such as `result="issued"`, whose values have nothing that
+ * would have to be escaped. */
 void metrics_sample(struct buffer *out, const char *name, const char *labels, double value);
 void metrics_sample_u64(struct buffer *out, const char *name, const char *labels, uint64_t value);
-
-/* Appends name="value" with the value escaped. */
-void metrics_label(struct buffer *labels, const char *name, struct span value);
 
 /* The _bucket, _sum and _count lines; recorded values are divided by `divisor` (1e9 for
  * nanoseconds shown as seconds, 1 for sizes). Every second power of two becomes a bucket line. */

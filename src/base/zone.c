@@ -18,7 +18,6 @@
 #define DAY_S           INT64_C(86400)
 #define HOUR_S          INT64_C(3600)
 #define OFFSET_MAX_S    (26 * HOUR_S)
-#define RULE_TIME_MAX_S (167 * HOUR_S + HOUR_S - 1)
 #define CHANGES_MAX     100000
 #define TYPES_MAX       256
 #define RULE_TIME_USUAL (2 * HOUR_S)

@@ -36,9 +36,6 @@ enum status audit_look_surely(struct service *service, enum audit_depth depth, i
 /* The lease whose range that seq is in, as the ledger has it, or NULL. */
 const struct lease *audit_look_lease(const struct audit_look *look, int64_t seq);
 
-/* What this process remembers, for ledger_repair(). */
-struct ledger_memory audit_memory(struct service *service);
-
 /* Ends the note of a repair, and logs it. */
 void audit_note(struct service *service, struct ledger_repair_note *note, const char *outcome);
 

@@ -102,7 +102,8 @@ static enum status audit_tell_all(void *context, int64_t policy_id,
     return gate_visit(service->gate, policy_id == 0 ? GATE_VISIT_ALL : policy_id, &visitor, error);
 }
 
-struct ledger_memory audit_memory(struct service *service)
+/* What this process remembers. */
+static struct ledger_memory audit_memory(struct service *service)
 {
     struct ledger_memory memory = {
         .tell = audit_tell_all, .context = service, .forgets_freed = service->gate->ops->is_shared};

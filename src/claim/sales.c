@@ -2,11 +2,6 @@
 #include "base/clock.h"
 #include "claim/parts.h"
 
-const struct zone *service_zone(const struct service *service)
-{
-    return service->zone;
-}
-
 /* The board catches up at once, whatever the outcome was. */
 static void service_sold(struct service *service)
 {

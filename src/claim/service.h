@@ -182,9 +182,6 @@ enum status service_letter_drop(struct service *service, int64_t policy_id, int6
 
 /* --- sales --- */
 
-/* The zone whose days sales are counted in. */
-const struct zone *service_zone(const struct service *service);
-
 /* As the ledger's calls of these names, with the time set by the service. UNKNOWN: the same call
  * again tells. */
 enum status service_orders_add(struct service *service, struct order *orders, size_t count,

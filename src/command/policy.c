@@ -192,7 +192,8 @@ static void add_page(struct table *table, yyjson_val *page)
     }
 }
 
-void policy_append_page_path(struct buffer *path, const char *limit, const char *after)
+/* Appends "/v1/policies?limit=…&after=…" with the cursor escaped; `after` may be NULL. */
+static void policy_append_page_path(struct buffer *path, const char *limit, const char *after)
 {
     buffer_printf(path, "/v1/policies?limit=%s", limit);
     if (after == NULL) {

@@ -11,7 +11,4 @@
  * are none. COMMAND_FINE, or COMMAND_FAILED in words. Not for --json. */
 int policy_print_all(struct exchange *exchange, const char *heading);
 
-/* Appends "/v1/policies?limit=…&after=…" with the cursor escaped; `after` may be NULL. */
-void policy_append_page_path(struct buffer *path, const char *limit, const char *after);
-
 #endif

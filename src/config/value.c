@@ -21,7 +21,7 @@ static const struct {
 
 #define DURATION_UNIT_COUNT (sizeof(duration_units) / sizeof(duration_units[0]))
 
-void *config_allocate(size_t size)
+static void *config_allocate(size_t size)
 {
     void *memory = calloc(1, size);
     ensure(memory != NULL);

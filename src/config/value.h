@@ -25,8 +25,7 @@ bool config_parse_duration(const char *text, int64_t *duration_ms);
 /* Appends the shortest of those that is exact. */
 void config_append_duration(struct buffer *out, int64_t duration_ms);
 
-/* Memory for small things at start-up, where running out of it leaves nothing to do. */
-void *config_allocate(size_t size);
+/* Running out of memory at start-up leaves nothing to do: these end the process then. */
 char *config_copy(struct span text);
 void config_list_add(struct config_list *list, struct span text);
 void config_list_release(struct config_list *list);

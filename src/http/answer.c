@@ -200,11 +200,6 @@ void http_answer_end(struct http_exchange *exchange, struct span body)
     }
 }
 
-struct http_loop *http_exchange_loop(const struct http_exchange *exchange)
-{
-    return exchange->connection->loop;
-}
-
 bool http_exchange_gone(const struct http_exchange *exchange)
 {
     return !exchange->in_line;

@@ -403,8 +403,3 @@ uv_loop_t *http_loop_uv(struct http_loop *loop)
 {
     return &loop->uv;
 }
-
-void *http_loop_context(struct http_loop *loop)
-{
-    return loop->context;
-}

@@ -158,12 +158,6 @@ void problem_end(struct buffer *out)
     buffer_append_literal(out, "}");
 }
 
-void problem_write(struct buffer *out, enum problem problem, struct span detail)
-{
-    problem_begin(out, problem, detail);
-    problem_end(out);
-}
-
 /* Where `needle` begins in the header, in any case of letters, or its length when nowhere. */
 static size_t position_of(struct span text, struct span needle)
 {

@@ -77,9 +77,6 @@ void problem_add_integer(struct buffer *out, const char *name, int64_t value);
 void problem_add_time(struct buffer *out, const char *name, int64_t wall_ms);
 void problem_end(struct buffer *out);
 
-/* begin and end in one, for a body with its own detail and nothing else. */
-void problem_write(struct buffer *out, enum problem problem, struct span detail);
-
 /* What /problems/{code} shows. */
 enum problem_page_format { PROBLEM_PAGE_HTML, PROBLEM_PAGE_JSON };
 

@@ -155,7 +155,6 @@ const struct http_counters *http_server_counters(const struct http_server *serve
 /* --- on a loop --- */
 
 uv_loop_t *http_loop_uv(struct http_loop *loop);
-void *http_loop_context(struct http_loop *loop);
 
 /* Wall time of this tick, read once per tick. */
 int64_t http_loop_wall_ms(struct http_loop *loop);
@@ -200,7 +199,6 @@ void http_stream_break(struct http_exchange *exchange);
 /* How much of what was written the client has not taken yet, with whatever else goes to it. */
 size_t http_stream_unsent(const struct http_exchange *exchange);
 
-struct http_loop *http_exchange_loop(const struct http_exchange *exchange);
 /* True when the client has gone: the answer will be dropped. */
 bool http_exchange_gone(const struct http_exchange *exchange);
 const struct sockaddr *http_exchange_peer(const struct http_exchange *exchange);

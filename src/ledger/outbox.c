@@ -355,7 +355,13 @@ enum status ledger_event_backlog(struct ledger *ledger, struct ledger_backlog *b
 
 /* --- dropping --- */
 
-enum status outbox_drop(struct sql *sql, void *argument, struct error *error)
+struct drop_events {
+    const struct ledger_event_place *places;
+    size_t count;
+};
+
+/* Deletes events that were delivered: of each policy all up to the given number. */
+static enum status outbox_drop(struct sql *sql, void *argument, struct error *error)
 {
     const struct drop_events *drop = argument;
     enum status status = STATUS_OK;
@@ -376,7 +382,14 @@ enum status ledger_events_drop(struct ledger *ledger, const struct ledger_event_
 
 /* --- duties --- */
 
-enum status outbox_hold_duty(struct sql *sql, void *argument, struct error *error)
+struct hold_duty {
+    const char *name;
+    const char *holder;
+    int64_t term_ms;
+    bool *held;
+};
+
+static enum status outbox_hold_duty(struct sql *sql, void *argument, struct error *error)
 {
     const struct hold_duty *hold = argument;
     const struct sql_value values[] = {sql_text(span_of(hold->name)),
@@ -399,7 +412,7 @@ enum status ledger_duty_hold(struct ledger *ledger, const char *name, const char
     return ledger_write(ledger, outbox_hold_duty, &hold, error);
 }
 
-enum status outbox_release_duty(struct sql *sql, void *argument, struct error *error)
+static enum status outbox_release_duty(struct sql *sql, void *argument, struct error *error)
 {
     const struct hold_duty *hold = argument;
 

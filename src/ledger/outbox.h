@@ -58,23 +58,4 @@ void outbox_note_coupon(struct outbox *outbox, const struct coupon *coupon, int6
 /* Writes what was noted and forgets it. Without an outbox, or without notes, nothing is done. */
 enum status outbox_write(struct sql *sql, struct error *error) MUST_CHECK;
 
-/* --- of the ledger's own transactions --- */
-
-struct drop_events {
-    const struct ledger_event_place *places;
-    size_t count;
-};
-
-/* Deletes events that were delivered: of each policy all up to the given number. */
-enum status outbox_drop(struct sql *sql, void *argument, struct error *error) MUST_CHECK;
-
-struct hold_duty {
-    const char *name;
-    const char *holder;
-    int64_t term_ms;
-    bool *held;
-};
-enum status outbox_hold_duty(struct sql *sql, void *argument, struct error *error) MUST_CHECK;
-enum status outbox_release_duty(struct sql *sql, void *argument, struct error *error) MUST_CHECK;
-
 #endif

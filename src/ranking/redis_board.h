@@ -14,7 +14,6 @@
 #define BOARD_BATCH_MAX       100 /* sales in one call: Redis does nothing else meanwhile */
 #define BOARD_BATCH_DAYS_MAX  8   /* on so many days */
 #define BOARD_KEYS_MAX        128
-#define BOARD_KEY_SIZE        128
 #define BOARD_WORDS_MAX       4096
 #define BOARD_TEXTS_SIZE      49152
 #define BOARD_LINE_WORDS      4 /* rank, product, sold, sold on the last day */

@@ -115,8 +115,3 @@ int64_t rush_plan_due_ns(const struct rush_plan *plan, size_t press)
     }
     return 0;
 }
-
-int64_t rush_plan_length_ns(const struct rush_plan *plan)
-{
-    return rush_plan_due_ns(plan, plan->press_count - 1);
-}

@@ -51,7 +51,4 @@ void rush_plan_release(struct rush_plan *plan);
 /* When a press is due, in nanoseconds from the start; 0 in a closed storm. */
 int64_t rush_plan_due_ns(const struct rush_plan *plan, size_t press);
 
-/* From the start to when the last press is due. */
-int64_t rush_plan_length_ns(const struct rush_plan *plan);
-
 #endif

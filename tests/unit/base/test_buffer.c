@@ -143,22 +143,6 @@ static void test_buffer__release_leaves_an_empty_buffer(void **state)
     buffer_release(&buffer);
 }
 
-static void test_buffer__consume_moves_the_rest_to_the_front(void **state)
-{
-    struct buffer buffer;
-    buffer_init(&buffer, 50);
-    buffer_consume(&buffer, 0);
-    buffer_append_literal(&buffer, "GET / HTTP");
-    buffer_consume(&buffer, 4);
-    assert_string_equal(buffer.bytes, "/ HTTP");
-    buffer_consume(&buffer, 0);
-    assert_int_equal(buffer.length, 6);
-    buffer_consume(&buffer, 6);
-    assert_int_equal(buffer.length, 0);
-    assert_string_equal(buffer.bytes, "");
-    buffer_release(&buffer);
-}
-
 static void test_buffer__printf_takes_long_text(void **state)
 {
     for (int length = 250; length < 262; length++) {
@@ -259,7 +243,6 @@ int main(void)
         cmocka_unit_test(test_buffer__a_huge_maximum_does_not_wrap_around),
         cmocka_unit_test(test_buffer__reserve_makes_room_that_stays),
         cmocka_unit_test(test_buffer__release_leaves_an_empty_buffer),
-        cmocka_unit_test(test_buffer__consume_moves_the_rest_to_the_front),
         cmocka_unit_test(test_buffer__printf_takes_long_text),
         cmocka_unit_test(test_buffer__u64_agrees_with_printf),
         cmocka_unit_test(test_buffer__i64_reaches_both_ends),

@@ -72,15 +72,6 @@ static void test_metrics__doubles_are_short_and_exact(void **state)
     assert_string_equal(out.bytes, "m 0.30000000000000004\nm 0.3\nm NaN\nm +Inf\nm -Inf\n");
 }
 
-static void test_metrics__label_values_are_escaped(void **state)
-{
-    metrics_label(&out, "policy", SPAN("42"));
-    metrics_label(&out, "path", SPAN("a\"b\\c\nd\xc3\xa9\xff"));
-    metrics_label(&out, "empty", (struct span){0});
-    assert_string_equal(out.bytes, "policy=\"42\",path=\"a\\\"b\\\\c\\nd\xc3\xa9\xef\xbf\xbd\","
-                                   "empty=\"\"");
-}
-
 /* Reads the bucket lines back: limits rise, counts never fall, the last one is everything. */
 static void check_buckets(const struct histogram_snapshot *snapshot, double divisor)
 {
@@ -155,7 +146,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_metrics__samples_with_and_without_labels, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_metrics__doubles_are_short_and_exact, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_metrics__label_values_are_escaped, setup, teardown),
         cmocka_unit_test_setup_teardown(test_metrics__histogram_lines_are_cumulative, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_metrics__an_empty_histogram_exports_zeros, setup,

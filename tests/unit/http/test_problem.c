@@ -137,7 +137,8 @@ static void test_problem__writes_a_detail_of_its_own(void **state)
     (void)state;
     struct buffer out;
     buffer_init(&out, 4096);
-    problem_write(&out, PROBLEM_CONFLICT, SPAN("policy 42 exists"));
+    problem_begin(&out, PROBLEM_CONFLICT, SPAN("policy 42 exists"));
+    problem_end(&out);
     yyjson_doc *document = parse((struct span){out.bytes, out.length});
     check_members(document, PROBLEM_CONFLICT);
     assert_string_equal(text_of(document, "detail"), "policy 42 exists");

@@ -43,7 +43,6 @@ static void test_plan__a_steady_rate_is_on_an_absolute_schedule(void **state)
     assert_int_equal(plan.press_count, 500);
     for (size_t i = 0; i < 500; i++)
         assert_int_equal(rush_plan_due_ns(&plan, i), (int64_t)i * 20000000);
-    assert_int_equal(rush_plan_length_ns(&plan), INT64_C(499) * 20000000);
     /* After everybody has pressed once, they press again. */
     bool seen_again[100] = {false};
     for (size_t i = 100; i < 500; i++) {
