@@ -3,14 +3,6 @@
 
 #include "ledger/rows.h"
 
-static enum status balance_read_i64(void *context, const struct sql_value *columns,
-                                    struct error *error)
-{
-    (void)error;
-    *(int64_t *)context = columns[0].number;
-    return STATUS_OK;
-}
-
 static enum status balance_read_sums(void *context, const struct sql_value *columns,
                                      struct error *error)
 {
@@ -29,7 +21,7 @@ enum status balance_sum(struct sql *sql, int64_t policy_id, struct ledger_balanc
 {
     struct sql_value id = sql_i64(policy_id);
     enum status status =
-        SQL_RUN(sql, STATEMENT_lease_balance, balance_read_i64, &balance->leased, error, id);
+        SQL_RUN(sql, STATEMENT_lease_balance, rows_take_i64, &balance->leased, error, id);
 
     return status == STATUS_OK
                ? SQL_RUN(sql, STATEMENT_coupon_sums, balance_read_sums, balance, error, id)
@@ -49,10 +41,10 @@ enum status balance_read(struct sql *sql, int64_t policy_id, struct ledger_balan
     if (status == STATUS_OK)
         status = balance_sum(sql, policy_id, balance, error);
     if (status == STATUS_OK)
-        status = SQL_RUN(sql, STATEMENT_user_over_limit, balance_read_i64, &balance->over_limit,
-                         error, id, sql_i64(policy.per_user_limit));
+        status = SQL_RUN(sql, STATEMENT_user_over_limit, rows_take_i64, &balance->over_limit, error,
+                         id, sql_i64(policy.per_user_limit));
     if (status == STATUS_OK)
-        status = SQL_RUN(sql, STATEMENT_coupon_stray, balance_read_i64, &balance->stray, error, id);
+        status = SQL_RUN(sql, STATEMENT_coupon_stray, rows_take_i64, &balance->stray, error, id);
     sql->driver->rollback(sql->session);
     if (status == STATUS_OK) {
         balance->total = policy.total;

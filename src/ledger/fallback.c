@@ -39,14 +39,6 @@ static enum status fallback_read_coupon(void *context, const struct sql_value *c
     return STATUS_OK;
 }
 
-static enum status fallback_read_i64(void *context, const struct sql_value *columns,
-                                     struct error *error)
-{
-    (void)error;
-    *(int64_t *)context = columns[0].number;
-    return STATUS_OK;
-}
-
 /* A key may be bound to a claim besides the one it was made with. Decides when it is; a claim that
  * came to nothing binds no key. */
 static enum status fallback_find_key(struct sql *sql, struct ledger_wish *wish, struct error *error)
@@ -56,7 +48,7 @@ static enum status fallback_find_key(struct sql *sql, struct ledger_wish *wish, 
     if (!request_id_is_keyed(&wish->request_id))
         return STATUS_OK;
     enum status status =
-        SQL_RUN(sql, STATEMENT_key_by_id, fallback_read_i64, &seq, error, sql_i64(wish->policy_id),
+        SQL_RUN(sql, STATEMENT_key_by_id, rows_take_i64, &seq, error, sql_i64(wish->policy_id),
                 sql_blob(wish->request_id.bytes, sizeof(wish->request_id.bytes)));
     if (status != STATUS_OK || seq == 0)
         return status;
@@ -132,15 +124,6 @@ static enum status fallback_win(struct sql *sql, struct policy *policy,
     return status;
 }
 
-static enum status fallback_note_row(void *context, const struct sql_value *columns,
-                                     struct error *error)
-{
-    (void)columns;
-    (void)error;
-    *(bool *)context = true;
-    return STATUS_OK;
-}
-
 enum status fallback_claim(struct sql *sql, void *argument, struct error *error)
 {
     struct ledger_wish *wish = argument;
@@ -157,7 +140,7 @@ enum status fallback_claim(struct sql *sql, void *argument, struct error *error)
     status = SQL_RUN(sql, STATEMENT_coupon_list_of_claimant, fallback_read_coupon, &user, error,
                      sql_i64(policy.id), sql_text(user_id_span(&wish->user)), sql_i64(INT32_MAX));
     if (status == STATUS_OK)
-        status = SQL_RUN(sql, STATEMENT_blocked_has, fallback_note_row, &is_blocked, error,
+        status = SQL_RUN(sql, STATEMENT_blocked_has, rows_note_any, &is_blocked, error,
                          sql_text(user_id_span(&wish->user)));
     if (status != STATUS_OK)
         return status;

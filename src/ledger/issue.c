@@ -87,16 +87,6 @@ static bool issue_is_covered(const struct lease_terms *terms, const struct claim
 
 /* --- what a row becomes --- */
 
-static enum status issue_note_row(void *context, const struct sql_value *columns,
-                                  struct error *error)
-{
-    bool *found = context;
-    (void)columns;
-    (void)error;
-    *found = true;
-    return STATUS_OK;
-}
-
 /* Finds the blocked among the batch. */
 struct issue_blocked {
     struct coupon_row *rows;
@@ -127,7 +117,7 @@ static enum status issue_refuse_blocked(struct sql *sql, struct issue_room *room
     struct buffer *users = &room->users;
     bool any = false;
     enum status status =
-        sql_run(sql, STATEMENT_blocked_any, NULL, 0, issue_note_row, &any, NULL, error);
+        sql_run(sql, STATEMENT_blocked_any, NULL, 0, rows_note_any, &any, NULL, error);
 
     if (status != STATUS_OK || !any)
         return status;

@@ -11,14 +11,6 @@
 
 #define MEND_TRIES 3
 
-static enum status mend_read_i64(void *context, const struct sql_value *columns,
-                                 struct error *error)
-{
-    (void)error;
-    *(int64_t *)context = columns[0].number;
-    return STATUS_OK;
-}
-
 /* --- stock --- */
 
 struct mend_stock {
@@ -116,7 +108,7 @@ static enum status mend_stock(struct sql *sql, void *argument, struct error *err
 
     mend->is_changed = false;
     if (status == STATUS_OK && mend->only_if_asked)
-        status = SQL_RUN(sql, STATEMENT_repair_waiting, mend_read_i64, &waiting_count, error,
+        status = SQL_RUN(sql, STATEMENT_repair_waiting, rows_take_i64, &waiting_count, error,
                          sql_i64(mend->policy_id));
     if (status != STATUS_OK || waiting_count == 0)
         return status;

@@ -125,14 +125,6 @@ static void outbox_sort(struct outbox *outbox)
     }
 }
 
-static enum status outbox_read_i64(void *context, const struct sql_value *columns,
-                                   struct error *error)
-{
-    (void)error;
-    *(int64_t *)context = columns[0].number;
-    return STATUS_OK;
-}
-
 /* Takes the next `count` numbers of a policy, and with them the lock on its counter. */
 static enum status outbox_take_numbers(struct sql *sql, int64_t policy_id, size_t count,
                                        int64_t *first, struct error *error)
@@ -143,7 +135,7 @@ static enum status outbox_take_numbers(struct sql *sql, int64_t policy_id, size_
 
     if (status == STATUS_OK)
         status =
-            SQL_RUN(sql, STATEMENT_event_last, outbox_read_i64, &last, error, sql_i64(policy_id));
+            SQL_RUN(sql, STATEMENT_event_last, rows_take_i64, &last, error, sql_i64(policy_id));
     *first = last - (int64_t)count + 1;
     return status;
 }

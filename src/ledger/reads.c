@@ -162,15 +162,6 @@ enum status ledger_letter_drop(struct ledger *ledger, int64_t policy_id, int64_t
     return ledger_write(ledger, letters_drop, &drop, error);
 }
 
-static enum status ledger_note_row(void *context, const struct sql_value *columns,
-                                   struct error *error)
-{
-    (void)columns;
-    (void)error;
-    *(bool *)context = true;
-    return STATUS_OK;
-}
-
 enum status ledger_user_blocked(struct ledger *ledger, const struct user_id *user, bool *blocked,
                                 struct error *error)
 {
@@ -180,7 +171,7 @@ enum status ledger_user_blocked(struct ledger *ledger, const struct user_id *use
     *blocked = false;
     if (status != STATUS_OK)
         return status;
-    status = SQL_RUN(&sql, STATEMENT_blocked_has, ledger_note_row, blocked, error,
+    status = SQL_RUN(&sql, STATEMENT_blocked_has, rows_note_any, blocked, error,
                      sql_text(user_id_span(user)));
     return ledger_read_end(ledger, sql, status, error);
 }

@@ -196,14 +196,6 @@ static enum status repair_on_claim(void *context, const struct held_claim *held,
     return repair_claim(context, held, error);
 }
 
-static enum status repair_read_i64(void *context, const struct sql_value *columns,
-                                   struct error *error)
-{
-    (void)error;
-    *(int64_t *)context = columns[0].number;
-    return STATUS_OK;
-}
-
 /* While people use the ledger, a key may be on its way: a look does not judge by keys. */
 static enum status repair_on_key(void *context, const struct key_binding *binding,
                                  struct error *error)
@@ -216,7 +208,7 @@ static enum status repair_on_key(void *context, const struct key_binding *bindin
     if (repair->mode == REPAIR_LOOK)
         return STATUS_OK;
     enum status status =
-        SQL_RUN(repair->sql, STATEMENT_key_by_id, repair_read_i64, &seq, error, policy_id, key);
+        SQL_RUN(repair->sql, STATEMENT_key_by_id, rows_take_i64, &seq, error, policy_id, key);
     if (status != STATUS_OK || seq == binding->seq)
         return status;
     if (seq != 0)
@@ -244,12 +236,7 @@ static enum status repair_on_blocked(void *context, const struct user_id *user, 
 
 static int repair_order(const void *a, const void *b)
 {
-    const struct user_id *left = a;
-    const struct user_id *right = b;
-    size_t shorter = left->length < right->length ? left->length : right->length;
-    int order = memcmp(left->bytes, right->bytes, shorter);
-
-    return order != 0 ? order : (int)left->length - (int)right->length;
+    return user_id_compare(a, b);
 }
 
 static enum status repair_read_blocked(void *context, const struct sql_value *columns,

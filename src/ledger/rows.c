@@ -6,6 +6,21 @@ static int64_t rows_read_i64(const struct sql_value *column)
     return column->kind == SQL_I64 ? column->number : 0;
 }
 
+enum status rows_take_i64(void *number, const struct sql_value *columns, struct error *error)
+{
+    (void)error;
+    *(int64_t *)number = rows_read_i64(&columns[0]);
+    return STATUS_OK;
+}
+
+enum status rows_note_any(void *is_there, const struct sql_value *columns, struct error *error)
+{
+    (void)columns;
+    (void)error;
+    *(bool *)is_there = true;
+    return STATUS_OK;
+}
+
 void rows_read_text(const struct sql_value *column, char *text, size_t size)
 {
     size_t length = column->kind == SQL_TEXT ? column->bytes.length : 0;

@@ -15,6 +15,11 @@ struct user_id rows_read_user(const struct sql_value *column);
 struct request_id rows_read_request_id(const struct sql_value *column);
 enum coupon_state rows_read_state(const struct sql_value *column);
 
+/* For statements that answer one number, or a row or none: the number for an int64_t, and that
+ * there is a row for a bool. */
+enum status rows_take_i64(void *number, const struct sql_value *columns, struct error *error);
+enum status rows_note_any(void *is_there, const struct sql_value *columns, struct error *error);
+
 /* Whether a row is read to be changed: then nobody else changes it before this transaction ends. */
 enum rows_lock { ROWS_LOOK, ROWS_LOCK };
 

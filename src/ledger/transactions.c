@@ -10,14 +10,6 @@
 /* How long whoever created a policy has to load it into a gate that is shared. */
 #define CREATOR_TERM_MS 5000
 
-static enum status transaction_read_i64(void *context, const struct sql_value *columns,
-                                        struct error *error)
-{
-    (void)error;
-    *(int64_t *)context = columns[0].number;
-    return STATUS_OK;
-}
-
 enum status transaction_insert_policy(struct sql *sql, const struct policy *policy,
                                       struct error *error)
 {
@@ -52,7 +44,7 @@ static enum status transaction_lend(struct sql *sql, struct policy *policy, int6
     policy->unleased -= count;
     policy->next_seq += count;
     enum status status =
-        SQL_RUN(sql, STATEMENT_lease_insert, transaction_read_i64, &lease->id, error,
+        SQL_RUN(sql, STATEMENT_lease_insert, rows_take_i64, &lease->id, error,
                 sql_i64(lease->policy_id), sql_i64(lease->first_seq), sql_i64(count));
     return status == STATUS_OK ? transaction_save_policy(sql, policy, error) : status;
 }
@@ -99,7 +91,7 @@ enum status transaction_close_lease(struct sql *sql, void *argument, struct erro
     if (status != STATUS_OK || !lease.open)
         return status;
     /* Whoever issues under this lease has it locked shared: none of them is under way now. */
-    status = SQL_RUN(sql, STATEMENT_lease_rows, transaction_read_i64, &row_count, error,
+    status = SQL_RUN(sql, STATEMENT_lease_rows, rows_take_i64, &row_count, error,
                      sql_i64(lease.policy_id), sql_i64(lease.first_seq),
                      sql_i64(lease.first_seq + lease.count));
     if (status == STATUS_OK)
@@ -116,7 +108,7 @@ enum status transaction_close_lease(struct sql *sql, void *argument, struct erro
 
 static enum status transaction_read_next_id(struct sql *sql, int64_t *id, struct error *error)
 {
-    return sql_run(sql, STATEMENT_policy_next_id, NULL, 0, transaction_read_i64, id, NULL, error);
+    return sql_run(sql, STATEMENT_policy_next_id, NULL, 0, rows_take_i64, id, NULL, error);
 }
 
 /* Those who create policies at the same moment take turns at the row of the newest one: who has it,
