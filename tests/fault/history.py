@@ -132,5 +132,5 @@ def endless(policies, prefix, repeats=2, keyed=False):
 
 
 def await_death(server):
-    wait_until(lambda: server.process.poll() is not None, "the end of the process", timeout_s=20)
+    wait_until(lambda: server.process.poll() is not None, "the end of the process", timeout_s=30)
     return server.wait()

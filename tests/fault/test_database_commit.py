@@ -23,7 +23,7 @@ def await_look(server, looks):
         found = [fields["outcome"] for fields in server.events("commit_looked_up")[looks:]]
         return next((words for words in found if words != "not known yet"), None)
 
-    return wait_until(outcome, "the outcome of a commit", timeout_s=20)
+    return wait_until(outcome, "the outcome of a commit", timeout_s=30)
 
 
 @pytest.mark.parametrize("way", ACTIONS)

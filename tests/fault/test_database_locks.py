@@ -63,7 +63,7 @@ def test_database_locks__a_coupon_that_somebody_holds(on_victim, foreign):
                             policy, seq)
             started = time.monotonic()
             expect_problem(server.cancel(f"{policy}-{seq}"), 503, "UNAVAILABLE")
-            assert time.monotonic() - started < 4 * SLOW, "it waited for the lock again and again"
+            assert time.monotonic() - started < 10 * SLOW, "it waited for the lock again and again"
             session.rollback()
         crowd.await_wins(20)
         answer = wait_until(lambda: next((a for a in [server.cancel(f"{policy}-{seq}")]
@@ -87,7 +87,7 @@ def test_database_locks__deadlocks(on_victim, victim, foreign):
     policy = server.create(total=10 ** 6)["id"]
     before = deadlocks(victim)
     with foreign(server.database) as session, Crowd(server, history, [policy]) as crowd:
-        for _ in range(2):
+        for _ in range(10):
             crowd.await_wins(20)
             session.execute("SELECT * FROM lease WHERE policy_id = ? FOR UPDATE", policy)
             session.await_waiter()
@@ -97,6 +97,8 @@ def test_database_locks__deadlocks(on_victim, victim, foreign):
                 assert "deadlock" in str(error).lower(), error
             session.rollback()
             session.begin()
+            if deadlocks(victim) >= before + 2:
+                break  # Where the machine stood still, somebody's patience may have ended first.
         crowd.await_wins(20)
     assert deadlocks(victim) >= before + 2
     history.check_rows(server)

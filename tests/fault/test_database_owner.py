@@ -14,7 +14,7 @@ from history import ROUNDS, Claim, History, seeded
 from ledger import audit, coupons, rows
 from proxy import LOSE_ANSWER, LOSE_REQUEST
 
-TAKE_OVER_S = 10  # "Within seconds" for a start on a ledger whose owner has just been killed.
+TAKE_OVER_S = 20  # "Within seconds" for a start on a ledger whose owner has just been killed.
 
 
 @pytest.fixture

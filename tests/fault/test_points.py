@@ -8,7 +8,8 @@ import subprocess
 
 import pytest
 
-from harness import ROOT, BINARY, Server, claim_bytes, expect, tally, wait_until
+from harness import (BINARY, ROOT, START_TIMEOUT_S, STOP_TIMEOUT_S, Server, claim_bytes, expect, tally,
+                     wait_until)
 from history import ROUNDS, Claim, History, endless
 from ledger import KIND, audit, coupons
 from wire import Closed
@@ -91,7 +92,7 @@ def try_exercise(server, history, point):
 
 def is_dying(server):
     try:
-        server.process.wait(2)
+        server.process.wait(STOP_TIMEOUT_S)
         return True
     except subprocess.TimeoutExpired:
         return False
@@ -101,7 +102,7 @@ def start_or_die(server):
     """Starts it; False when it died on the way."""
     server.spawn()
     try:
-        fields = server.await_log("listening")
+        fields = server.await_log("listening", START_TIMEOUT_S)
     except AssertionError:
         if not is_dying(server):
             raise

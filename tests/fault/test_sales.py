@@ -122,7 +122,7 @@ def check_board(server):
         return {item["product_id"]: item["sold"] for item in answer["items"]} == dict(sums) and \
             answer["source"] == "board"
 
-    wait_until(is_right, "the board as the ledger", timeout_s=10)
+    wait_until(is_right, "the board as the ledger")
 
 
 def test_sales__killed_at_random_moments(server):

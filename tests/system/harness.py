@@ -26,6 +26,8 @@ from wire import SLOW, Connection, EventStream, encode, storm
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD_DIR = pathlib.Path(os.environ.get("DIBS_BUILD_DIR", ROOT / "build")).resolve()
 BINARY = pathlib.Path(os.environ.get("DIBS_BINARY", BUILD_DIR / "dibs")).resolve()
+# Only what fails takes so long: a machine that stands still for seconds fails nothing.
+AWAIT_TIMEOUT_S = 30
 START_TIMEOUT_S = 30 * SLOW
 STOP_TIMEOUT_S = 30 * SLOW
 FILES_WANTED = 24000
@@ -47,7 +49,7 @@ def raise_file_limit():
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def wait_until(condition, what, timeout_s=10):
+def wait_until(condition, what, timeout_s=AWAIT_TIMEOUT_S):
     """Waits for a condition that only polling can see; its value when it holds."""
     deadline = time.monotonic() + timeout_s * SLOW
     while True:
@@ -188,7 +190,7 @@ class Server:
 
     def await_log(self, event, timeout_s=None, since=None):
         """Waits for a log line with this event since the last start and returns its fields."""
-        deadline = time.monotonic() + (timeout_s or 10 * SLOW)
+        deadline = time.monotonic() + (timeout_s or AWAIT_TIMEOUT_S * SLOW)
         at = self._start_line if since is None else since
         with self._log_changed:
             while True:

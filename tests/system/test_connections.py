@@ -131,13 +131,14 @@ def test_slow_clients__are_cut_off_in_time(server):
                 connection.send(claim_bytes(policy["id"], f"busy{won}"), "POST")
                 assert connection.receive().status == 201
                 won += 1
+                time.sleep(0.01)  # One after the other, without a core of their own.
         return won
 
     line, header, dripped, silent, idle, unread, won = run_all(
         lambda: drip(server, long_line), lambda: drip(server, long_head), drip_body,
         lambda: idle_time(server), lambda: idle_time(server, encode("GET", "/healthz")),
         lambda: unread_time(server), claims)
-    slack = 1.5 * SLOW
+    slack = 3.5 * SLOW
     for lived_s, back in (line, header, dripped):
         assert 3 <= lived_s <= CUT_OFF_S + slack - 1.5, (lived_s, back)
         assert back == b"" or back.startswith(b"HTTP/1.1 408 "), back

@@ -304,7 +304,7 @@ def test_policy__total_lowered_after_many_cancels(shared):
     for index, won in enumerate(wins[:100]):
         expect(shared.cancel(won["coupon_id"]), 200)
         if index % 10 == 0:  # Somebody asks, so that the unit is leased by itself.
-            wait_until(lambda: shared.claim(policy["id"], "asker").status != 409, "a unit", 1)
+            wait_until(lambda: shared.claim(policy["id"], "asker").status != 409, "a unit")
             expect(shared.cancel(shared.claim(policy["id"], "asker").json["coupon_id"]), 200)
     wait_until(lambda: shared.policy(policy["id"])["remaining"] == 100, "all units back")
     assert expect(shared.patch(policy["id"], total=50), 200)["remaining"] == 0
@@ -449,7 +449,7 @@ def test_policy__reserve_is_leased_when_the_gate_has_sold_its_lease(shared):
                 won.add(outcome.answer.json["user"])
         return len(won) == 10
 
-    wait_until(all_won, "the reserve", timeout_s=5)
+    wait_until(all_won, "the reserve")
     expect_problem(shared.claim(policy["id"], "late"), 409, "SOLD_OUT")
 
 

@@ -132,7 +132,7 @@ def test_ranking_redis__keys_and_cached_answer(shop, redis):
     wait_until(lambda: ids(top(two)) == ["mug", "pen"], "the order")
     # Also when it was the other one that took it over into the board.
     order(one, {"pen": 20})
-    wait_until(lambda: ids(top(two, fresh=True)) == ["pen", "mug"], "the other's order", 10)
+    wait_until(lambda: ids(top(two, fresh=True)) == ["pen", "mug"], "the other's order")
 
 
 def test_ranking_redis__a_miss_waits_for_who_works_it_out(shop, redis):
@@ -225,7 +225,7 @@ def test_ranking_redis__whatever_is_wiped_comes_back(shop, redis):
             wipe(redis, client)
         # From wherever it comes, at most a second behind.
         for server in (one, two):
-            wait_until(lambda: top(server, fresh=True)["items"][0]["sold"] == 2 * number, name, 10)
+            wait_until(lambda: top(server, fresh=True)["items"][0]["sold"] == 2 * number, name)
         order(two, {"pen": 1})
         await_board(shop, one)
         sold = {"mug": 2 * number, "pen": number, **{f"p{each}": 1 for each in range(1, number + 1)}}

@@ -53,7 +53,7 @@ class Scores:
                 [(product, sold) for product, _, sold in should] and all(
                     abs(a[1] - b[1]) <= 1e-5 * b[1] for a, b in zip(shown, should))
 
-        wait_until(is_right, ("scores", days), timeout_s=5)
+        wait_until(is_right, ("scores", days))
         assert answer["ranking"] == ("decay" if self.half_life_s else "weights")
         before = {line[0]: rank for rank, line in enumerate(self.ranking(
             today - datetime.timedelta(days=1), days, datetime.datetime.now(UTC)), 1)}
