@@ -156,7 +156,7 @@ class RedisCluster:
     """Some primaries that share the slots, each with as many replicas."""
 
     KIND = "redis-cluster"
-    TIMEOUT_MS = 1000  # after which a node that does not answer has failed
+    TIMEOUT_MS = 1000  # after which a node has failed, while it starts and where a death is meant
 
     def __init__(self, primaries=3, replicas=0, settings=None, **options):
         self.primary_count = primaries
@@ -194,7 +194,13 @@ class RedisCluster:
                 client.execute_command("CLUSTER", "REPLICATE",
                                        self.id_of(self.nodes[number % self.primary_count]))
         await_that(self.is_well, "the cluster does not come up")
+        self._set_timeout(PATIENT_MS)
         return self
+
+    def _set_timeout(self, timeout_ms):
+        for node in self.living():
+            with node.client() as client:
+                client.config_set("cluster-node-timeout", timeout_ms)
 
     def _share(self, number):
         """The first and the last slot of a primary."""
@@ -280,9 +286,11 @@ class RedisCluster:
     def fail(self, node):
         """Kills a primary that has a replica, and returns the replica that took its place."""
         before = self.primaries()
+        self._set_timeout(self.TIMEOUT_MS)
         node.kill()
         await_that(lambda: len(self.primaries()) == len(before) and self.is_well(),
                    "nobody takes over")
+        self._set_timeout(PATIENT_MS)
         return next(other for other in self.primaries() if other not in before)
 
 

@@ -142,23 +142,32 @@ class ServedDatabase:
 
 
 class _Shared:
-    """The database server of all tests, started when the first needs it."""
+    """The database servers of all tests, each started when the first needs it."""
 
-    server = None
+    servers = {}
 
     @classmethod
-    def get(cls):
-        if cls.server is None:
+    def get(cls, kind):
+        if kind not in cls.servers:
             # Room for the servers and workers of two crews at a time.
-            cls.server = servers.KINDS[KIND](settings={"max_connections": 150}).start()
-        return cls.server
+            cls.servers[kind] = servers.KINDS[kind](settings={"max_connections": 150})
+        server = cls.servers[kind]
+        if not server.alive:  # not yet, or left so by a test that failed
+            server.kill()
+            server.start()
+        return server
 
 
 def new_database(folder):
     """An empty ledger for one dibs."""
     if KIND == "sqlite":
         return SqliteDatabase(pathlib.Path(folder) / "dibs.db")
-    return ServedDatabase(_Shared.get())
+    return shared_database(KIND)
+
+
+def shared_database(kind):
+    """An empty ledger on the server of that kind; whoever stops that server starts it again."""
+    return ServedDatabase(_Shared.get(kind))
 
 
 def rows(database, query, *arguments):

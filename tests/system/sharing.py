@@ -1,6 +1,6 @@
 """A shop whose servers share a gate in Redis: servers, workers and the ledger between them.
 
-    with Sharing(tmp_path, redis) as shop:          # a PostgreSQL of its own
+    with Sharing(tmp_path, redis) as shop:          # on PostgreSQL
         one, two = shop.serve(), shop.serve(fallback="ledger")
         shop.work()
 
@@ -11,9 +11,8 @@
 import contextlib
 import pathlib
 
-import servers
-from harness import Server, wait_until
-from ledger import ServedDatabase, SqliteDatabase, audit, coupons
+from harness import START_TIMEOUT_S, Server, wait_until
+from ledger import SqliteDatabase, audit, coupons, shared_database
 
 
 class Worker(Server):
@@ -24,7 +23,7 @@ class Worker(Server):
                 *self.arguments]
 
     def await_start(self):
-        self.await_log("working")
+        self.await_log("working", START_TIMEOUT_S)
         if "worker_listen" in self.config:
             host, port = self.await_log("listening")["address"].rsplit(":", 1)
             self.address = (host, int(port))
@@ -46,8 +45,10 @@ class Sharing:
         if self.ledger == "sqlite":
             self.database = SqliteDatabase(self.folder / "dibs.db")
         else:
-            server = self._ends.enter_context(servers.KINDS[self.ledger]())
-            self.database = ServedDatabase(server)
+            self.database = shared_database(self.ledger)
+            self._ends.callback(self.database.discard)
+            # A test that failed may have left it standing still.
+            self._ends.callback(self.database.server.resume)
         return self
 
     def _spawn(self, kind, gate, env=None, **config):
