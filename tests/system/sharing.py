@@ -12,7 +12,7 @@ import contextlib
 import pathlib
 
 from harness import START_TIMEOUT_S, Server, wait_until
-from ledger import SqliteDatabase, audit, coupons, shared_database
+from ledger import ServedDatabase, SqliteDatabase, audit, coupons, shared_database
 
 
 class Worker(Server):
@@ -33,10 +33,11 @@ class Worker(Server):
 class Sharing:
     """Everything around one Redis and one ledger; stopped, judged and audited at its end."""
 
-    def __init__(self, folder, redis, ledger="postgres"):
+    def __init__(self, folder, redis, ledger="postgres", database_server=None):
         self.folder = pathlib.Path(folder)
         self.redis = redis
         self.ledger = ledger
+        self.database_server = database_server  # None: that of all tests
         self.database = None
         self.processes = []
         self._ends = contextlib.ExitStack()
@@ -45,7 +46,8 @@ class Sharing:
         if self.ledger == "sqlite":
             self.database = SqliteDatabase(self.folder / "dibs.db")
         else:
-            self.database = shared_database(self.ledger)
+            self.database = (ServedDatabase(self.database_server) if self.database_server
+                             else shared_database(self.ledger))
             self._ends.callback(self.database.discard)
             # A test that failed may have left it standing still.
             self._ends.callback(self.database.server.resume)

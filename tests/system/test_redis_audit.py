@@ -6,7 +6,7 @@ import json
 import pytest
 
 from harness import expect, expect_problem, run_dibs, wait_until
-from servers import Redis
+from servers import Postgres, Redis
 from sharing import Sharing
 
 
@@ -84,7 +84,8 @@ def test_redis_audit__by_itself(tmp_path, redis):
 def test_redis_audit__brings_back_what_an_older_database_lacks(tmp_path, redis):
     """Redis still has the claims. They are put back among the pending ones, whoever writes them: a
     worker that wrote to the newer database waits for that, and finds them there."""
-    with Sharing(tmp_path, redis) as shop:
+    with Postgres() as database_server, \
+            Sharing(tmp_path, redis, database_server=database_server) as shop:
         one, two = (shop.serve(ack="ledger", ack_timeout="30s") for _ in range(2))
         worker = shop.work(ledger_timeout="2s")
         policy = fill(one, two)
