@@ -23,8 +23,9 @@ def successor(tmp_path):
     made = []
 
     def make(server, url=None, **config):
+        # The old session may need a moment to see that its client is gone.
         other = Server(folder=tmp_path / f"successor-{len(made)}", database=server.database,
-                       config={**server.config, **config})
+                       config={**server.config, "ledger_timeout": "20s", **config})
         if url:
             command = other.command
             other.command = lambda: [url if word == server.database.url else word
@@ -52,7 +53,7 @@ def test_database_owner__a_second_serve_refuses_and_names_the_first(on_victim):
 def test_database_owner__two_starts_at_once_one_serves(on_victim, successor):
     server = on_victim(ledger_timeout="1s")
     server.stop()
-    others = [successor(server).spawn() for _ in range(3)]
+    others = [successor(server, ledger_timeout="1s").spawn() for _ in range(3)]
     wait_until(lambda: sum(not other.alive for other in others) == 2, "two that refuse",
                timeout_s=30)
     one, = [other for other in others if other.alive]
@@ -104,7 +105,7 @@ def test_database_owner__starts_soon_though_the_old_session_hangs(on_victim, for
 def test_database_owner__taken_over_while_it_was_cut_off(on_victim, victim, proxy, successor):
     """The first comes back to a ledger that another has written to: it ends, and nothing is sold
     twice."""
-    server = on_victim(proxy=proxy, ledger_timeout="1s")
+    server = on_victim(proxy=proxy, ledger_timeout="1s", ack_timeout="10s")
     history = History()
     policy = server.create(total=300)["id"]
     history.rush(server, (Claim(policy, f"first{i}", f"f{i}") for i in range(100)))
@@ -160,7 +161,7 @@ def test_database_owner__taken_over_in_doubt(on_victim, victim, proxy, successor
 def test_database_owner__stopped_long_and_taken_over(on_victim, victim, successor):
     """When the database server has ended the session of a dibs that was stopped (SIGSTOP), another
     may start, and the first ends when it goes on."""
-    server = on_victim(ledger_timeout="1s")
+    server = on_victim(ledger_timeout="1s", ack_timeout="10s")
     policy = server.create(total=100)["id"]
     history = History()
     history.rush(server, (Claim(policy, f"a{i}", None) for i in range(20)))

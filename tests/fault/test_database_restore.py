@@ -187,7 +187,7 @@ class Story:
 
 
 def test_restore__noticed_refused_repaired(on_victim, victim):
-    server = on_victim()
+    server = on_victim(ack_timeout="10s")
     story = Story(server)
     story.before()
     saved = victim.backup()
@@ -222,7 +222,7 @@ def test_restore__noticed_refused_repaired(on_victim, victim):
 
 def test_restore__from_before_the_first_policy(on_victim, victim):
     """The whole ledger comes from the gate, on a database that has nothing but its tables."""
-    server = on_victim()
+    server = on_victim(ack_timeout="10s")
     saved = victim.backup()
     await_ready(server)
     story = Story(server)
@@ -251,7 +251,7 @@ def tables_of(database):
 
 def test_restore__into_an_empty_database(on_victim):
     """Even the tables are gone: they are made again, and then filled."""
-    server = on_victim()
+    server = on_victim(ack_timeout="10s")
     story = Story(server)
     story.before()
     story.since()
@@ -304,7 +304,7 @@ def test_restore__in_the_middle_of_a_drop(on_victim, victim):
 
 def test_restore__again_and_again(on_victim, victim):
     """Every repaired ledger is one that can be lost again."""
-    server = on_victim()
+    server = on_victim(ack_timeout="10s")
     history = History()
     policy = server.create(total=10 ** 6)["id"]
     saved = victim.backup()
@@ -324,7 +324,7 @@ def test_restore__again_and_again(on_victim, victim):
 
 def test_restore__newer_database_comes_back(on_victim, victim):
     """Whoever puts the right files back needs no repair."""
-    server = on_victim()
+    server = on_victim(ack_timeout="10s")
     story = Story(server)
     story.before()
     older = victim.backup()
@@ -343,7 +343,7 @@ def test_restore__newer_database_comes_back(on_victim, victim):
 
 def test_restore__another_history_is_refused(on_victim, victim):
     """A ledger that has something the gate never gave is not an older copy of its own."""
-    server = on_victim()
+    server = on_victim(ack_timeout="10s")
     story = Story(server)
     story.before()
     saved = victim.backup()

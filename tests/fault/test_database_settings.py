@@ -45,7 +45,7 @@ def odd():
 
 
 def test_database_settings__odd_defaults(odd, on_database):
-    server = on_database(odd)
+    server = on_database(odd, ack_timeout="10s")
     database = server.database
     policy_id = server.create(total=400, limit=2, name=NAME)["id"]
     sessions = set(database.holders(server))

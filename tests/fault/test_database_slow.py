@@ -162,6 +162,8 @@ def test_database_hangs__stop_in_good_order(on_victim, victim, fate):
         victim.resume()
     else:
         victim.start()
+    # The old session may need a moment to see that its client is gone.
+    server.config["ledger_timeout"] = "20s"
     server.start()
     history.retry_unknown(server)
     assert len(history.wins) == 40 == len(coupons(server.database, policy))
