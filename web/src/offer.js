@@ -18,7 +18,9 @@ export function offer(speech) {
         { type, value } = policy.discount;
       document.title = policy.name;
       put(title, policy.name);
-      put(off, type === "percent" ? `${value}%` : number(value));
+      const amount = type === "percent" ? `${value}%` : number(value);
+      put(off, amount);
+      vary(off, "--length", amount.length);
       put(offWord, words.off);
       put(facts, words.facts(number(policy.total), policy.per_user_limit));
       mark(pill, "data-state", policy.state);
