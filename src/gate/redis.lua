@@ -36,7 +36,7 @@
 -- Refusals begin with a word that the caller knows: UNARMED, NOPOLICY, STALELEASE, TOOSOON, TOOFEW,
 -- SPREAD, PENDING, ARMED, FENCED, DIBSBAD (keys or arguments that are not ours).
 
-local VERSION = 6
+local VERSION = 7
 local BOUND_MAX = 31
 local KEYED = 128 -- the first byte of a request id that was made from a key is this or above
 local HOLD_BACK_MS = 500
@@ -579,13 +579,20 @@ local function read_keys(batch, flags, count)
 end
 
 -- The answers to those who hold something. An issued coupon whose time has passed is E (expired).
+-- What is still pending may have been written by another connection a moment ago, and replicas may
+-- lack it. The WAIT that follows is about the last write of its own connection (since Redis 7.2), so
+-- there is one.
 local function show_held(batch)
-  local meta = batch.meta
+  local meta, is_pending = batch.meta, false
   settle_states(batch.keys[2], batch.shown)
   for _, own in ipairs(batch.shown) do
+    is_pending = is_pending or own.state == 'P'
     local ends = meta.days > 0 and own.at + meta.days * DAY_MS or meta.closes
     local state = own.state == 'I' and ends > 0 and batch.now >= ends and 'E' or own.state
     ANSWERS[own.i] = 'H' .. whole(own.seq) .. ':' .. own.nth .. ':' .. state
+  end
+  if is_pending then
+    redis.call('HSET', batch.keys[5], 'shown_at', batch.now_text)
   end
 end
 

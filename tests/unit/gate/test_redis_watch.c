@@ -434,6 +434,41 @@ static void test_redis_watch__too_few_replicas(void **state)
     gate_close(careful);
 }
 
+/* Who asks again by another connection is told no sooner than who asked first. */
+static void test_redis_watch__replicas_lack_what_another_connection_wrote(void **state)
+{
+    struct gate *careful[2];
+    struct gate_hand hands[2];
+    struct redis_server other;
+    struct wish wish;
+
+    (void)state;
+    redis_server_start(&other, NULL);
+    redisContext *replica = redis_server_connect(&other);
+    order(replica, "REPLICAOF 127.0.0.1 %d", server.port);
+    make_policy(gate, POLICY, 10, 1);
+    for (size_t i = 0; i < 2; i++) {
+        careful[i] = open_gate(server.url, (struct gate_options){.replicas = 1});
+        gate_hand_open(&hands[i], careful[i]);
+        await((wish = claim_through(&hands[i], wish_for(POLICY, i == 0 ? "a" : "c"))).verdict !=
+              VERDICT_UNAVAILABLE);
+    }
+    /* It stays connected, and hears nothing. */
+    redis_server_pause(&other);
+    for (size_t i = 0; i < 2; i++) {
+        wish = claim_through(&hands[i], wish_for(POLICY, "b"));
+        assert_int_equal(wish.verdict, VERDICT_UNAVAILABLE);
+    }
+    redis_server_resume(&other);
+    await((wish = claim_through(&hands[1], wish_for(POLICY, "b"))).verdict == VERDICT_HELD);
+    for (size_t i = 0; i < 2; i++) {
+        gate_hand_close(&hands[i]);
+        gate_close(careful[i]);
+    }
+    redisFree(replica);
+    redis_server_release(&other);
+}
+
 /* --- how it is --- */
 
 static void test_redis_watch__says_how_redis_is(void **state)
@@ -496,6 +531,7 @@ int main(void)
         WATCH_TEST(wins_wait_for_the_ledger),
         WATCH_TEST(after_its_time_a_win_is_accepted),
         WATCH_TEST(too_few_replicas),
+        WATCH_TEST(replicas_lack_what_another_connection_wrote),
         WATCH_TEST(says_how_redis_is),
         WATCH_TEST(one_bad_policy),
     };
