@@ -102,40 +102,56 @@ static bool audit_watch_is_due(struct audit_watch *watch)
            held;
 }
 
+/* One policy that cannot be audited does not keep the others from it; while ledger or gate are away
+ * none can. */
+static enum status audit_watch_policies(struct audit_watch *watch, struct audit_numbers *numbers,
+                                        char words[WORDS_SIZE])
+{
+    enum status worst = STATUS_OK;
+    int64_t id = 0;
+
+    while (worst != STATUS_UNAVAILABLE && !audit_watch_is_stopping(watch) &&
+           audit_next(watch->service, id, &id)) {
+        struct policy_audit audit;
+        struct error error = {""};
+        enum status status = service_audit_one(watch->service, AUDIT_LIGHT, id, &audit, &error);
+        if (status == STATUS_OK) {
+            audit_watch_note(watch, &audit, numbers, words);
+            continue;
+        }
+        worst = status;
+        log_event(LOG_WARN, "audit_failed", LOG_FIELD("policy", LOG_I64(id)),
+                  LOG_FIELD("status", LOG_TEXT(status_name(status))),
+                  LOG_FIELD("error", LOG_TEXT(error.text)));
+    }
+    return worst;
+}
+
 static void audit_watch_round(struct audit_watch *watch)
 {
     struct audit_numbers numbers = {0};
     char words[WORDS_SIZE] = "";
     int64_t started_ms = clock_monotonic_ms();
-    struct error error = {""};
     enum status status = STATUS_OK;
-    int64_t id = 0;
     bool is_ours = audit_watch_is_due(watch);
 
-    while (is_ours && status == STATUS_OK && !audit_watch_is_stopping(watch) &&
-           audit_next(watch->service, id, &id)) {
-        struct policy_audit audit;
-        status = service_audit_one(watch->service, AUDIT_LIGHT, id, &audit, &error);
-        if (status == STATUS_OK)
-            audit_watch_note(watch, &audit, &numbers, words);
-    }
-    if (is_ours)
+    if (is_ours) {
+        status = audit_watch_policies(watch, &numbers, words);
         service_audit_board(watch->service, &numbers.board);
+    }
     if (numbers.board.differences != 0)
         log_event(LOG_WARN, "audit_drift", LOG_FIELD("policy", LOG_I64(0)),
                   LOG_FIELD("check", LOG_TEXT("board")),
                   LOG_FIELD("count", LOG_I64(numbers.board.differences)));
-    if (status != STATUS_OK)
-        log_event(LOG_WARN, "audit_failed", LOG_FIELD("status", LOG_TEXT(status_name(status))),
-                  LOG_FIELD("error", LOG_TEXT(error.text)));
     pthread_mutex_lock(&watch->lock);
     watch->is_ours = is_ours;
     if (is_ours && status == STATUS_OK) {
         numbers.ended_at_ms = clock_wall_ms();
         numbers.took_ms = clock_monotonic_ms() - started_ms;
         watch->numbers = numbers;
-        memcpy(watch->words, words, sizeof(words));
     }
+    if (is_ours && (status == STATUS_OK || words[0] != '\0'))
+        memcpy(watch->words, words, sizeof(words));
     pthread_mutex_unlock(&watch->lock);
 }
 

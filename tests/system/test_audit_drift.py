@@ -388,6 +388,7 @@ def test_background__one_worker_counts_drift_and_pauses_what_is_oversold(tmp_pat
         shop.open()
         workers = [shop.work(audit_interval="200ms", worker_listen="127.0.0.1:0")
                    for _ in range(2)]
+        before = shop.server.create(total=5)["id"]  # audited first
         policy = shop.fill()
 
         def drift(check):
@@ -414,9 +415,13 @@ def test_background__one_worker_counts_drift_and_pauses_what_is_oversold(tmp_pat
             for number in range(TOTAL):
                 shop.redis_do("ZREM", shop.key(policy, "PENDING"), f"forged{number}")
                 shop.redis_do("HDEL", shop.key(policy, "ISSUED"), f"forged{number}")
+        # A policy that cannot be audited keeps no other one from it.
+        (lease,) = shop.redis_do("LRANGE", shop.key(before, "LEASE"), 0, -1)
+        shop.redis_do("LSET", shop.key(before, "LEASE"), 0, "nonsense")
         shop.sql("UPDATE policy SET total = 4 WHERE id = ?", policy)
         wait_until(lambda: any(worker.events("guarantee_broken") for worker in workers),
                    "it is noticed", 30)
+        shop.redis_do("LSET", shop.key(before, "LEASE"), 0, lease)
         wait_until(lambda: shop.server.claim(policy, "late").status == 403, "it is paused")
         expect_problem(shop.server.claim(policy, "late"), 403, "PAUSED")
         wait_until(lambda: any(f"paused policy {policy}" in str(worker.get("/readyz").json)
