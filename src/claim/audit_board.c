@@ -85,12 +85,13 @@ enum status audit_board_repair(struct service *service, struct audit_repair *don
     struct ledger_repair_note note = {.asked_at_ms = clock_wall_ms()};
     snprintf(note.plan, sizeof(note.plan), "board %" PRId64, audit.differences);
     enum status status = ledger_repair_begin(service->ledger, &note, error);
-    if (status == STATUS_OK)
-        status = ranking_repair(service->ranking, error);
+    if (status != STATUS_OK)
+        return status;
+    status = ranking_repair(service->ranking, error);
     if (status == STATUS_BUSY)
         status = STATUS_OK; /* Another server is at it. */
     done->is_board_built = status == STATUS_OK;
-    if (status == STATUS_OK)
-        audit_note(service, &note, "done; the board was built anew");
+    audit_note(service, &note,
+               status == STATUS_OK ? "done; the board was built anew" : error->text);
     return status;
 }
