@@ -298,6 +298,27 @@ static void rush_ask_stock(struct rush *rush)
     }
 }
 
+/* "the audit finds missing 3, remaining 1": by the names of `dibs audit`. */
+static void rush_read_findings(struct rush_evidence *evidence, yyjson_val *findings)
+{
+    const char *separator = " ";
+    size_t size = sizeof(evidence->audit_words);
+    size_t length = (size_t)snprintf(evidence->audit_words, size, "the audit finds");
+    yyjson_val *finding;
+    yyjson_arr_iter each;
+
+    yyjson_arr_iter_init(findings, &each);
+    while ((finding = yyjson_arr_iter_next(&each)) != NULL && length < size) {
+        const char *check = yyjson_get_str(yyjson_obj_get(finding, "check"));
+        length += (size_t)snprintf(evidence->audit_words + length, size - length, "%s%s %" PRId64,
+                                   separator, check != NULL ? check : "something",
+                                   yyjson_get_sint(yyjson_obj_get(finding, "count")));
+        separator = ", ";
+    }
+    if (yyjson_arr_size(findings) == 0)
+        snprintf(evidence->audit_words, size, "the audit says that it is not in order");
+}
+
 /* What the server's own audit says; one that has none says nothing. */
 static void rush_ask_audit(struct rush *rush)
 {
@@ -314,11 +335,7 @@ static void rush_ask_audit(struct rush *rush)
     evidence->audit =
         yyjson_get_bool(yyjson_obj_get(item, "ok")) ? RUSH_AUDIT_FINE : RUSH_AUDIT_BROKEN;
     evidence->audit_gap_count = yyjson_get_sint(yyjson_obj_get(item, "unaccounted"));
-    snprintf(evidence->audit_words, sizeof(evidence->audit_words),
-             "the audit finds %" PRId64 " units and %" PRId64 " coupons amiss",
-             yyjson_get_sint(yyjson_obj_get(item, "imbalance")),
-             yyjson_get_sint(yyjson_obj_get(item, "missing")) +
-                 yyjson_get_sint(yyjson_obj_get(item, "unknown")));
+    rush_read_findings(evidence, yyjson_obj_get(item, "findings"));
 }
 
 /* --- the verdict --- */

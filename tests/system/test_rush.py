@@ -314,8 +314,12 @@ def test_rush__numbers_that_do_not_add_up(shared):
 def test_rush__an_audit_that_finds_something(shared):
     def lie(request, reply):
         if b"/v1/audit" in request.line:
-            reply.body = reply.body.replace(b'"ok":true', b'"ok":false')
-    broken(shared, lie, check="ledger")
+            reply.body = reply.body.replace(b'"ok":true', b'"ok":false').replace(
+                b'"findings":[]', b'"findings":[{"check":"missing","count":3},'
+                b'{"check":"remaining","count":500}]')
+    result = broken(shared, lie, check="ledger")
+    words = {check["name"]: check["detail"] for check in result["checks"]}
+    assert words["ledger"] == "the audit finds missing 3, remaining 500"
 
 
 def test_rush__a_server_that_does_not_tell_is_not_called_broken(shared):
