@@ -29,10 +29,20 @@ void live_directory_spoil(struct live_directory *directory)
     atomic_store(&directory->is_stale, true);
 }
 
+/* When it was closed or will close; 0: that is not known yet. */
+static int64_t end_of(const struct policy *policy)
+{
+    return policy->closed_at_ms != 0 ? policy->closed_at_ms : policy->closes_at_ms;
+}
+
+static bool is_over(const struct policy *policy, int64_t wall_ms)
+{
+    return end_of(policy) != 0 && end_of(policy) <= wall_ms;
+}
+
 static bool is_shown(const struct policy *policy, int64_t wall_ms)
 {
-    int64_t ended_ms = policy->closed_at_ms != 0 ? policy->closed_at_ms : policy->closes_at_ms;
-    return ended_ms == 0 || ended_ms > wall_ms - SHOWN_FOR_MS;
+    return end_of(policy) == 0 || end_of(policy) > wall_ms - SHOWN_FOR_MS;
 }
 
 /* Newest first; of the same moment the higher id. */
@@ -46,20 +56,29 @@ static int compare_entries(const void *a, const void *b)
     return left->numbers.policy_id > right->numbers.policy_id ? -1 : 1;
 }
 
-/* Where the policy goes: a free place, or that of the oldest when it is newer. */
-static struct live_entry *place_for(struct live_entry *entries, size_t *count,
-                                    const struct policy *policy)
+/* Whether the first makes room for the second: what is over first, then what is older. */
+static bool yields_to(const struct live_entry *entry, const struct live_entry *other)
+{
+    return entry->is_over != other->is_over ? entry->is_over
+                                            : entry->created_at_ms <= other->created_at_ms;
+}
+
+/* Keeps the entry in a free place, or in that of one which yields to it. */
+static void keep_entry(struct live_entry *entries, size_t *count, const struct live_entry *entry)
 {
     if (*count < LIVE_DIRECTORY_MAX) {
-        return &entries[(*count)++];
+        entries[(*count)++] = *entry;
+        return;
     }
-    struct live_entry *oldest = &entries[0];
+    struct live_entry *least = &entries[0];
     for (size_t index = 1; index < *count; index++) {
-        if (entries[index].created_at_ms < oldest->created_at_ms) {
-            oldest = &entries[index];
+        if (yields_to(&entries[index], least)) {
+            least = &entries[index];
         }
     }
-    return oldest->created_at_ms <= policy->created_at_ms ? oldest : NULL;
+    if (yields_to(least, entry)) {
+        *least = *entry;
+    }
 }
 
 static enum status read_pages(struct service *service, struct live_entry *entries, size_t *count,
@@ -75,12 +94,12 @@ static enum status read_pages(struct service *service, struct live_entry *entrie
         }
         for (size_t index = 0; index < got; index++) {
             const struct policy *policy = &views[index].policy;
-            struct live_entry *entry =
-                is_shown(policy, wall_ms) ? place_for(entries, count, policy) : NULL;
-            if (entry != NULL) {
-                entry->created_at_ms = policy->created_at_ms;
-                memcpy(entry->name, policy->name, sizeof entry->name);
-                entry->numbers = views[index].numbers;
+            if (is_shown(policy, wall_ms)) {
+                struct live_entry entry = {.created_at_ms = policy->created_at_ms,
+                                           .is_over = is_over(policy, wall_ms),
+                                           .numbers = views[index].numbers};
+                memcpy(entry.name, policy->name, sizeof entry.name);
+                keep_entry(entries, count, &entry);
             }
         }
         if (got < PAGE) {

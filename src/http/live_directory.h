@@ -20,6 +20,7 @@
 
 struct live_entry {
     int64_t created_at_ms;
+    bool is_over; /* makes room for one that is not, however old that is */
     char name[POLICY_NAME_SIZE];
     struct gate_numbers numbers; /* for a policy that the gate has let go of */
 };

@@ -9,6 +9,7 @@ import { stockBar } from "./stock.js";
 
 const ORDER = ["OPEN", "PAUSED", "SCHEDULED", "SOLD_OUT", "CLOSED"];
 const SHOWN = 8;
+const TOLD = 200; // more the stream does not tell of
 
 /* What can be claimed first, then what is next to open, then the newest. */
 export function byUrgency(a, b) {
@@ -55,7 +56,7 @@ export function policyList() {
       fill(policy);
     });
     vary(list, "--rows", shown.length);
-    put(count, whole(all.length));
+    put(count, all.length < TOLD ? whole(all.length) : `the newest ${whole(all.length)}`);
     mark(more, "hidden", all.length <= SHOWN);
     put(more, isWhole ? "Show fewer" : `Show all ${whole(all.length)}`);
   }
