@@ -204,30 +204,39 @@ static enum status audit_adopt(struct service *service, int64_t policy_id, struc
     return status;
 }
 
+/* Notes what is to be done about one policy, if anything is. */
+static enum status audit_plan_alone(struct service *service, int64_t policy_id,
+                                    struct audit_repair *done, struct ledger_repair_note *note,
+                                    struct error *error)
+{
+    struct policy_audit audit;
+    enum status status = service_audit_one(service, AUDIT_DEEP, policy_id, &audit, error);
+
+    if (status != STATUS_OK || !audit_is_for_rewrite(&audit))
+        return status;
+    done->policy_count++;
+    note->policy_id = policy_id;
+    audit_write_plan(&audit, note->plan, sizeof(note->plan));
+    return audit.counts[AUDIT_STRAY] != 0 ? audit_adopt(service, policy_id, error) : STATUS_OK;
+}
+
 static enum status audit_repair_alone(struct service *service, int64_t policy_id,
                                       struct audit_repair *done, struct error *error)
 {
     bool is_behind = ledger_is_behind(service->ledger);
     struct ledger_repair_note note = {.policy_id = policy_id, .asked_at_ms = clock_wall_ms()};
-    int64_t id = policy_id > 0 ? policy_id - 1 : 0;
     enum status status = STATUS_OK;
-    struct policy_audit audit;
+    int64_t id = 0;
 
+    if (policy_id != 0 && !(audit_next(service, policy_id - 1, &id) && id == policy_id))
+        return error_set(error, STATUS_NOT_FOUND, "there is no policy %" PRId64, policy_id);
     if (is_behind)
         snprintf(note.plan, sizeof(note.plan), "the ledger is older than the server");
-    if (policy_id != 0 && (!audit_next(service, id, &id) || id-- != policy_id))
-        return error_set(error, STATUS_NOT_FOUND, "there is no policy %" PRId64, policy_id);
-    while (!is_behind && status == STATUS_OK && audit_next(service, id, &id) &&
-           (policy_id == 0 || id == policy_id)) {
-        status = service_audit_one(service, AUDIT_DEEP, id, &audit, error);
-        if (status != STATUS_OK || !audit_is_for_rewrite(&audit))
-            continue;
-        done->policy_count++;
-        note.policy_id = id;
-        audit_write_plan(&audit, note.plan, sizeof(note.plan));
-        if (audit.counts[AUDIT_STRAY] != 0)
-            status = audit_adopt(service, id, error);
-    }
+    else if (policy_id != 0)
+        status = audit_plan_alone(service, policy_id, done, &note, error);
+    else
+        while (status == STATUS_OK && audit_next(service, id, &id))
+            status = audit_plan_alone(service, id, done, &note, error);
     if (status != STATUS_OK || note.plan[0] == '\0')
         return status;
     status = audit_write_ledger(service, is_behind, &done->ledger, error);
