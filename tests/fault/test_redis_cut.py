@@ -67,7 +67,7 @@ def test_redis_cut__one_of_two_servers_and_back(shop_on, redis):
                         worker.signal(18)  # SIGCONT
                     audit(shop.database)
                     way.admit()
-                    wait_until(lambda: breaker(far) == ["closed"], "the way is free again", 30)
+                    wait_until(lambda: breaker(far) == ["closed"], "the way is free again", 60)
                     audit(shop.database)
                     one.await_sold_out([policy])
                     other.await_sold_out([policy])
