@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define VISITED_AT_ONCE 64
+
 void blocklist_init(struct blocklist *list)
 {
     *list = (struct blocklist){0};
@@ -16,13 +18,6 @@ void blocklist_release(struct blocklist *list)
     free(list->users);
 }
 
-static int blocklist_compare(const struct user_id *a, const struct user_id *b)
-{
-    size_t shorter = a->length < b->length ? a->length : b->length;
-    int order = memcmp(a->bytes, b->bytes, shorter);
-    return order != 0 ? order : (int)a->length - (int)b->length;
-}
-
 /* Where the user is or would be. */
 static size_t blocklist_position(const struct blocklist *list, const struct user_id *user)
 {
@@ -30,7 +25,7 @@ static size_t blocklist_position(const struct blocklist *list, const struct user
     size_t high = list->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (blocklist_compare(&list->users[middle], user) < 0)
+        if (user_id_compare(&list->users[middle], user) < 0)
             low = middle + 1;
         else
             high = middle;
@@ -98,4 +93,20 @@ size_t blocklist_list(struct blocklist *list, const struct user_id *after, struc
         memcpy(users, list->users + at, count * sizeof(*users));
     pthread_rwlock_unlock(&list->lock);
     return count;
+}
+
+enum status blocklist_visit(struct blocklist *list, blocklist_visit_fn visit, void *context,
+                            struct error *error)
+{
+    struct user_id users[VISITED_AT_ONCE];
+    enum status status = STATUS_OK;
+    size_t count = blocklist_list(list, NULL, users, VISITED_AT_ONCE);
+
+    while (count > 0 && status == STATUS_OK) {
+        for (size_t i = 0; i < count && status == STATUS_OK; i++)
+            status = visit(context, &users[i], error);
+        struct user_id last = users[count - 1];
+        count = blocklist_list(list, &last, users, VISITED_AT_ONCE);
+    }
+    return status;
 }

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/error.h"
 #include "base/model.h"
 
 struct blocklist {
@@ -30,6 +31,12 @@ bool blocklist_find(struct blocklist *list, const struct user_id *user);
 /* Up to `max` of those behind `after` (NULL: from the first), in the order of their bytes. */
 size_t blocklist_list(struct blocklist *list, const struct user_id *after, struct user_id *users,
                       size_t max);
+
+/* Tells every user, in the same order and without the lock, until a status is not OK. */
+typedef enum status (*blocklist_visit_fn)(void *context, const struct user_id *user,
+                                          struct error *error);
+enum status blocklist_visit(struct blocklist *list, blocklist_visit_fn visit, void *context,
+                            struct error *error) MUST_CHECK;
 
 static inline bool blocklist_has(struct blocklist *list, const struct user_id *user)
 {

@@ -155,22 +155,6 @@ static enum status local_policy_visit(struct local_policy *policy,
     return status;
 }
 
-static enum status gate_local_visit_blocked(struct gate_local *local,
-                                            const struct gate_visitor *visitor, struct error *error)
-{
-    struct user_id users[HANDFUL];
-    enum status status = STATUS_OK;
-    size_t count = blocklist_list(&local->blocklist, NULL, users, HANDFUL);
-
-    while (count > 0 && status == STATUS_OK) {
-        for (size_t i = 0; i < count && status == STATUS_OK; i++)
-            status = visitor->blocked(visitor->context, &users[i], error);
-        struct user_id last = users[count - 1];
-        count = blocklist_list(&local->blocklist, &last, users, HANDFUL);
-    }
-    return status;
-}
-
 enum status gate_local_visit(struct gate *gate, int64_t policy_id,
                              const struct gate_visitor *visitor, struct error *error)
 {
@@ -186,5 +170,7 @@ enum status gate_local_visit(struct gate *gate, int64_t policy_id,
     }
     while (status == STATUS_OK && gate_local_list(gate, id, &id, 1) == 1)
         status = local_policy_visit(gate_local_policy(local, id), visitor, error);
-    return status == STATUS_OK ? gate_local_visit_blocked(local, visitor, error) : status;
+    return status == STATUS_OK
+               ? blocklist_visit(&local->blocklist, visitor->blocked, visitor->context, error)
+               : status;
 }

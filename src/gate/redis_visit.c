@@ -9,10 +9,9 @@
 
 #include "gate/redis_gate.h"
 
-#define SCAN_COUNT  1000
-#define KEY_HEAD    "COUPON:POLICY:{"
-#define ROW_FIELDS  15
-#define BLOCKED_MAX 64
+#define SCAN_COUNT 1000
+#define KEY_HEAD   "COUPON:POLICY:{"
+#define ROW_FIELDS 15
 
 /* What one policy's walk gathers. */
 struct redis_visited {
@@ -400,22 +399,6 @@ static enum status redis_visit_list(struct gate_redis *redis, struct redis_ids *
     return status;
 }
 
-static enum status redis_visit_blocked(struct gate_redis *redis, const struct gate_visitor *visitor,
-                                       struct error *error)
-{
-    struct user_id users[BLOCKED_MAX];
-    enum status status = STATUS_OK;
-    size_t count = blocklist_list(&redis->blocklist, NULL, users, BLOCKED_MAX);
-
-    while (count > 0 && status == STATUS_OK) {
-        for (size_t i = 0; i < count && status == STATUS_OK; i++)
-            status = visitor->blocked(visitor->context, &users[i], error);
-        struct user_id last = users[count - 1];
-        count = blocklist_list(&redis->blocklist, &last, users, BLOCKED_MAX);
-    }
-    return status;
-}
-
 enum status gate_redis_visit(struct gate *gate, int64_t policy_id,
                              const struct gate_visitor *visitor, struct error *error)
 {
@@ -433,5 +416,7 @@ enum status gate_redis_visit(struct gate *gate, int64_t policy_id,
             status = STATUS_OK; /* It was let go meanwhile. */
     }
     free(list.ids);
-    return status == STATUS_OK ? redis_visit_blocked(redis, visitor, error) : status;
+    return status == STATUS_OK
+               ? blocklist_visit(&redis->blocklist, visitor->blocked, visitor->context, error)
+               : status;
 }
