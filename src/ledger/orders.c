@@ -6,6 +6,7 @@
 #include "base/zone.h"
 #include "ledger/feed.h"
 #include "ledger/inside.h"
+#include "ledger/known.h"
 #include "ledger/list.h"
 #include "ledger/rows.h"
 #include "ledger/sales.h"
@@ -15,20 +16,19 @@
 
 /* An order of the batch with what it takes to judge it. */
 struct orders_entry {
+    struct known_entry key;
     struct order *order;
-    size_t place; /* in the batch */
     int64_t paid_at_ms;
     int64_t day;
     size_t first_item; /* among the batch's merged items */
     size_t item_count;
-    bool is_there;
     char digest[DIGEST_SIZE];
     struct order known; /* what is in the ledger, or was written for an earlier one of its id */
     char known_digest[DIGEST_SIZE];
 };
 
 struct orders_batch {
-    struct orders_entry *entries; /* by rising order ids, then as they came */
+    struct orders_entry *entries; /* sorted */
     size_t count;
     struct order_item *items; /* merged, by rising product ids within an order */
     size_t item_count;
@@ -95,13 +95,9 @@ static void orders_digest(const struct order *order, const struct order_item *it
 
 /* --- a batch --- */
 
-static int orders_compare_entries(const void *a, const void *b)
+static struct known_batch orders_known(const struct orders_batch *batch)
 {
-    const struct orders_entry *first = a;
-    const struct orders_entry *second = b;
-    int order = user_id_compare(&first->order->order_id, &second->order->order_id);
-
-    return order != 0 ? order : first->place < second->place ? -1 : 1;
+    return (struct known_batch){batch->entries, batch->count, sizeof(*batch->entries)};
 }
 
 static void orders_batch_release(struct orders_batch *batch)
@@ -118,7 +114,7 @@ static void orders_batch_enter(struct orders_batch *batch, struct order *order, 
     struct orders_entry *entry = &batch->entries[place];
     struct order_item *items = batch->items + batch->item_count;
 
-    *entry = (struct orders_entry){.order = order, .place = place};
+    *entry = (struct orders_entry){.key = {.id = &order->order_id, .place = place}, .order = order};
     memcpy(items, order->items, order->item_count * sizeof(*items));
     entry->first_item = batch->item_count;
     entry->item_count = orders_merge_items(items, order->item_count);
@@ -156,7 +152,8 @@ static enum status orders_batch_init(struct orders_batch *batch, const struct zo
         for (size_t i = 0; i < share->count; i++)
             orders_batch_enter(batch, &share->orders[i], batch->count++, zone);
     }
-    qsort(batch->entries, count, sizeof(*batch->entries), orders_compare_entries);
+    struct known_batch keys = orders_known(batch);
+    known_sort(&keys);
     return STATUS_OK;
 }
 
@@ -182,45 +179,20 @@ static enum status orders_note_known(void *context, const struct sql_value *colu
                                      struct error *error)
 {
     struct orders_batch *batch = context;
+    struct known_batch keys = orders_known(batch);
     struct order known;
     char digest[DIGEST_SIZE];
-    size_t low = 0;
 
     (void)error;
     (void)orders_read_order(columns, &known, digest);
-    for (size_t high = batch->count; low < high;) {
-        size_t middle = low + (high - low) / 2;
-        if (user_id_compare(&batch->entries[middle].order->order_id, &known.order_id) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    for (; low < batch->count; low++) {
-        struct orders_entry *entry = &batch->entries[low];
-        if (!user_id_equal(&entry->order->order_id, &known.order_id))
-            break;
-        entry->is_there = true;
+    for (size_t i = known_find(&keys, &known.order_id); known_is_at(&keys, i, &known.order_id);
+         i++) {
+        struct orders_entry *entry = &batch->entries[i];
+        entry->key.is_there = true;
         entry->known = known;
         memcpy(entry->known_digest, digest, sizeof(digest));
     }
     return STATUS_OK;
-}
-
-static enum status orders_find_known(struct sql *sql, struct orders_batch *batch,
-                                     struct error *error)
-{
-    struct sql_value ids;
-
-    list_begin(&batch->text);
-    for (size_t i = 0; i < batch->count; i++) {
-        batch->entries[i].is_there = false;
-        list_next(&batch->text);
-        list_id(&batch->text, user_id_span(&batch->entries[i].order->order_id));
-    }
-    enum status status = list_end(&batch->text, &ids, error);
-    return status == STATUS_OK
-               ? SQL_RUN(sql, STATEMENT_order_among, orders_note_known, batch, error, ids)
-               : status;
 }
 
 /* Judges each entry, and gathers the changes of those that are new. */
@@ -231,14 +203,14 @@ static void orders_judge(struct orders_batch *batch)
     for (size_t i = 0; i < batch->count; i++) {
         struct orders_entry *entry = &batch->entries[i];
         const struct orders_entry *before = i > 0 ? &batch->entries[i - 1] : NULL;
-        if (!entry->is_there && before != NULL &&
-            user_id_equal(&before->order->order_id, &entry->order->order_id)) {
-            entry->is_there = true;
+        if (!entry->key.is_there && before != NULL &&
+            user_id_equal(before->key.id, entry->key.id)) {
+            entry->key.is_there = true;
             entry->known = before->known;
             entry->known.result = ORDER_KNOWN;
             memcpy(entry->known_digest, before->known_digest, sizeof(entry->known_digest));
         }
-        if (entry->is_there) {
+        if (entry->key.is_there) {
             if (strcmp(entry->known_digest, entry->digest) != 0)
                 entry->known.result = ORDER_DIFFERS;
             continue;
@@ -269,7 +241,7 @@ static enum status orders_insert(struct sql *sql, struct orders_batch *batch, st
     list_begin(text);
     for (size_t i = 0; i < batch->count; i++) {
         const struct orders_entry *entry = &batch->entries[i];
-        if (entry->is_there)
+        if (entry->key.is_there)
             continue;
         list_next(text);
         buffer_append_literal(text, "[");
@@ -297,7 +269,7 @@ static enum status orders_insert_items(struct sql *sql, struct orders_batch *bat
     list_begin(text);
     for (size_t i = 0; i < batch->count; i++) {
         const struct orders_entry *entry = &batch->entries[i];
-        for (size_t j = 0; j < entry->item_count && !entry->is_there; j++) {
+        for (size_t j = 0; j < entry->item_count && !entry->key.is_there; j++) {
             const struct order_item *item = &batch->items[entry->first_item + j];
             list_next(text);
             buffer_append_literal(text, "[");
@@ -317,12 +289,14 @@ static enum status orders_insert_items(struct sql *sql, struct orders_batch *bat
 static enum status orders_write(struct sql *sql, void *argument, struct error *error)
 {
     struct orders_batch *batch = argument;
+    struct known_batch keys = orders_known(batch);
     struct sql_value changes;
     struct feed_place last;
     enum status status = feed_lock(sql, &last, error);
 
     if (status == STATUS_OK)
-        status = orders_find_known(sql, batch, error);
+        status = known_ask(sql, STATEMENT_order_among, &keys, &batch->text, orders_note_known,
+                           batch, error);
     if (status != STATUS_OK)
         return status;
     orders_judge(batch);

@@ -5,22 +5,22 @@
 #include "base/zone.h"
 #include "ledger/feed.h"
 #include "ledger/inside.h"
+#include "ledger/known.h"
 #include "ledger/list.h"
 #include "ledger/rows.h"
 #include "ledger/sales.h"
 
 /* A signal of the batch with what it takes to judge it. */
 struct signals_entry {
+    struct known_entry key;
     struct signal *signal;
-    size_t place; /* in the batch */
     int64_t at_ms;
     int64_t day;
-    bool is_there;
     struct signal known; /* in the ledger, or written for an earlier one of its id */
 };
 
 struct signals_batch {
-    struct signals_entry *entries; /* by rising ids, then as they came */
+    struct signals_entry *entries; /* sorted */
     size_t count;
     struct feed_change *changes;
     size_t change_count;
@@ -29,13 +29,9 @@ struct signals_batch {
     int64_t first_day_kept;
 };
 
-static int signals_compare(const void *a, const void *b)
+static struct known_batch signals_known(const struct signals_batch *batch)
 {
-    const struct signals_entry *first = a;
-    const struct signals_entry *second = b;
-    int order = user_id_compare(&first->signal->signal_id, &second->signal->signal_id);
-
-    return order != 0 ? order : first->place < second->place ? -1 : 1;
+    return (struct known_batch){batch->entries, batch->count, sizeof(*batch->entries)};
 }
 
 /* --- judging --- */
@@ -50,41 +46,15 @@ static enum status signals_note_known(void *context, const struct sql_value *col
                            .product_id = rows_read_user(&columns[2]),
                            .quantity = columns[3].number,
                            .at_ms = columns[4].number};
-    size_t low = 0;
+    struct known_batch keys = signals_known(batch);
 
     (void)error;
-    for (size_t high = batch->count; low < high;) {
-        size_t middle = low + (high - low) / 2;
-        if (user_id_compare(&batch->entries[middle].signal->signal_id, &known.signal_id) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    for (; low < batch->count; low++) {
-        struct signals_entry *entry = &batch->entries[low];
-        if (!user_id_equal(&entry->signal->signal_id, &known.signal_id))
-            break;
-        entry->is_there = true;
-        entry->known = known;
+    for (size_t i = known_find(&keys, &known.signal_id); known_is_at(&keys, i, &known.signal_id);
+         i++) {
+        batch->entries[i].key.is_there = true;
+        batch->entries[i].known = known;
     }
     return STATUS_OK;
-}
-
-static enum status signals_find_known(struct sql *sql, struct signals_batch *batch,
-                                      struct error *error)
-{
-    struct sql_value ids;
-
-    list_begin(&batch->text);
-    for (size_t i = 0; i < batch->count; i++) {
-        batch->entries[i].is_there = false;
-        list_next(&batch->text);
-        list_id(&batch->text, user_id_span(&batch->entries[i].signal->signal_id));
-    }
-    enum status status = list_end(&batch->text, &ids, error);
-    return status == STATUS_OK
-               ? SQL_RUN(sql, STATEMENT_signal_among, signals_note_known, batch, error, ids)
-               : status;
 }
 
 /* Who sent no time may send it again at any time. */
@@ -103,12 +73,12 @@ static void signals_judge(struct signals_batch *batch)
         struct signals_entry *entry = &batch->entries[i];
         struct signal *signal = entry->signal;
         const struct signals_entry *before = i > 0 ? &batch->entries[i - 1] : NULL;
-        if (!entry->is_there && before != NULL &&
-            user_id_equal(&before->signal->signal_id, &signal->signal_id)) {
-            entry->is_there = true;
+        if (!entry->key.is_there && before != NULL &&
+            user_id_equal(before->key.id, entry->key.id)) {
+            entry->key.is_there = true;
             entry->known = before->known;
         }
-        if (entry->is_there) {
+        if (entry->key.is_there) {
             signal->result = signals_same(signal, &entry->known) ? SIGNAL_KNOWN : SIGNAL_DIFFERS;
             continue;
         }
@@ -134,7 +104,7 @@ static enum status signals_insert(struct sql *sql, struct signals_batch *batch, 
     list_begin(text);
     for (size_t i = 0; i < batch->count; i++) {
         const struct signals_entry *entry = &batch->entries[i];
-        if (entry->is_there)
+        if (entry->key.is_there)
             continue;
         list_next(text);
         buffer_append_literal(text, "[");
@@ -152,11 +122,13 @@ static enum status signals_insert(struct sql *sql, struct signals_batch *batch, 
 static enum status signals_write(struct sql *sql, void *argument, struct error *error)
 {
     struct signals_batch *batch = argument;
+    struct known_batch keys = signals_known(batch);
     struct feed_place last;
     enum status status = feed_lock(sql, &last, error);
 
     if (status == STATUS_OK)
-        status = signals_find_known(sql, batch, error);
+        status = known_ask(sql, STATEMENT_signal_among, &keys, &batch->text, signals_note_known,
+                           batch, error);
     if (status != STATUS_OK)
         return status;
     signals_judge(batch);
@@ -178,8 +150,10 @@ static void signals_enter(struct signals_entry *entry, struct signal *signal, si
 {
     int64_t at_ms = signal->at_ms != 0 ? signal->at_ms : now_ms;
 
-    *entry = (struct signals_entry){
-        .signal = signal, .place = place, .at_ms = at_ms, .day = zone_day(zone, at_ms)};
+    *entry = (struct signals_entry){.key = {.id = &signal->signal_id, .place = place},
+                                    .signal = signal,
+                                    .at_ms = at_ms,
+                                    .day = zone_day(zone, at_ms)};
 }
 
 enum status ledger_signals_add(struct ledger *ledger, struct signal *signals, size_t count,
@@ -202,7 +176,8 @@ enum status ledger_signals_add(struct ledger *ledger, struct signal *signals, si
     } else {
         for (size_t i = 0; i < count; i++)
             signals_enter(&batch.entries[i], &signals[i], i, zone, now_ms);
-        qsort(batch.entries, count, sizeof(*batch.entries), signals_compare);
+        struct known_batch keys = signals_known(&batch);
+        known_sort(&keys);
         status = ledger_write_last(ledger, signals_write, &batch, error);
     }
     free(batch.entries);
