@@ -286,8 +286,10 @@ static bool gate_redis_is_ready(struct gate *gate, struct error *words)
 
 /* --- opening --- */
 
-static const char *redis_guarantee(const struct redis_durability *durability, enum gate_ack ack)
+static const char *redis_guarantee(const struct redis_durability *durability,
+                                   const struct gate_options *options)
 {
+    enum gate_loss loss = redis_durability_loss(durability);
     static const char *const words[] = {
         [GATE_LOSES_NOTHING] = "a crash of Redis loses nothing",
         [GATE_LOSES_AT_FAILOVER] =
@@ -298,8 +300,12 @@ static const char *redis_guarantee(const struct redis_durability *durability, en
             "no AOF: a crash of Redis loses every 202 that is still pending; set appendonly yes",
     };
 
-    return ack == GATE_ACK_LEDGER ? "nothing that was answered 201 is lost"
-                                  : words[redis_durability_loss(durability)];
+    if (options->ack == GATE_ACK_LEDGER)
+        return "nothing that was answered 201 is lost";
+    if (loss == GATE_LOSES_AT_FAILOVER && options->replicas > 0)
+        return "a crash of Redis loses nothing; nor does a failover to a replica that was waited "
+               "for";
+    return words[loss];
 }
 
 /* Refuses a Redis that would break the guarantees, and says which ones hold with this one. */
@@ -337,7 +343,7 @@ static enum status redis_check_server(const struct gate_redis *redis,
               LOG_FIELD("server", LOG_TEXT(redis_address_words(address).text)),
               LOG_FIELD("redis", LOG_TEXT(version)),
               LOG_FIELD("appendfsync", LOG_TEXT(durability.has_aof ? durability.fsync : "off")),
-              LOG_FIELD("guarantee", LOG_TEXT(redis_guarantee(&durability, redis->options.ack))));
+              LOG_FIELD("guarantee", LOG_TEXT(redis_guarantee(&durability, &redis->options))));
     return STATUS_OK;
 }
 

@@ -132,6 +132,7 @@ def test_redis_promote__one_replica_has_it(shop_on, how):
     """Trap 12: with replicas=1 too few get 503, and whoever asks again finds the claim, or wins one
     on the new primary. No 202 is lost."""
     with PAIRS[how]() as pair, shop_on(pair.primary, gate=pair.url(), replicas=1) as shop:
+        assert "nor does a failover" in shop.servers[0].await_log("gate_opened")["guarantee"]
         for number in range(REPEATS):
             told = Told()
             policy = shop.create(TOTAL)
