@@ -40,6 +40,16 @@ browsing("a report draws its pictures and loads nothing", async (visit) => {
     .evaluateAll((all) => all.map((svg) => svg.querySelectorAll("rect, path, circle").length));
   assert.ok(pictures.length >= 2 && pictures.every((shapes) => shapes > 0), `shapes: ${pictures}`);
   assert.ok((await visitor.page.locator("#checks tr").count()) >= 5);
+  const unreadable = await visitor.page.locator("#pictures svg text").evaluateAll((all) =>
+    all
+      .map((text) => [text.textContent, text.getBoundingClientRect(), text.ownerSVGElement])
+      .filter(([, box, svg]) => {
+        const room = svg.getBoundingClientRect();
+        return box.height < 9 || box.left < room.left - 1 || box.right > room.right + 1;
+      })
+      .map(([words, box]) => `${words}: ${box.height} px high`),
+  );
+  assert.deepEqual(unreadable, []);
   await visitor.isAccessible();
   await visitor.fits();
   await visitor.shot("rush-report");
