@@ -17,6 +17,7 @@ CODE = re.compile(r"\b\d+-\d+-[0-9A-Z]{8}\b")
 # What differs from run to run.
 CHANGING = [
     (re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z"), "TIME"),
+    (re.compile(r"\b\d{4}-\d{2}-\d{2}\b"), "DAY"),
     (re.compile(r"(?m)^Date: .*$"), "Date: DATE"),
     (re.compile(r"(?m)^X-Request-Id: .*$"), "X-Request-Id: ID"),
     (re.compile(r"(?m)^:.*$"), ""),
