@@ -148,8 +148,10 @@ class Shop(Sharing):
     # --- breaking ---
 
     def end_terms(self):
-        """As if the terms of all stewards were over: of one that was killed nobody need wait."""
+        """As if the terms of all stewards were over, and of whoever tells of coupons: of one that
+        was killed nobody need wait."""
         self.database.execute("UPDATE steward SET until = 0")
+        self.database.execute("UPDATE duty SET until = 0")
 
     def holder(self, policy):
         """Who looks after a policy, by the name that the ledger has; "": nobody."""
