@@ -195,10 +195,10 @@ static void *kafka_watch_main(void *context)
         pthread_mutex_unlock(&watch->lock);
         kafka_watch_look(watch);
         pthread_mutex_lock(&watch->lock);
-        int64_t now_ms;
-        while (!watch->is_stopping && (now_ms = clock_monotonic_ms()) <
-                                          looked_ms + (watch->is_wanted ? HURRY_MS : LOOK_MS)) {
+        for (;;) {
             int64_t until_ms = looked_ms + (watch->is_wanted ? HURRY_MS : LOOK_MS);
+            if (watch->is_stopping || clock_monotonic_ms() >= until_ms)
+                break;
             struct timespec until = clock_deadline_at_ms(until_ms);
             pthread_cond_timedwait(&watch->work, &watch->lock, &until);
         }
