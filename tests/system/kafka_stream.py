@@ -26,6 +26,10 @@ CLAIM_FIELDS = ["policy_id", "user", "seq", "nth", "lease", "request_id", "reque
 Event = collections.namedtuple("Event", "partition offset headers body")
 
 
+def url_of(broker, prefix):
+    return broker.url(prefix=prefix, session_timeout_ms=SESSION_MS)
+
+
 class _Shared:
     """The broker of all tests, started when the first needs it; the guard of the house ends it."""
 
@@ -47,7 +51,7 @@ class Stream:
     def __init__(self, broker=None):
         self.broker = broker or _Shared.get()
         self.prefix = f"t{next(_Shared.numbers)}-"
-        self.url = self.broker.url(prefix=self.prefix, session_timeout_ms=SESSION_MS)
+        self.url = url_of(self.broker, self.prefix)
         self.direct_url = self.url + "&claims=direct"
 
     def revive(self):

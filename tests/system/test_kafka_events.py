@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from harness import Server, expect, wait_until
-from kafka_stream import Stream
+from kafka_stream import Stream, url_of
 from ledger import coupons, rows
 from servers import Redis
 from sharing import Sharing
@@ -94,7 +94,7 @@ def winners(outcomes):
 # --- a server of its own ---
 
 def test_events__what_they_say(broker, topic):
-    with Server(config={"relay": broker.url(prefix=topic)}) as server:
+    with Server(config={"relay": url_of(broker, topic)}) as server:
         policy = server.create(total=3, limit=2)["id"]
         first = expect(server.claim(policy, "u1", key="a", headers={"traceparent": TRACE}), 201)
         expect(server.claim(policy, "u1", key="b", headers={"traceparent": "nonsense"}), 201)
@@ -123,7 +123,7 @@ def test_events__what_they_say(broker, topic):
 
 def test_events__wait_while_the_broker_is_away(broker, topic):
     """Also when the process that had sent them is killed before any broker has them."""
-    with Server(config={"relay": broker.url(prefix=topic)}) as server:
+    with Server(config={"relay": url_of(broker, topic)}) as server:
         policy = server.create(total=200)["id"]
         won = winners(server.claims(policy, [f"a{i}" for i in range(50)]))
         await_empty(server.database)
@@ -151,7 +151,7 @@ def test_events__wait_while_the_broker_is_away(broker, topic):
                                    "announcer.after_forget"])
 def test_events__none_is_lost_when_it_is_killed(broker, topic, point):
     """Between every two steps; what comes twice has the same id."""
-    with Server(config={"relay": broker.url(prefix=topic)},
+    with Server(config={"relay": url_of(broker, topic)},
                 env={"DIBS_FAULT": f"{point}:2:kill"}) as server:
         policy = server.create(total=300)["id"]
         server.claims(policy, [f"a{i}" for i in range(20)])
@@ -179,7 +179,7 @@ def test_events__several_processes_tell_in_order(tmp_path, broker, redis, topic)
     """Two workers and two servers change coupons of the same policies; whoever publishes is killed
     in the middle, and the other goes on."""
     with Sharing(tmp_path, redis) as shop:
-        relay = broker.url(prefix=topic)
+        relay = url_of(broker, topic)
         servers = [shop.serve(relay=relay) for _ in range(2)]
         workers = [shop.work(relay=relay, worker_listen="127.0.0.1:0") for _ in range(2)]
         policies = [servers[0].create(total=120)["id"] for _ in range(2)]
@@ -214,7 +214,7 @@ def test_events__several_processes_tell_in_order(tmp_path, broker, redis, topic)
 def test_events__a_stalled_announcer_does_no_harm(tmp_path, broker, redis, topic):
     """The one that was stopped finds out that another has the duty."""
     with Sharing(tmp_path, redis) as shop:
-        relay = broker.url(prefix=topic)
+        relay = url_of(broker, topic)
         server = shop.serve(relay=relay)
         workers = [shop.work(relay=relay, worker_listen="127.0.0.1:0") for _ in range(2)]
         policy = server.create(total=200)["id"]

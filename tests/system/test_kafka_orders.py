@@ -5,7 +5,7 @@ import json
 import pytest
 
 from harness import Server, now_rfc3339, wait_until
-from kafka_stream import Stream
+from kafka_stream import Stream, url_of
 from ledger import rows
 from servers import Redis
 from sharing import Sharing
@@ -49,7 +49,7 @@ def await_committed(broker, prefix, count):
 
 
 def test_kafka_orders__count_once(broker, topic):
-    with Server(config={"relay": broker.url(prefix=topic)}) as server:
+    with Server(config={"relay": url_of(broker, topic)}) as server:
         name = topic + "order-completed"
         wait_until(lambda: broker.topics.partition_count(name) == 3, "the topic is there", 30)
         for number in range(12):
@@ -88,7 +88,7 @@ def test_kafka_orders__count_once_when_it_is_killed(broker, topic, point):
     broker.topics.create(name)
     for number in range(10):
         broker.topics.produce(name, order(number))
-    with Server(config={"relay": broker.url(prefix=topic)},
+    with Server(config={"relay": url_of(broker, topic)},
                 env={"DIBS_FAULT": f"{point}:1:kill"}) as server:
         server.wait()
         assert bool(sold(server.database)) == (point == "orders.after_commit")
@@ -103,7 +103,7 @@ def test_kafka_orders__wait_for_the_database(tmp_path, broker, topic):
     name = topic + "order-completed"
     broker.topics.create(name)
     with Redis() as redis, Sharing(tmp_path, redis) as shop:
-        workers = [shop.work(relay=broker.url(prefix=topic), ledger_timeout="1s",
+        workers = [shop.work(relay=url_of(broker, topic), ledger_timeout="1s",
                              worker_listen="127.0.0.1:0") for _ in range(2)]
         broker.topics.produce(name, order(0))
         await_committed(broker, topic, 1)
