@@ -250,6 +250,16 @@ static int tear_down(void **state)
     return 0;
 }
 
+/* A time on one of the last days: today has as many as the others, however early it is. */
+static int64_t some_time(int64_t now_ms)
+{
+    int64_t today_ms = now_ms - now_ms % DAY_MS;
+    int64_t day_ms = today_ms - (int64_t)next_below(DAYS) * DAY_MS;
+    int64_t latest_ms = day_ms == today_ms ? now_ms : day_ms + DAY_MS - 1;
+
+    return day_ms + (int64_t)next_below((uint64_t)(latest_ms - day_ms) + 1);
+}
+
 /* Orders and signals of the last days, some of the orders refunded. */
 static void sell(struct stage *stage, int count, bool has_signals)
 {
@@ -260,7 +270,7 @@ static void sell(struct stage *stage, int count, bool has_signals)
         char id[32];
         struct order_item item = {.product_id = product_of(next_below(PRODUCTS)),
                                   .quantity = 1 + (int64_t)next_below(9)};
-        int64_t at_ms = now_ms - (int64_t)next_below(DAYS * DAY_MS);
+        int64_t at_ms = some_time(now_ms);
         snprintf(id, sizeof(id), "o%d", stage->orders++);
         struct order order = {.order_id = user_id_of(span_of(id)),
                               .paid_at_ms = at_ms,
