@@ -345,13 +345,42 @@ static enum status fallback_enter(struct fallback *fallback, int64_t policy_id,
     return status;
 }
 
-/* Everyone who is noted by now enters, the latest first. */
-static enum status fallback_enter_all(struct fallback *fallback, int64_t policy_id,
-                                      struct fallback_holdings *holdings, struct error *error)
+static int fallback_compare_winners(const void *left, const void *right)
+{
+    const struct fallback_winner *a = left;
+    const struct fallback_winner *b = right;
+    int order = user_id_compare(&a->user, &b->user);
+
+    if (order == 0)
+        order = memcmp(&a->request_id, &b->request_id, sizeof(a->request_id));
+    return order != 0 ? order : (a->seq > b->seq) - (a->seq < b->seq);
+}
+
+/* How many are noted. Who asked again and again is noted as often, and from here on once. */
+static size_t fallback_count_noted(struct fallback *fallback, int64_t policy_id)
+{
+    pthread_mutex_lock(&fallback->lock);
+    struct fallback_policy *policy = fallback_find(fallback, policy_id);
+    struct fallback_winner *winners = policy->winners;
+    size_t count = 0;
+    if (policy->winner_count > 0)
+        qsort(winners, policy->winner_count, sizeof(*winners), fallback_compare_winners);
+    for (size_t i = 0; i < policy->winner_count; i++) {
+        if (count == 0 || fallback_compare_winners(&winners[count - 1], &winners[i]) != 0)
+            winners[count++] = winners[i];
+    }
+    policy->winner_count = count;
+    pthread_mutex_unlock(&fallback->lock);
+    return count;
+}
+
+/* So many of those who are noted enter, the last first. */
+static enum status fallback_enter_noted(struct fallback *fallback, int64_t policy_id, size_t count,
+                                        struct fallback_holdings *holdings, struct error *error)
 {
     enum status status = gate_enter(fallback->service->gate, policy_id, NULL, NULL, 0, error);
 
-    while (status == STATUS_OK) {
+    for (; status == STATUS_OK && count > 0; count--) {
         struct fallback_winner winner = {.seq = 0};
         pthread_mutex_lock(&fallback->lock);
         struct fallback_policy *policy = fallback_find(fallback, policy_id);
@@ -368,6 +397,23 @@ static enum status fallback_enter_all(struct fallback *fallback, int64_t policy_
         (void)fallback_add_winner(fallback_find(fallback, policy_id), &winner);
         pthread_mutex_unlock(&fallback->lock);
     }
+    return status;
+}
+
+/* Those who are noted enter while others are still served, over and over as long as each time at
+ * most half as many have come as went: in a crowd they may come faster than they go. */
+static enum status fallback_enter_most(struct fallback *fallback, int64_t policy_id,
+                                       struct fallback_holdings *holdings, struct error *error)
+{
+    size_t count = fallback_count_noted(fallback, policy_id);
+    size_t before;
+    enum status status;
+
+    do {
+        before = count;
+        status = fallback_enter_noted(fallback, policy_id, before, holdings, error);
+        count = fallback_count_noted(fallback, policy_id);
+    } while (status == STATUS_OK && count > 0 && count <= before / 2);
     return status;
 }
 
@@ -403,12 +449,13 @@ static void fallback_mend(struct fallback *fallback, int64_t policy_id,
                           struct fallback_holdings *holdings)
 {
     struct error error = {""};
-    enum status status = fallback_enter_all(fallback, policy_id, holdings, &error);
+    enum status status = fallback_enter_most(fallback, policy_id, holdings, &error);
 
     if (status == STATUS_OK)
         status = fallback_hold_back(fallback, policy_id, &error);
     if (status == STATUS_OK)
-        status = fallback_enter_all(fallback, policy_id, holdings, &error);
+        status = fallback_enter_noted(fallback, policy_id,
+                                      fallback_count_noted(fallback, policy_id), holdings, &error);
     bool is_over = status == STATUS_NOT_FOUND && fallback_is_over(fallback, policy_id);
     pthread_mutex_lock(&fallback->lock);
     struct fallback_policy *policy = fallback_find(fallback, policy_id);

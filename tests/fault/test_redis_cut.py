@@ -4,7 +4,7 @@ import itertools
 import threading
 
 from harness import wait_until
-from history import ROUNDS, seeded
+from history import ROUNDS, Claim, seeded
 from ledger import audit, coupons
 from proxy import Proxy
 from redis_shop import Told
@@ -85,6 +85,51 @@ def test_redis_cut__one_of_two_servers_and_back(shop_on, redis):
             assert audit(shop.database)[policy] == TOTAL
             check_both(shop.database, policy, histories)
             assert near.request("DELETE", f"/v1/policies/{policy}").status == 200
+
+
+def test_redis_cut__people_ask_again_faster_than_they_enter(shop_on, redis):
+    """Who won without Redis enters it one after the other; a crowd that asks again and again
+    meanwhile does not keep the way back shut."""
+    with Proxy(redis.port) as way, shop_on(redis, servers=1, fallback="ledger", gate_timeout="5s",
+                                           gates=[f"redis://127.0.0.1:{way.port}"]) as shop:
+        server = shop.servers[0]
+        policy = shop.create(TOTAL, reserve=RESERVE)
+        told = Told()
+        people = [Claim(policy, f"u{number}", f"key-{number}") for number in range(12)]
+        wait_until(lambda: server.claim(policy, "probe").status in (200, 202), "it is known")
+        way.refuse()
+        way.cut()
+        for claim in people:
+            answer = wait_until(lambda claim=claim: (got := server.claim(*claim)).status == 201
+                                and got, "the reserve serves", 30)
+            told.saw(claim, answer)
+        over = threading.Event()
+        errors = []
+
+        def ask_again(mine):
+            try:
+                for claim in itertools.cycle(mine):
+                    if over.is_set():
+                        return
+                    told.saw(claim, server.claim(*claim))
+            except BaseException as error:  # pylint: disable=broad-except
+                errors.append(error)
+
+        threads = [threading.Thread(target=ask_again, args=(people[part::3],)) for part in range(3)]
+        way.delay_s = 0.05  # so that far more ask than enter
+        way.admit()
+        for thread in threads:
+            thread.start()
+        try:
+            wait_until(lambda: breaker(server) == ["closed"] or errors, "the way back", 60)
+        finally:
+            over.set()
+            way.delay_s = 0
+            for thread in threads:
+                thread.join()
+        assert not errors, errors
+        shop.settle([policy])
+        told.check(shop.database, policy)
 
 
 class Weather:
