@@ -171,7 +171,8 @@ static void test_layer__complains_about_flags(void **state)
                          "unknown flag -listen; did you mean --listen?");
     assert_flags_refused((const char *const[]){"--threads", NULL},
                          "--threads: needs a value, as in --threads 4");
-    assert_int_equal(read_flags((const char *const[]){"--demo", "--threads", "4", NULL}), STATUS_OK);
+    assert_int_equal(read_flags((const char *const[]){"--demo", "--threads", "4", NULL}),
+                     STATUS_OK);
     assert_string_equal(said("demo"), "on");
     assert_string_equal(said("threads"), "4");
     assert_int_equal(read_flags((const char *const[]){"--demo=off", NULL}), STATUS_OK);

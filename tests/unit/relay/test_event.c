@@ -134,13 +134,14 @@ static void test_event__an_own_claim_is_read_from_its_value(void **state)
     assert_true(user_id_equal(&back.user, &large.user));
     assert_memory_equal(&back.request_id, &large.request_id, sizeof(back.request_id));
     assert_false(event_read_own_claim(SPAN("1"), own, &back, &has_trace));
-    assert_false(event_read_own_claim(key, (struct span){own.bytes, own.length - 1}, &back,
-                                      &has_trace));
+    assert_false(
+        event_read_own_claim(key, (struct span){own.bytes, own.length - 1}, &back, &has_trace));
     /* With any byte changed into what it cannot be, it is somebody else's to judge. */
     for (size_t i = 0; i < own.length; i++) {
         memcpy(value, own.bytes, own.length);
         value[i] = '\\';
-        assert_false(event_read_own_claim(key, (struct span){value, own.length}, &back, &has_trace));
+        assert_false(
+            event_read_own_claim(key, (struct span){value, own.length}, &back, &has_trace));
     }
     /* That it has a trace shows in its value, too. */
     event_write_claim(&event, &large, SPAN(TRACE));
