@@ -19,7 +19,7 @@ import time
 
 START_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 120
-PROGRAMS = ("postgres", "mariadbd", "redis-server", "java")
+PROGRAMS = ("postgres", "mariadbd", "redis-server", "java", "nginx")
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 

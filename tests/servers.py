@@ -35,6 +35,11 @@ In Python, with tests/ on sys.path:
         broker.url()                            # kafka://127.0.0.1:port
         broker.topics.messages("coupon-pended") # what is in a topic
 
+    from servers import Nginx                                    # nginx_server.py tells the rest
+
+    with Nginx(server.address) as nginx:        # a proxy in front of a server
+        nginx.address                           # where it listens
+
 Connections of `dibs`, the user of the URLs, are those of an ordinary application: it may create
 databases, and the limit of connections holds for it. query() and connect() use the administrator,
 who has connections in reserve. Commits are durable as in production (fsync on); only memory is
@@ -60,6 +65,7 @@ import subprocess
 import sys
 
 from kafka_server import KafkaBroker
+from nginx_server import Nginx  # noqa: F401
 from redis_servers import Redis, RedisCluster, RedisSentinel  # noqa: F401
 from server_house import PATH, Server, copy_folder, run_quietly
 

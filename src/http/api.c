@@ -136,6 +136,7 @@ enum status api_open(struct api **api, struct service *service, const struct con
                                  .user_key = secret_span(&config->user_key),
                                  .user_audience = span_of(config->user_audience),
                                  .on_loopback = config_listens_on_loopback(config),
+                                 .only_watched = extent == API_WATCHED,
                              });
     pages_init(opened);
     enum status status = opened->loops == NULL
@@ -429,11 +430,39 @@ static bool handle_crowd(struct api_loop *loop, struct http_exchange *exchange,
            ranking_send_again(loop, exchange, request->query);
 }
 
+/* Without an admin token: whether the request comes from this machine. Hosts repeat, so the one
+ * that was found good is compared only. */
+static bool is_local(struct api_loop *loop, struct http_exchange *exchange,
+                     const struct http_request *request)
+{
+    if (!request->is_forwarded && loop->local_host.length > 0 &&
+        span_equal(request->host, loop->local_host)) {
+        return true;
+    }
+    const char *refusal = auth_may_ask(&loop->api->auth, request);
+    if (refusal != NULL) {
+        /* That it lives is no secret. */
+        if (span_equal(request->path, SPAN("/healthz"))) {
+            return true;
+        }
+        reply_problem_about(loop, exchange, PROBLEM_UNAUTHORIZED, refusal, NULL);
+        return false;
+    }
+    if (request->host.length <= LOCAL_HOST_MAX) {
+        memcpy(loop->local_host_bytes, request->host.bytes, request->host.length);
+        loop->local_host = (struct span){loop->local_host_bytes, request->host.length};
+    }
+    return true;
+}
+
 static void handle(void *context, struct http_exchange *exchange,
                    const struct http_request *request)
 {
     struct api_loop *loop = context;
     reply_prepare(loop, exchange, request);
+    if (loop->api->auth.local_only && !is_local(loop, exchange, request)) {
+        return;
+    }
     if (loop->api->addresses == NULL && !loop->api->logs_requests && !loop->api->only_watched &&
         handle_crowd(loop, exchange, request)) {
         return;

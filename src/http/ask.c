@@ -55,7 +55,7 @@ static bool allow(struct ask *ask, const char *refusal)
 bool ask_admin(struct ask *ask)
 {
     ask_identify(ask);
-    return allow(ask, auth_may_administer(&ask->loop->api->auth, &ask->caller, ask->request->host));
+    return allow(ask, auth_may_administer(&ask->loop->api->auth, &ask->caller));
 }
 
 bool ask_may_see(struct ask *ask, const struct user_id *user)

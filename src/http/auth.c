@@ -22,6 +22,7 @@ void auth_init(struct auth *auth, const struct auth_options *options)
     auth->has_service_token = options->service_token.bytes != NULL;
     auth->has_user_key = options->user_key.bytes != NULL;
     auth->on_loopback = options->on_loopback;
+    auth->local_only = !auth->has_admin_token && !options->only_watched;
     auth->claims_are_open = auth->on_loopback && !auth->has_service_token && !auth->has_user_key;
     if (auth->has_admin_token) {
         digest(auth, options->admin_token, auth->admin_digest);
@@ -131,18 +132,27 @@ static const char *refuse(const struct caller *caller, const char *words)
     return caller->kind == CALLER_WRONG ? caller->words : words;
 }
 
-const char *auth_may_administer(const struct auth *auth, const struct caller *caller,
-                                struct span host)
+const char *auth_may_ask(const struct auth *auth, const struct http_request *request)
 {
-    if (auth->has_admin_token) {
-        return caller->kind == CALLER_ADMIN ? NULL
-                                            : refuse(caller, "This call needs the admin token.");
+    if (!auth->local_only) {
+        return NULL;
+    }
+    if (request->is_forwarded) {
+        return "A proxy has forwarded this request, and without an admin token only this machine "
+               "itself is served: set admin_token_file (or the variable DIBS_ADMIN_TOKEN).";
     }
     /* A page that makes its own name resolve to 127.0.0.1 still sends that name. */
-    return header_host_is_loopback(host)
+    return header_host_is_loopback(request->host)
                ? NULL
-               : "Without an admin token, admin calls must be sent to localhost, 127.0.0.1 or "
-                 "[::1] by that name.";
+               : "Without an admin token only requests to localhost, 127.0.0.1 or [::1] by that "
+                 "name are served: set admin_token_file (or the variable DIBS_ADMIN_TOKEN).";
+}
+
+const char *auth_may_administer(const struct auth *auth, const struct caller *caller)
+{
+    return !auth->has_admin_token || caller->kind == CALLER_ADMIN
+               ? NULL
+               : refuse(caller, "This call needs the admin token.");
 }
 
 const char *auth_may_claim(const struct auth *auth, const struct caller *caller,
@@ -180,7 +190,7 @@ const char *auth_may_change_from(const struct auth *auth, struct span origin, st
     if (origin.bytes == NULL || auth->has_admin_token) {
         return NULL;
     }
-    return header_origin_is_host(origin, host) && header_host_is_loopback(host)
+    return header_origin_is_host(origin, host)
                ? NULL
                : "A page of another origin may not change anything here; set cors_origin to let "
                  "it.";

@@ -1,7 +1,8 @@
 /* auth.h: who is calling, and what they may do.
  *
- * Without an admin token the server listens on loopback only, and whoever reaches it is an admin;
- * a browser can be tricked into reaching it, so admin calls then also need a loopback Host, and
+ * Without an admin token the server listens on loopback only, and whoever is on this machine is an
+ * admin. A proxy can send strangers on, and a browser can be tricked into asking, so a request that
+ * was forwarded, or that names another host than this machine, is then refused altogether, and
  * nothing is changed for a page of another origin. With a user key, a claim is made by the user
  * whom a signed token names and by nobody else; without one a service token lets the shop's
  * backend act for its users.
@@ -48,9 +49,11 @@ struct auth_options {
     struct span user_key;
     struct span user_audience; /* borrowed for the life of the auth; empty: not checked */
     bool on_loopback;
+    bool only_watched; /* nothing but how it goes is shown: to strangers, too */
 };
 
 struct auth {
+    bool local_only; /* see auth_may_ask() */
     bool has_admin_token;
     bool has_service_token;
     bool has_user_key;
@@ -78,9 +81,11 @@ void auth_identify_request(const struct auth *auth, const struct http_request *r
 /* For a login: in constant time. False when there is no admin token. */
 bool auth_is_admin_token(const struct auth *auth, struct span token);
 
+/* Ask anything at all: without an admin token only this machine itself. */
+const char *auth_may_ask(const struct auth *auth, const struct http_request *request);
+
 /* Create, change and close policies, block users, redeem and cancel by id. */
-const char *auth_may_administer(const struct auth *auth, const struct caller *caller,
-                                struct span host);
+const char *auth_may_administer(const struct auth *auth, const struct caller *caller);
 
 /* Claim for `user`. */
 const char *auth_may_claim(const struct auth *auth, const struct caller *caller,

@@ -119,6 +119,8 @@ struct ranking_page {
     struct buffer body;
 };
 
+#define LOCAL_HOST_MAX 32
+
 struct api_loop {
     struct api *api;
     struct http_loop *http;
@@ -143,6 +145,10 @@ struct api_loop {
     /* The desk's wake-up call from other threads. */
     struct http_task wake_task;
     atomic_bool wake_posted;
+
+    /* The Host that was last found to be this machine, so that it is not read again and again. */
+    struct span local_host; /* points to the bytes below */
+    char local_host_bytes[LOCAL_HOST_MAX];
 
     int64_t tick_ns;  /* monotonic time of this tick's answers */
     uv_timer_t timer; /* only makes ticks happen, while timer_runs */

@@ -91,9 +91,19 @@ static inline bool name_is(const char *name, const char *lower, size_t length)
 
 #define NAME_IS(lower) name_is(name, lower, sizeof(lower) - 1)
 
-enum http_header http_header_of(const char *name, size_t length)
+/* Those of the family of X-Forwarded-For. */
+static inline bool is_x_forwarded(const char *name, size_t length)
+{
+    return length > 12 && NAME_IS("x-forwarded-");
+}
+
+static enum http_header header_of(const char *name, size_t length)
 {
     switch (length) {
+    case 3:
+        return (name[0] | 0x20) == 'v' && (name[1] | 0x20) == 'i' && (name[2] | 0x20) == 'a'
+                   ? HTTP_HEADER_OF_PROXY
+                   : HTTP_HEADER_UNKNOWN;
     case 4:
         return NAME_IS("host") ? HTTP_HEADER_HOST : HTTP_HEADER_UNKNOWN;
     case 6:
@@ -102,6 +112,9 @@ enum http_header http_header_of(const char *name, size_t length)
                : NAME_IS("cookie") ? HTTP_HEADER_COOKIE
                : NAME_IS("expect") ? HTTP_HEADER_EXPECT
                                    : HTTP_HEADER_UNKNOWN;
+    case 9:
+        return NAME_IS("forwarded") || NAME_IS("x-real-ip") ? HTTP_HEADER_OF_PROXY
+                                                            : HTTP_HEADER_UNKNOWN;
     case 11:
         return NAME_IS("traceparent") ? HTTP_HEADER_TRACEPARENT : HTTP_HEADER_UNKNOWN;
     case 12:
@@ -133,6 +146,13 @@ enum http_header http_header_of(const char *name, size_t length)
     default:
         return HTTP_HEADER_UNKNOWN;
     }
+}
+
+enum http_header http_header_of(const char *name, size_t length)
+{
+    enum http_header header = header_of(name, length);
+    return header == HTTP_HEADER_UNKNOWN && is_x_forwarded(name, length) ? HTTP_HEADER_OF_PROXY
+                                                                         : header;
 }
 
 bool http_header_is_single(enum http_header header)

@@ -32,6 +32,7 @@ enum http_header {
     HTTP_HEADER_CONTENT_LENGTH = HTTP_HEADER_REQUEST_SPAN_COUNT,
     HTTP_HEADER_EXPECT,
     HTTP_HEADER_TRANSFER_ENCODING,
+    HTTP_HEADER_OF_PROXY, /* any that only a proxy adds; its value is not looked at here */
     HTTP_HEADER_KNOWN_COUNT,
     HTTP_HEADER_UNKNOWN = HTTP_HEADER_KNOWN_COUNT,
 };

@@ -107,7 +107,7 @@ void login_show(struct ask *ask)
         return;
     }
     ask_identify(ask);
-    bool admin = auth_may_administer(auth, &ask->caller, ask->request->host) == NULL;
+    bool admin = auth_may_administer(auth, &ask->caller) == NULL;
     struct buffer *body = &ask->loop->body;
     buffer_clear(body);
     buffer_append_literal(body, "{\"admin\":");

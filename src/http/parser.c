@@ -502,6 +502,14 @@ static void parser_explain(struct http_parser *parser, llhttp_errno_t error)
     (void)parser_refuse(parser, HTTP_REFUSE_BAD_REQUEST, reason != NULL ? reason : "malformed");
 }
 
+/* Proxies say so in a header, but for nginx, which by itself adds none and speaks HTTP/1.0 with
+ * "Connection: close". */
+static bool parser_is_forwarded(const struct http_parser *parser)
+{
+    return parser_saw(parser, HTTP_HEADER_OF_PROXY) ||
+           (parser->http_1_0 && (parser->llhttp.flags & F_CONNECTION_CLOSE) != 0);
+}
+
 static void parser_fill(struct http_parser *parser, struct http_request *request)
 {
     memset(request, 0, sizeof(*request));
@@ -512,6 +520,7 @@ static void parser_fill(struct http_parser *parser, struct http_request *request
     /* Behind the '?', if there is one. */
     request->query = parser_span(parser, path_end + (path_end < target_end), target_end);
     request->body = parser_span(parser, parser->head_length, parser->request_length);
+    request->is_forwarded = parser_is_forwarded(parser);
     uint32_t left = parser->seen & ((1U << HTTP_HEADER_REQUEST_SPAN_COUNT) - 1);
     while (left != 0) {
         enum http_header header = (enum http_header)__builtin_ctz(left);

@@ -64,6 +64,7 @@ struct http_request {
     struct span traceparent;
     struct span sec_fetch_site;
     struct span body;
+    bool is_forwarded; /* a proxy has sent it on, as far as one can see from here */
 };
 
 /* Why the server itself turned a request away. */

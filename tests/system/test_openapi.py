@@ -19,8 +19,8 @@ NOT_PROVOKED = {
     ("retryDeadLetter", "202"): "only a gate outside the process has dead letters of its own",
     ("claim", "202"): "only a gate outside the process answers before the ledger has the claim",
 }
-# What HTTP itself refuses, on whatever path.
-PROTOCOL_STATUSES = {"400", "405", "408", "413", "414", "431", "501", "503", "505"}
+# What is refused on whatever path, before any operation is chosen.
+PROTOCOL_STATUSES = {"400", "401", "405", "408", "413", "414", "431", "501", "503", "505"}
 
 # One good request per operation; {id} and {coupon} are filled in.
 REQUESTS = {
@@ -551,6 +551,7 @@ def tour_protocol(spec, server):
     long = "a" * 3000
     refusals = [
         (400, encode("GET", path, headers={"Host": None})),
+        (401, encode("GET", path, headers={"X-Forwarded-For": "192.0.2.7"})),
         (405, encode("PUT", path, {})),
         (408, b"GET /v1/policies HTTP/1.1\r\nHost: dibs.test\r\n"),
         (413, encode("GET", path, b"a" * 20000)),

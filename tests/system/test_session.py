@@ -224,6 +224,6 @@ def test_session__says_how_one_may_log_in_and_claim(serve, tmp_path):
             assert expect(server.get("/v1/session", token=ADMIN), 200)["admin"] is True
         else:
             away = server.get("/v1/session", headers={"Host": "shop.example"})
-            assert expect(away, 200)["admin"] is False
+            expect_problem(away, 401, "UNAUTHORIZED")
             expect_problem(login(server), 409, "CONFLICT")
         server.stop()

@@ -114,19 +114,36 @@ static void test_auth__who_administers(void **state)
     const char *const others[] = {NULL, "Bearer x", "Bearer " SERVICE, user_header("u", text)};
     for (size_t i = 0; i < 4; i++) {
         struct caller caller = identify(&auth, others[i]);
-        assert_non_null(auth_may_administer(&auth, &caller, own_host));
+        assert_non_null(auth_may_administer(&auth, &caller));
     }
     struct caller admin = identify(&auth, "Bearer " ADMIN);
-    assert_null(auth_may_administer(&auth, &admin, own_host));
-    assert_null(auth_may_administer(&auth, &admin, foreign_host));
+    assert_null(auth_may_administer(&auth, &admin));
     auth_release(&auth);
 
-    /* Without a token everyone may, but not by a name that a page could have chosen. */
     open_auth(&auth, 0);
     struct caller nobody = identify(&auth, NULL);
-    assert_null(auth_may_administer(&auth, &nobody, own_host));
-    assert_non_null(auth_may_administer(&auth, &nobody, foreign_host));
-    assert_non_null(auth_may_administer(&auth, &nobody, (struct span){NULL, 0}));
+    assert_null(auth_may_administer(&auth, &nobody));
+    auth_release(&auth);
+}
+
+static void test_auth__without_an_admin_token_only_this_machine_asks(void **state)
+{
+    (void)state;
+    struct auth auth;
+    const struct http_request own = {.host = own_host};
+    const struct http_request forwarded = {.host = own_host, .is_forwarded = true};
+    /* By a name that a page could have chosen, or by none. */
+    const struct http_request foreign = {.host = foreign_host};
+    const struct http_request nameless = {.host = {NULL, 0}};
+    open_auth(&auth, HAS_SERVICE);
+    assert_null(auth_may_ask(&auth, &own));
+    assert_non_null(auth_may_ask(&auth, &forwarded));
+    assert_non_null(auth_may_ask(&auth, &foreign));
+    assert_non_null(auth_may_ask(&auth, &nameless));
+    auth_release(&auth);
+    open_auth(&auth, HAS_ADMIN);
+    assert_null(auth_may_ask(&auth, &forwarded));
+    assert_null(auth_may_ask(&auth, &foreign));
     auth_release(&auth);
 }
 
@@ -208,7 +225,6 @@ static void test_auth__pages_of_other_origins_change_nothing(void **state)
     assert_null(auth_may_change_from(&auth, SPAN("http://127.0.0.1:8080"), own_host));
     assert_non_null(auth_may_change_from(&auth, SPAN("http://evil.example"), own_host));
     assert_non_null(auth_may_change_from(&auth, SPAN("null"), own_host));
-    assert_non_null(auth_may_change_from(&auth, SPAN("http://shop.example"), foreign_host));
     auth_release(&auth);
     open_auth(&auth, HAS_ADMIN);
     assert_null(auth_may_change_from(&auth, SPAN("http://shop.example"), own_host));
@@ -315,6 +331,7 @@ int main(void)
         cmocka_unit_test(test_auth__tells_callers_apart),
         cmocka_unit_test(test_auth__a_token_that_is_not_set_opens_nothing),
         cmocka_unit_test(test_auth__who_administers),
+        cmocka_unit_test(test_auth__without_an_admin_token_only_this_machine_asks),
         cmocka_unit_test(test_auth__who_claims),
         cmocka_unit_test(test_auth__who_sees),
         cmocka_unit_test(test_auth__pages_of_other_origins_change_nothing),

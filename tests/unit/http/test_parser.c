@@ -493,6 +493,35 @@ static void test_parser__tells_every_header_apart(void **state)
     }
 }
 
+static void test_parser__knows_what_a_proxy_forwarded(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool is_forwarded;
+    } requests[] = {
+        {"GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded: 1\r\nX-Forwarde-For: 1\r\n\r\n", false},
+        {"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nVie: 1\r\n\r\n", false},
+        {"GET / HTTP/1.0\r\nHost: a\r\n\r\n", false},
+        {"GET / HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\n\r\n", false},
+        {"GET / HTTP/1.0\r\nHost: a\r\nConnection: close\r\n\r\n", true},
+        {"GET / HTTP/1.1\r\nHost: a\r\nforwarded: for=b\r\n\r\n", true},
+        {"GET / HTTP/1.1\r\nHost: a\r\nX-FORWARDED-FOR: b\r\n\r\n", true},
+        {"GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-Proto:\r\n\r\n", true},
+        {"GET / HTTP/1.1\r\nHost: a\r\nX-Real-Ip: b\r\n\r\n", true},
+        {"GET / HTTP/1.1\r\nHost: a\r\nVia: 1.1 b\r\nVia: 1.1 c\r\n\r\n", true},
+    };
+    for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
+        struct http_parser parser;
+        struct http_request request;
+        char shared[512];
+        http_parser_init(&parser, &rules);
+        feed_text(&parser, shared, requests[i].text);
+        assert_int_equal(http_parser_next(&parser, &request), HTTP_PARSED_REQUEST);
+        assert_int_equal(request.is_forwarded, requests[i].is_forwarded);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -512,6 +541,7 @@ int main(void)
         cmocka_unit_test(test_parser__keeps_little_while_it_waits),
         cmocka_unit_test(test_parser__goes_on_after_being_parked_between_requests),
         cmocka_unit_test(test_parser__tells_every_header_apart),
+        cmocka_unit_test(test_parser__knows_what_a_proxy_forwarded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

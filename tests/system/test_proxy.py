@@ -1,0 +1,106 @@
+"""Behind a proxy: who counts as local, and whose address counts."""
+
+import http.client
+import json
+
+import pytest
+
+from harness import expect, expect_problem
+from servers import Nginx
+from wire import Response
+
+# What proxies add; any of them says that the request came from somewhere else.
+MARKS = [
+    ("Forwarded", "for=192.0.2.7"), ("X-Forwarded-For", "192.0.2.7"),
+    ("X-Forwarded-Host", "shop.example"), ("X-Forwarded-Proto", "https"),
+    ("x-forwarded-anything", "1"), ("Via", "1.1 proxy"), ("VIA", "1.1 proxy"),
+    ("X-Real-IP", "192.0.2.7"), ("X-Forwarded-For", ""),
+]
+
+
+def calls(policy_id):
+    """Every kind of call that shows or changes something."""
+    return [
+        ("GET", f"/v1/policies/{policy_id}/winners.csv", None),
+        ("GET", f"/v1/coupons/{policy_id}-1", None),
+        ("GET", "/v1/policies", None),
+        ("GET", f"/v1/policies/{policy_id}/claims/ann", None),
+        ("GET", "/metrics", None),
+        ("PATCH", f"/v1/policies/{policy_id}", {"paused": True}),
+        ("POST", f"/v1/policies/{policy_id}/claims", {"user": "eve"}),
+    ]
+
+
+def ask_through(nginx, method, path, body=None, headers=None):
+    """One request to the proxy, as a stranger sends it to the shop's name."""
+    connection = http.client.HTTPConnection(*nginx.address, timeout=30)
+    fields = {"Host": "shop.example", **(headers or {})}
+    if body is not None:
+        fields["Content-Type"] = "application/json"
+    try:
+        connection.request(method, path, json.dumps(body) if body is not None else None, fields)
+        answer = connection.getresponse()
+        fields = {name.lower(): value for name, value in answer.getheaders()}
+        return Response(answer.status, fields, answer.read())
+    finally:
+        connection.close()
+
+
+def expect_refused(answer):
+    problem = expect_problem(answer, 401, "UNAUTHORIZED")
+    assert "admin_token_file" in problem["detail"], problem
+
+
+@pytest.fixture
+def sold(server):
+    """A server without tokens, and the policy of which ann holds a coupon."""
+    policy = server.create(total=5)
+    server.win(policy["id"], "ann")
+    yield server, policy["id"]
+    shown = server.policy(policy["id"])
+    assert (shown["state"], shown["issued"]) == ("OPEN", 1)
+
+
+def test_proxy__strangers_behind_nginx_are_not_local(sold):
+    """With nothing but proxy_pass, nginx speaks HTTP/1.0 and sends our own address as Host."""
+    server, policy_id = sold
+    for directives in ("", "proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;",
+                       "proxy_http_version 1.1; proxy_set_header X-Real-IP $remote_addr;",
+                       "proxy_set_header Host $http_host;"):
+        with Nginx(server.address, directives) as nginx:
+            for method, path, body in calls(policy_id):
+                expect_refused(ask_through(nginx, method, path, body))
+
+
+@pytest.mark.parametrize("name,value", MARKS)
+def test_proxy__a_forwarded_request_is_not_local(sold, name, value):
+    server, policy_id = sold
+    for method, path, body in calls(policy_id):
+        expect_refused(server.request(method, path, body, headers={name: value}))
+
+
+@pytest.mark.parametrize("host", ["shop.example", "127.0.0.1.shop.example", "192.0.2.1:8080"])
+def test_proxy__another_name_is_not_local(sold, host):
+    """A page whose name resolves to 127.0.0.1 (DNS rebinding) reads nothing either."""
+    server, policy_id = sold
+    for method, path, body in calls(policy_id):
+        expect_refused(server.request(method, path, body, headers={"Host": host}))
+    assert server.get("/healthz", headers={"Host": host}).status == 200
+
+
+def test_proxy__http_1_0_without_a_proxy_is_local(server):
+    with server.connect() as connection:
+        connection.send(b"GET /v1/policies HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n", "GET")
+        expect(connection.receive(), 200)
+
+
+def test_proxy__with_an_admin_token_the_token_decides(serve):
+    server = serve(config={"admin_token": "admin-token-0123456789abcdef"})
+    server.admin_token = "admin-token-0123456789abcdef"
+    policy = server.create(total=5)
+    for name, value in MARKS:
+        headers = {name: value, "Host": "shop.example"}
+        expect(server.request("PATCH", f"/v1/policies/{policy['id']}", {"paused": False},
+                              headers=headers), 200)
+        expect_problem(server.request("PATCH", f"/v1/policies/{policy['id']}", {"paused": True},
+                                      headers=headers, token=False), 401, "UNAUTHORIZED")
