@@ -5,17 +5,18 @@
 #include "base/log.h"
 #include "claim/parts.h"
 
-/* Leases that the gate does not go on with: sold, of a closed policy, or with holes. */
-struct stale_leases {
+struct lease_ids {
     int64_t *ids;
     int64_t *policy_ids;
     size_t count;
     size_t capacity;
 };
 
+/* Leases that the gate does not go on with. */
 struct restore {
     struct service *service;
-    struct stale_leases stale;
+    struct lease_ids used;  /* sold to the last seq: closing them changes no stock */
+    struct lease_ids stale; /* of a closed policy, or with holes: closing them returns units */
     int64_t policy_count;
     int64_t claim_count;
 };
@@ -48,24 +49,24 @@ static enum status restore_blocked(void *context, const struct user_id *user, st
     return gate_block(restore->service->gate, user, true, error);
 }
 
-static enum status restore_set_aside(struct stale_leases *stale, const struct lease *lease,
+static enum status restore_set_aside(struct lease_ids *list, const struct lease *lease,
                                      struct error *error)
 {
-    if (stale->count == stale->capacity) {
-        size_t capacity = stale->capacity == 0 ? 64 : stale->capacity * 2;
-        int64_t *ids = realloc(stale->ids, capacity * sizeof(*ids));
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity == 0 ? 64 : list->capacity * 2;
+        int64_t *ids = realloc(list->ids, capacity * sizeof(*ids));
         if (ids != NULL)
-            stale->ids = ids;
-        int64_t *policy_ids = realloc(stale->policy_ids, capacity * sizeof(*policy_ids));
+            list->ids = ids;
+        int64_t *policy_ids = realloc(list->policy_ids, capacity * sizeof(*policy_ids));
         if (policy_ids != NULL)
-            stale->policy_ids = policy_ids;
+            list->policy_ids = policy_ids;
         if (ids == NULL || policy_ids == NULL)
             return error_set(error, STATUS_UNAVAILABLE, "no memory for the leases");
-        stale->capacity = capacity;
+        list->capacity = capacity;
     }
-    stale->ids[stale->count] = lease->id;
-    stale->policy_ids[stale->count] = lease->policy_id;
-    stale->count++;
+    list->ids[list->count] = lease->id;
+    list->policy_ids[list->count] = lease->policy_id;
+    list->count++;
     return STATUS_OK;
 }
 
@@ -79,7 +80,9 @@ static enum status restore_lease(void *context, const struct lease *lease, int64
     struct gate_numbers numbers;
     bool dense = row_count == 0 || last_seq == lease->first_seq + row_count - 1;
 
-    if (!dense || row_count == lease->count ||
+    if (row_count == lease->count)
+        return restore_set_aside(&restore->used, lease, error);
+    if (!dense ||
         gate_count(restore->service->gate, lease->policy_id, clock_wall_ms(), &numbers) !=
             STATUS_OK ||
         numbers.closed_by_hand)
@@ -90,10 +93,13 @@ static enum status restore_lease(void *context, const struct lease *lease, int64
     return status;
 }
 
-static enum status restore_close_stale(struct restore *restore, struct error *error)
+static enum status restore_close(struct restore *restore, struct error *error)
 {
     enum status status = STATUS_OK;
 
+    if (restore->used.count > 0)
+        status = ledger_used_leases_close(restore->service->ledger, restore->used.ids,
+                                          restore->used.count, error);
     for (size_t i = 0; i < restore->stale.count && status == STATUS_OK; i++) {
         struct policy policy;
         status = ledger_lease_close(restore->service->ledger, restore->stale.ids[i], error);
@@ -119,7 +125,9 @@ enum status service_restore(struct service *service, struct error *error)
     enum status status = ledger_visit(service->ledger, &visitor, error);
 
     if (status == STATUS_OK)
-        status = restore_close_stale(&restore, error);
+        status = restore_close(&restore, error);
+    free(restore.used.ids);
+    free(restore.used.policy_ids);
     free(restore.stale.ids);
     free(restore.stale.policy_ids);
     if (status != STATUS_OK) {

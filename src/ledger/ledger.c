@@ -286,6 +286,13 @@ enum status ledger_lease_close(struct ledger *ledger, int64_t lease_id, struct e
     return writer_run(&ledger->writer, transaction_close_lease, &close, error);
 }
 
+enum status ledger_used_leases_close(struct ledger *ledger, const int64_t *lease_ids, size_t count,
+                                     struct error *error)
+{
+    struct close_used_leases close = {.lease_ids = lease_ids, .count = count};
+    return writer_run(&ledger->writer, transaction_close_used_leases, &close, error);
+}
+
 enum status ledger_claim(struct ledger *ledger, struct ledger_wish *wish, struct error *error)
 {
     return writer_run(&ledger->writer, fallback_claim, wish, error);

@@ -144,6 +144,11 @@ enum status ledger_lease_take(struct ledger *ledger, int64_t policy_id, int64_t 
 enum status ledger_lease_close(struct ledger *ledger, int64_t lease_id,
                                struct error *error) MUST_CHECK;
 
+/* Closes leases whose every seq has its row, so that no unit of theirs is left to return; all of
+ * them at once. */
+enum status ledger_used_leases_close(struct ledger *ledger, const int64_t *lease_ids, size_t count,
+                                     struct error *error) MUST_CHECK;
+
 /* Makes `holder` the steward of a policy for `term_ms` more, unless another one is: *held says
  * which. The database's clock decides, so a holder that was stalled finds out. */
 enum status ledger_steward_hold(struct ledger *ledger, int64_t policy_id, const char *holder,

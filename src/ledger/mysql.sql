@@ -71,6 +71,12 @@ UPDATE lease SET state = 'CLOSED' WHERE id = ?1;
 -- name: lease_close_all
 UPDATE lease SET state = 'CLOSED', count = 0 WHERE policy_id = ?1 AND state = 'OPEN';
 
+-- name: lease_close_these
+-- [id, …]
+UPDATE JSON_TABLE(?1, '$[*]' COLUMNS (id BIGINT PATH '$')) AS given
+    STRAIGHT_JOIN lease ON lease.id = given.id
+SET lease.state = 'CLOSED';
+
 -- name: lease_put
 INSERT INTO lease (id, policy_id, first_seq, count, state) VALUES (?1, ?2, ?3, ?4, ?5);
 

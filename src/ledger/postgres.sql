@@ -67,6 +67,11 @@ UPDATE lease SET state = 'CLOSED' WHERE id = $1;
 -- name: lease_close_all
 UPDATE lease SET state = 'CLOSED', count = 0 WHERE policy_id = $1 AND state = 'OPEN';
 
+-- name: lease_close_these
+-- [id, …]
+UPDATE lease SET state = 'CLOSED'
+WHERE id = ANY (ARRAY(SELECT json_array_elements_text($1::json)::bigint));
+
 -- name: lease_put
 -- An id that is given does not move the sequence that gives ids.
 INSERT INTO lease (id, policy_id, first_seq, count, state) VALUES ($1, $2, $3, $4, $5)

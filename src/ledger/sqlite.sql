@@ -65,6 +65,10 @@ UPDATE lease SET state = 'CLOSED' WHERE id = ?1;
 -- name: lease_close_all
 UPDATE lease SET state = 'CLOSED', count = 0 WHERE policy_id = ?1 AND state = 'OPEN';
 
+-- name: lease_close_these
+-- [id, …]
+UPDATE lease SET state = 'CLOSED' WHERE id IN (SELECT value FROM json_each(?1));
+
 -- name: lease_put
 INSERT INTO lease (id, policy_id, first_seq, count, state) VALUES (?1, ?2, ?3, ?4, ?5);
 

@@ -18,6 +18,7 @@
     X(lease_shrink)            \
     X(lease_close)             \
     X(lease_close_all)         \
+    X(lease_close_these)       \
     X(lease_put)               \
     X(lease_reopen)            \
     X(lease_balance)           \

@@ -7,6 +7,10 @@
 /* A recall touches at most so many leases at once. */
 #define SHRUNK_MAX 64
 
+/* Leases closed by one statement, and the text of their ids. */
+#define CLOSE_IDS_MAX       10000
+#define CLOSE_IDS_BYTES_MAX (CLOSE_IDS_MAX * 21 + 2)
+
 /* How long whoever created a policy has to load it into a gate that is shared. */
 #define CREATOR_TERM_MS 5000
 
@@ -102,6 +106,30 @@ enum status transaction_close_lease(struct sql *sql, void *argument, struct erro
         return status;
     policy.unleased += lease.count - row_count;
     return transaction_save_policy(sql, &policy, error);
+}
+
+/* In statements that any server's packet takes. */
+enum status transaction_close_used_leases(struct sql *sql, void *argument, struct error *error)
+{
+    const struct close_used_leases *close = argument;
+    enum status status = STATUS_OK;
+    struct buffer ids;
+
+    buffer_init(&ids, CLOSE_IDS_BYTES_MAX);
+    for (size_t i = 0; i < close->count && status == STATUS_OK; i++) {
+        buffer_append_text(&ids, ids.length == 0 ? "[" : ",");
+        buffer_append_i64(&ids, close->lease_ids[i]);
+        if ((i + 1) % CLOSE_IDS_MAX != 0 && i + 1 < close->count)
+            continue;
+        buffer_append_text(&ids, "]");
+        status = ids.overflowed
+                     ? error_set(error, STATUS_UNAVAILABLE, "no memory for the leases to close")
+                     : SQL_RUN(sql, STATEMENT_lease_close_these, NULL, NULL, error,
+                               sql_text((struct span){.bytes = ids.bytes, .length = ids.length}));
+        buffer_clear(&ids);
+    }
+    buffer_release(&ids);
+    return status;
 }
 
 /* --- policies --- */

@@ -49,6 +49,12 @@ struct close_lease {
 };
 enum status transaction_close_lease(struct sql *sql, void *argument, struct error *error);
 
+struct close_used_leases {
+    const int64_t *lease_ids;
+    size_t count;
+};
+enum status transaction_close_used_leases(struct sql *sql, void *argument, struct error *error);
+
 struct redeem_coupon {
     int64_t policy_id;
     int64_t seq;

@@ -190,6 +190,27 @@ def test_restart__restores_everything_after_kill_9(server):
     assert sorted(seqs) == list(range(31, 51))
 
 
+def test_restart__closes_used_up_leases_in_one_transaction(server):
+    """A policy that was sold unit by unit leaves a lease per coupon: a start does not commit for
+    each of them."""
+    total = 40
+    policy = server.create(total=total)["id"]
+    server.claims(policy, [f"u{i}" for i in range(total)])
+    server.restart()
+    commits = server.metrics()["dibs_ledger_commits_total"]
+    server.stop()
+    server.database.execute("UPDATE lease SET state = 'OPEN', count = 1 WHERE policy_id = ?", policy)
+    for seq in range(2, total + 1):
+        server.database.execute("INSERT INTO lease (policy_id, first_seq, count, state)"
+                                " VALUES (?, ?, 1, 'OPEN')", policy, seq)
+    server.start()
+    assert server.metrics()["dibs_ledger_commits_total"] <= commits + 2
+    with server.database.snapshot() as snapshot:
+        assert snapshot.one("SELECT COUNT(*) FROM lease WHERE state = 'OPEN'") == 0
+    expect_problem(server.claim(policy, "late"), 409, "SOLD_OUT")
+    audit(server.database)
+
+
 def test_owner__a_second_serve_refuses_and_says_who_holds_it(server, tmp_path):
     """Trap 18: two writing processes on one ledger, each with a gate of its own."""
     policy = server.create(total=2)
