@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/address.h"
 #include "base/url.h"
 #include "config/config.h"
 
@@ -220,6 +221,18 @@ enum status config_check_token(const char *value, struct error *error)
     return STATUS_OK;
 }
 
+enum status config_check_network(const char *value, struct error *error)
+{
+    struct network network;
+    if (network_parse(span_of(value), &network)) {
+        return STATUS_OK;
+    }
+    return error_set(error, STATUS_INVALID,
+                     "\"%.128s\" is not a network or an address in numbers, as in 10.0.0.0/8, "
+                     "192.0.2.7 or 2001:db8::/32",
+                     value);
+}
+
 enum status config_check_origin(const char *value, struct error *error)
 {
     if (strcmp(value, "*") == 0) {
@@ -322,6 +335,11 @@ enum status config_check(const struct config *config, struct error *error)
                          "cors_origin: without an admin token, * would let every web page that is "
                          "opened on this machine change policies; set admin_token_file, or name "
                          "the origins");
+    }
+    if (config->admin_token.bytes == NULL && config->trusted_proxies.count > 0) {
+        return error_set(error, STATUS_INVALID,
+                         "trusted_proxies: without an admin token nothing that a proxy forwards is "
+                         "served; set admin_token_file (or the variable DIBS_ADMIN_TOKEN) too");
     }
     if (config->user_key.bytes == NULL && config->user_audience[0] != '\0') {
         return error_set(error, STATUS_INVALID,

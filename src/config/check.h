@@ -44,6 +44,7 @@ enum status config_check_password(const char *value, struct error *error) MUST_C
 enum status config_check_token(const char *value, struct error *error) MUST_CHECK;
 
 /* One item of cors_origin: "*" or "https://host[:port]". */
+enum status config_check_network(const char *value, struct error *error);
 enum status config_check_origin(const char *value, struct error *error) MUST_CHECK;
 
 /* UTC, or a name of the system's time zone files; only its shape when there are no such files. */

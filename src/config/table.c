@@ -403,6 +403,19 @@ const struct config_key config_keys[] = {
         .check = config_check_origin,
     },
     {
+        .name = "trusted_proxies",
+        .group = "Access",
+        .type = CONFIG_LIST,
+        .offset = offsetof(struct config, trusted_proxies),
+        .fallback = "",
+        .value_word = "NETWORKS",
+        .help = "The addresses of proxies in front, as networks. What they say in X-Forwarded-For "
+                "or Forwarded is whose address counts for limits, logs and the login: the "
+                "rightmost one there that is not a trusted proxy's.",
+        .example = "10.0.0.0/8, 2001:db8::/32",
+        .check = config_check_network,
+    },
+    {
         .name = "rate_limit_user",
         .group = "Limits",
         .type = CONFIG_RATE,
@@ -433,7 +446,7 @@ const struct config_key config_keys[] = {
         .minimum = 0,
         .maximum = 1000000,
         .help = "How many requests per second one address may send; 0 turns the limit off. Behind "
-                "a proxy all requests come from the proxy's address.",
+                "a proxy that is not one of trusted_proxies all requests come from its address.",
         .example = "100",
     },
     {

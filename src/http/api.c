@@ -143,6 +143,9 @@ enum status api_open(struct api **api, struct service *service, const struct con
                              ? error_set(error, STATUS_FAILED, "no memory for the API")
                              : open_limits(opened, config, error);
     if (status == STATUS_OK) {
+        status = proxies_init(&opened->proxies, &config->trusted_proxies, error);
+    }
+    if (status == STATUS_OK) {
         status = web_open(opened, error);
     }
     if (status == STATUS_OK) {
@@ -187,6 +190,7 @@ void api_close(struct api *api)
     rate_limiter_free(api->addresses);
     rate_limiter_free(api->logins);
     web_close(api);
+    proxies_release(&api->proxies);
     auth_release(&api->auth);
     live_close(api);
     pthread_mutex_destroy(&api->loops_lock);
@@ -357,7 +361,8 @@ static bool within_limit(struct ask *ask)
     struct api_loop *loop = ask->loop;
     struct http_exchange *exchange = ask->exchange;
     char bytes[RATE_LIMIT_ADDRESS_SIZE];
-    struct span address = rate_limit_address(http_exchange_peer(exchange), bytes);
+    struct address client = ask_address(ask);
+    struct span address = rate_limit_address(&client, bytes);
     struct rate_limit limit =
         rate_limiter_take(loop->api->addresses, address, clock_monotonic_ns());
     reply_note_limit(exchange, &limit);

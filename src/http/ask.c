@@ -37,6 +37,12 @@ bool ask_user(struct ask *ask, size_t param, struct user_id *user)
     return ask_id(ask, param, "user", user);
 }
 
+struct address ask_address(const struct ask *ask)
+{
+    return proxies_client(&ask->loop->api->proxies, address_of(http_exchange_peer(ask->exchange)),
+                          ask->request);
+}
+
 void ask_identify(struct ask *ask)
 {
     auth_identify_request(&ask->loop->api->auth, ask->request, http_loop_wall_ms(ask->loop->http),

@@ -33,6 +33,9 @@ bool ask_user(struct ask *ask, size_t param, struct user_id *user);
 /* The id of something else in the path, whose `name` the refusal gives: "order_id". */
 bool ask_id(struct ask *ask, size_t param, const char *name, struct user_id *id);
 
+/* Where it comes from, past trusted proxies. */
+struct address ask_address(const struct ask *ask);
+
 /* Who calls; never fails by itself. */
 void ask_identify(struct ask *ask);
 /* 401 unless the caller is an admin; identifies first. */

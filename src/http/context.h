@@ -20,6 +20,7 @@
 #include "config/config.h"
 #include "http/assets.h"
 #include "http/auth.h"
+#include "http/proxy.h"
 #include "http/rate_limit.h"
 #include "http/server.h"
 
@@ -84,6 +85,7 @@ struct api {
     const struct config *config;
     struct http_server *server;
     struct auth auth;
+    struct proxies proxies;
     struct rate_limiter *users;     /* NULL: off */
     struct rate_limiter *addresses; /* NULL: off */
     struct rate_limiter *logins;    /* wrong admin tokens at the login, by address */

@@ -2,7 +2,6 @@
 #include <sodium.h>
 #include <stdio.h>
 #include <strings.h>
-#include <uv.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -45,8 +44,9 @@ static void set_cookie(struct ask *ask, const char *value, int max_age_s)
 
 static void log_login(struct ask *ask, enum log_level level, const char *event)
 {
-    char address[64] = "";
-    (void)uv_ip_name(http_exchange_peer(ask->exchange), address, sizeof address);
+    char address[ADDRESS_TEXT_SIZE];
+    struct address client = ask_address(ask);
+    address_format(&client, address);
     log_event(level, event, LOG_FIELD("request_id", LOG_SPAN(reply_request_id(ask->exchange))),
               LOG_FIELD("address", LOG_TEXT(address)));
 }
@@ -56,7 +56,8 @@ static bool check_token(struct ask *ask, struct span token)
 {
     struct api *api = ask->loop->api;
     char bytes[RATE_LIMIT_ADDRESS_SIZE];
-    struct span address = rate_limit_address(http_exchange_peer(ask->exchange), bytes);
+    struct address client = ask_address(ask);
+    struct span address = rate_limit_address(&client, bytes);
     struct rate_limit limit = rate_limiter_take(api->logins, address, clock_monotonic_ns());
     if (!limit.allowed) {
         reply_note_limit(ask->exchange, &limit);

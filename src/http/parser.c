@@ -520,6 +520,7 @@ static void parser_fill(struct http_parser *parser, struct http_request *request
     /* Behind the '?', if there is one. */
     request->query = parser_span(parser, path_end + (path_end < target_end), target_end);
     request->body = parser_span(parser, parser->head_length, parser->request_length);
+    request->headers = parser_span(parser, parser->line_length + 2, parser->head_length - 2);
     request->is_forwarded = parser_is_forwarded(parser);
     uint32_t left = parser->seen & ((1U << HTTP_HEADER_REQUEST_SPAN_COUNT) - 1);
     while (left != 0) {

@@ -1,7 +1,6 @@
 /* rate_limit.c: a sharded table of moments, eight places for each hash to land in. */
 #include "http/rate_limit.h"
 
-#include <netinet/in.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -162,28 +161,11 @@ struct rate_limit rate_limiter_take(struct rate_limiter *limiter, struct span ke
     return result;
 }
 
-struct span rate_limit_address(const struct sockaddr *address, char bytes[RATE_LIMIT_ADDRESS_SIZE])
+struct span rate_limit_address(const struct address *address, char bytes[RATE_LIMIT_ADDRESS_SIZE])
 {
-    if (address->sa_family == AF_INET) {
-        struct sockaddr_in v4;
-        memcpy(&v4, address, sizeof v4);
-        bytes[0] = 4;
-        memcpy(bytes + 1, &v4.sin_addr, 4);
-        return (struct span){bytes, 5};
-    }
-    if (address->sa_family == AF_INET6) {
-        struct sockaddr_in6 v6;
-        memcpy(&v6, address, sizeof v6);
-        /* An IPv4 caller on an IPv6 socket: all of them share their first 64 bits. */
-        if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
-            bytes[0] = 4;
-            memcpy(bytes + 1, v6.sin6_addr.s6_addr + 12, 4);
-            return (struct span){bytes, 5};
-        }
-        bytes[0] = 6;
-        memcpy(bytes + 1, v6.sin6_addr.s6_addr, 8);
-        return (struct span){bytes, 9};
-    }
-    bytes[0] = 0;
-    return (struct span){bytes, 1};
+    bool v4 = address_is_v4(address);
+    size_t length = v4 ? 4 : 8;
+    bytes[0] = v4 ? 4 : 6;
+    memcpy(bytes + 1, address->bytes + (v4 ? 12 : 0), length);
+    return (struct span){bytes, length + 1};
 }

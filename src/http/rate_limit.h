@@ -11,8 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/socket.h>
 
+#include "base/address.h"
 #include "base/buffer.h"
 #include "base/error.h"
 
@@ -40,6 +40,6 @@ void rate_limiter_give_back(struct rate_limiter *limiter, struct span key);
 /* The part of an address that is one customer: all of IPv4, the first 64 bits of IPv6. `bytes`
  * holds what the span points to. */
 #define RATE_LIMIT_ADDRESS_SIZE 9
-struct span rate_limit_address(const struct sockaddr *address, char bytes[RATE_LIMIT_ADDRESS_SIZE]);
+struct span rate_limit_address(const struct address *address, char bytes[RATE_LIMIT_ADDRESS_SIZE]);
 
 #endif

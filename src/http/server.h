@@ -64,7 +64,8 @@ struct http_request {
     struct span traceparent;
     struct span sec_fetch_site;
     struct span body;
-    bool is_forwarded; /* a proxy has sent it on, as far as one can see from here */
+    struct span headers; /* all of them as sent, each line with its CRLF */
+    bool is_forwarded;   /* a proxy has sent it on, as far as one can see from here */
 };
 
 /* Why the server itself turned a request away. */

@@ -31,9 +31,9 @@ def calls(policy_id):
     ]
 
 
-def ask_through(nginx, method, path, body=None, headers=None):
+def ask_through(nginx, method, path, body=None, headers=None, source="127.0.0.1"):
     """One request to the proxy, as a stranger sends it to the shop's name."""
-    connection = http.client.HTTPConnection(*nginx.address, timeout=30)
+    connection = http.client.HTTPConnection(*nginx.address, timeout=30, source_address=(source, 0))
     fields = {"Host": "shop.example", **(headers or {})}
     if body is not None:
         fields["Content-Type"] = "application/json"
@@ -104,3 +104,52 @@ def test_proxy__with_an_admin_token_the_token_decides(serve):
                               headers=headers), 200)
         expect_problem(server.request("PATCH", f"/v1/policies/{policy['id']}", {"paused": True},
                                       headers=headers, token=False), 401, "UNAUTHORIZED")
+
+
+# --- whose address counts ---
+
+ADMIN = "admin-token-0123456789abcdef"
+APPEND = "proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;"
+
+
+def ask_from(nginx, source, path="/v1/session", headers=None):
+    return ask_through(nginx, "GET", path, None, headers, source=source)
+
+
+@pytest.fixture
+def limited(serve):
+    """Starts a server with three requests per address, and nginx in front of it."""
+    def start(**config):
+        server = serve(config={"admin_token": ADMIN, "rate_limit_address": "0.001",
+                               "rate_limit_address_burst": 3, **config})
+        server.admin_token = ADMIN
+        return server
+    return start
+
+
+def test_proxy__clients_of_a_trusted_proxy_have_their_own_allowance(limited):
+    server = limited(trusted_proxies="192.0.2.0/24, 127.0.0.1")
+    with Nginx(server.address, APPEND) as nginx:
+        for source in ("127.0.0.2", "127.0.0.3"):
+            statuses = [ask_from(nginx, source).status for _ in range(4)]
+            assert statuses == [200, 200, 200, 429], source
+        # What a client claims about itself does not give it another one.
+        for forged in ("203.0.113.9", "127.0.0.1", "192.0.2.4, 203.0.113.9"):
+            headers = {"X-Forwarded-For": forged, "Forwarded": f"for={forged}"}
+            assert ask_from(nginx, "127.0.0.2", headers=headers).status == 429
+
+
+def test_proxy__an_untrusted_proxy_is_one_client(limited):
+    server = limited()
+    with Nginx(server.address, APPEND) as nginx:
+        statuses = [ask_from(nginx, f"127.0.0.{n}").status for n in range(2, 6)]
+    assert statuses == [200, 200, 200, 429]
+
+
+def test_proxy__logs_say_who_asked(serve):
+    server = serve(config={"admin_token": ADMIN, "trusted_proxies": "127.0.0.1"})
+    with Nginx(server.address, APPEND) as nginx:
+        answer = ask_through(nginx, "POST", "/v1/session", {"token": "not-the-token"},
+                             source="127.0.0.7")
+    expect_problem(answer, 401, "UNAUTHORIZED")
+    assert server.await_log("login_refused")["address"] == "127.0.0.7"

@@ -1,6 +1,4 @@
 /* test_rate_limit.c: exactly the burst, then one per interval, for each key by itself. */
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -146,13 +144,9 @@ static void test_rate_limit__threads_share_one_bucket(void **state)
 
 static struct span key_of(const char *text, char bytes[RATE_LIMIT_ADDRESS_SIZE])
 {
-    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(1)};
-    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(1)};
-    if (inet_pton(AF_INET, text, &v4.sin_addr) == 1) {
-        return rate_limit_address((const struct sockaddr *)(const void *)&v4, bytes);
-    }
-    assert_int_equal(inet_pton(AF_INET6, text, &v6.sin6_addr), 1);
-    return rate_limit_address((const struct sockaddr *)(const void *)&v6, bytes);
+    struct address address;
+    assert_true(address_parse(span_of(text), &address));
+    return rate_limit_address(&address, bytes);
 }
 
 static void test_rate_limit__addresses_are_customers(void **state)
