@@ -39,7 +39,7 @@ bench: build ## measure dibs against a floor server, in one run
 
 soak: ## run the crash tests for long (ROUNDS=100)
 	@scripts/setup test
-	@scripts/test --rounds $(ROUNDS) fault postgres-fault mysql-fault redis kafka
+	@scripts/test --rounds $(ROUNDS) fault postgres-fault mysql-fault redis kafka nemesis
 
 fuzz: ## run each fuzz target for long (SECONDS_EACH=300)
 	@scripts/setup test

@@ -20,7 +20,8 @@ from redis_shop import Shop  # noqa: E402
 from servers import KINDS, Redis, rows_of  # noqa: E402
 
 # What breaks a database server needs one, and what breaks a disk breaks the file of SQLite.
-collect_ignore_glob = (["test_database_*.py", "test_kafka_*.py"] if KIND == "sqlite"
+collect_ignore_glob = (["test_database_*.py", "test_kafka_*.py", "test_nemesis.py"]
+                       if KIND == "sqlite"
                        else ["test_disk.py"])
 
 

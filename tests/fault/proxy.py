@@ -4,6 +4,7 @@
         url = proxy.url(database.url("shop"))   # the same server, by this way
         proxy.delay_s = 0.2                     # every packet, in both directions
         proxy.pause(); proxy.resume()           # nothing is lost, nothing moves
+        proxy.pause(REQUESTS)                   # one way only; ANSWERS: the other
         proxy.cut()                             # all connections break
         proxy.refuse(); proxy.admit()           # new ones are refused
         trap = proxy.trap(b"COMMIT", LOSE_ANSWER, shuts=True)   # ... and then refuses
@@ -23,6 +24,8 @@ LOSE_REQUEST = "the connection breaks before the request reaches the server"
 LOSE_ANSWER = "the server has answered, and the connection breaks before the client hears"
 HOLD_REQUEST = "the request waits on the way, and so does all that follows, until released"
 HOLD_ANSWER = "the request arrives, and its answer waits on the way until released"
+
+REQUESTS, ANSWERS = "requests", "answers"
 
 CHUNK_SIZE = 65536
 TAIL_SIZE = 64
@@ -60,14 +63,15 @@ class _Link:
         for end in (self.client, self.server):
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.threads = [threading.Thread(target=self._pump, args=arguments, daemon=True)
-                        for arguments in ((self.client, self.server, self._send_request),
-                                          (self.server, self.client, self._send_answer))]
+                        for arguments in (
+                            (REQUESTS, self.client, self.server, self._send_request),
+                            (ANSWERS, self.server, self.client, self._send_answer))]
 
     def start(self):
         for thread in self.threads:
             thread.start()
 
-    def _pump(self, source, target, send):
+    def _pump(self, way, source, target, send):
         try:
             while True:
                 data = source.recv(CHUNK_SIZE)
@@ -75,7 +79,7 @@ class _Link:
                     break
                 if self.proxy.delay_s:
                     time.sleep(self.proxy.delay_s)
-                self.proxy.moving.wait()
+                self.proxy.moving[way].wait()
                 if not send(target, data):
                     return
             self._hold()
@@ -135,8 +139,8 @@ class Proxy:
     def __init__(self, target_port):
         self.target_port = target_port
         self.delay_s = 0
-        self.moving = threading.Event()
-        self.moving.set()
+        self.moving = {way: threading.Event() for way in (REQUESTS, ANSWERS)}
+        self.resume()
         self.listener = None
         self.links = []
         self.traps = []
@@ -200,12 +204,15 @@ class Proxy:
                 link.trap.release()
             link.cut()
 
-    def pause(self):
-        """Nothing moves, in either direction; new connections stand, and say nothing."""
-        self.moving.clear()
+    def pause(self, *ways):
+        """Nothing moves, in either direction or in those named; new connections stand, and say
+        nothing."""
+        for way in ways or (REQUESTS, ANSWERS):
+            self.moving[way].clear()
 
     def resume(self):
-        self.moving.set()
+        for moving in self.moving.values():
+            moving.set()
 
     def trap(self, pattern, action, shuts=False):
         """Sets a trap for the next request with this pattern; one that shuts also refuses new

@@ -1,0 +1,277 @@
+"""What must hold when all is well again: everything that was told against everything that is there."""
+
+import collections
+import itertools
+import json
+import random
+import threading
+import time
+
+from harness import run_dibs, wait_until
+from ledger import audit, coupons
+
+from .people import WON, Caller, Wish
+
+SETTLE_S = 60
+RETURN_S = 2      # Returned stock is claimable within a second; a busy machine takes another.
+FREE_LEAST = 4    # Between two looks a few units may go and come back.
+SHOW_MAX = 8
+SELLERS = 6
+
+
+class Checks:
+    def __init__(self, rig, book, people, sampler):
+        self.rig, self.book, self.people, self.sampler = rig, book, people, sampler
+        self.specs = people.specs
+        self.rows = {}  # policy → seq → row
+
+    def violations(self, title, found):
+        """Says once what was found of a kind, with the first few."""
+        found = list(found)
+        if found:
+            self.rig.violation(f"{title} ({len(found)}): "
+                               + "; ".join(map(str, found[:SHOW_MAX])))
+
+    def run(self):
+        self.sold_out_was_true()
+        if not self.drained():
+            return
+        self.told_winners()
+        self.keys()
+        self.order()
+        self.limits()
+        self.gate_knows_winners()
+        self.all_is_sold()
+        if self.drained():
+            self.told_winners()
+            self.sums()
+            self.audit()
+
+    # --- waiting ---
+
+    def drained(self):
+        """Waits until everything that was won is written."""
+        def is_drained():
+            try:
+                return all(self.rig.pending(policy) == 0 for policy in self.rig.policies)
+            except Exception:  # pylint: disable=broad-except
+                return False
+
+        try:
+            wait_until(is_drained, "drained", SETTLE_S)
+        except AssertionError:
+            left = {policy: self.rig.pending(policy) for policy in self.rig.policies}
+            self.rig.violation(f"still pending {SETTLE_S} s after all is well: {left}")
+            return False
+        self.rows = {policy: {row["seq"]: row for row in coupons(self.rig.database, policy)}
+                     for policy in self.rig.policies}
+        return True
+
+    # --- what was told ---
+
+    def told_winners(self):
+        """Guarantee 4: each told winner has the one row with the seq they were told."""
+        wrong = collections.defaultdict(list)
+        for win in self.book.wins.values():
+            row = self.rows[win.policy].get(win.seq)
+            if row is None:
+                wrong["told, and no row"].append(win)
+            elif row["user_id"] != win.user:
+                wrong["told, and somebody else has it"].append((win, row["user_id"]))
+            elif row["state"] not in self.states(win, row):
+                wrong[f"told, and {row['state']}"].append((win, row["reason"], row["merged_into"]))
+        for title, found in wrong.items():
+            self.violations(title, found)
+
+    def states(self, win, row):
+        """The states that a told winner's row may have."""
+        if self.rig.variant == "fallback" and row["state"] == "MERGED":
+            kept = self.rows[win.policy].get(row["merged_into"])
+            if kept is not None and kept["user_id"] == win.user and kept["state"] not in (
+                    "VOID", "MERGED") and self.merging_was_due(win, row):
+                return {"MERGED"}
+        if "cancel" in win.done:
+            return {"CANCELLED"}
+        if "redeem" in win.done:
+            return {"REDEEMED"}
+        return {"ISSUED"} | {{"cancel": "CANCELLED", "redeem": "REDEEMED"}[verb]
+                             for verb in win.tried}
+
+    def merging_was_due(self, win, row):
+        """One who may have two is merged only when both were one wish, or there was no room."""
+        if self.specs[win.policy]["limit"] == 1:
+            return True
+        kept = self.rows[win.policy][row["merged_into"]]
+        held = [other for other in self.rows[win.policy].values()
+                if other["user_id"] == win.user and other["state"] in ("ISSUED", "REDEEMED")]
+        is_same_wish = any({row["seq"], kept["seq"]} <= set(seqs)
+                           for wish, seqs in self.book.seqs.items()
+                           if wish.policy == win.policy and wish.user == win.user)
+        return is_same_wish or len(held) >= self.specs[win.policy]["limit"]
+
+    def keys(self):
+        """Guarantee 5: the same key is the same claim, for ever; without a key the one that is
+        held. What was merged counts as what it was merged into."""
+        wrong = []
+        for wish, seqs in self.book.seqs.items():
+            final = {self.final(wish.policy, seq) for seq in seqs}
+            if wish.key is None:
+                if self.specs[wish.policy]["limit"] > 1:
+                    continue
+                # One who cancelled may win again.
+                final -= {seq for seq in seqs
+                          if self.book.wins[wish.policy, seq].tried & {"cancel"}}
+            if len(final) > 1:
+                wrong.append((wish, seqs))
+        self.violations("one wish, several claims", wrong)
+
+    def final(self, policy, seq):
+        row = self.rows[policy].get(seq)
+        return row["merged_into"] if row is not None and row["state"] == "MERGED" else seq
+
+    def order(self):
+        """Guarantee 3: who was answered before another asked has the smaller seq."""
+        if self.rig.variant == "fallback":
+            return  # A reserve is handed out beside the gate.
+        wrong = []
+        for policy in self.rig.policies:
+            wins = sorted(first[1:] for first in self.book.firsts if first[0] == policy)
+            answered = sorted((at, seq) for _, at, seq in wins)
+            highest, index = 0, 0
+            for sent, _, seq in wins:
+                while index < len(answered) and answered[index][0] < sent:
+                    highest = max(highest, answered[index][1])
+                    index += 1
+                if seq < highest:
+                    wrong.append(f"{policy}-{seq} was asked for at {sent:.2f} s, after {highest}"
+                                 " had been answered")
+        self.violations("not first come, first served", wrong)
+
+    def limits(self):
+        """LIMIT_REACHED is told only to somebody who has, or had, as many as the limit."""
+        counts = collections.Counter((policy, row["user_id"]) for policy, rows in self.rows.items()
+                                     for row in rows.values())
+        self.violations("LIMIT_REACHED of somebody who never had so many", (
+            (wish, counts[wish.policy, wish.user]) for wish, _ in self.book.limited
+            if counts[wish.policy, wish.user] < self.specs[wish.policy]["limit"]))
+
+    def sold_out_was_true(self):
+        """SOLD_OUT is told only when nothing was free at some moment from a second before the
+        question until the answer."""
+        wrong = []
+        for policy, sent, answered, user, server in self.book.sold_out:
+            if self.sampler.is_known(sent - RETURN_S, answered):
+                self.book.counts["SOLD_OUT judged"] += 1
+            free = self.sampler.free_all_along(policy, sent - RETURN_S, answered)
+            if free >= FREE_LEAST:
+                wrong.append(f"{policy} to {user} by {server} at {sent:.2f}-{answered:.2f} s:"
+                             f" {free} were free all along")
+        self.violations("SOLD_OUT with stock free", wrong)
+
+    # --- what is there ---
+
+    def gate_knows_winners(self):
+        """The gate answers told winners with the claim that the ledger has."""
+        chance = random.Random(2)
+        known = [(wish, seqs[-1]) for wish, seqs in self.book.seqs.items()
+                 if wish.key or self.specs[wish.policy]["limit"] == 1]
+        caller = Caller(self.rig, self.book)
+        wrong = []
+        for wish, seq in chance.sample(known, min(200, len(known))):
+            server = chance.choice(self.rig.servers)
+            answer = caller.claim(wish, server)
+            win = self.book.wins[wish.policy, seq]
+            if wish.key is None and "cancel" in win.tried:
+                continue  # They may have won another one.
+            if answer is None or answer.status != 200 \
+                    or answer.json["seq"] not in (seq, self.final(wish.policy, seq)):
+                wrong.append((wish, seq, server.name, answer))
+                continue
+            row = self.rows[wish.policy].get(answer.json["seq"])
+            state = "PENDING" if row is None else row["state"]
+            if answer.json["coupon_state"] != state and not win.tried:
+                wrong.append((wish, state, server.name, answer.json))
+        caller.close()
+        self.violations("told winners who hear something else now", wrong)
+
+    def all_is_sold(self):
+        """All stock that is left can be claimed, and is; only then it is SOLD_OUT."""
+        policies = [policy for policy in self.rig.policies if self.policy(policy)["state"]
+                    not in ("CLOSED", "PAUSED")]
+        for policy in policies:
+            self.sell(policy)
+        deadline = time.monotonic() + 10
+        while True:
+            # What was on its way is sold, too.
+            if not self.drained():
+                return
+            left = {policy: self.total(policy) - self.active(policy) for policy in policies}
+            left = {policy: count for policy, count in left.items() if count}
+            if not left or time.monotonic() > deadline:
+                break
+            time.sleep(0.2)
+            for policy in left:
+                self.sell(policy)
+        self.violations("SOLD_OUT, and stock is left for good", left.items())
+
+    def sell(self, policy):
+        """New people claim until each of some sellers hears SOLD_OUT."""
+        numbers = itertools.count()
+        refusals = []
+
+        def work(seller):
+            caller = Caller(self.rig, self.book)
+            deadline = time.monotonic() + SETTLE_S
+            while time.monotonic() < deadline:
+                user = f"late-{policy}-{seller}-{next(numbers)}-{time.monotonic_ns()}"
+                wish = Wish(policy, user, f"k-{user}")
+                while True:
+                    answer = caller.claim(wish, self.rig.servers[seller % 2])
+                    if answer is not None and answer.status != 503:
+                        break
+                    if time.monotonic() > deadline:
+                        refusals.append(answer)
+                        break
+                    time.sleep(0.05)
+                if answer is None or answer.status not in WON:
+                    break
+            caller.close()
+
+        threads = [threading.Thread(target=work, args=(seller,)) for seller in range(SELLERS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.violations(f"policy {policy} cannot be sold any more", refusals)
+
+    def policy(self, policy):
+        server = self.rig.servers[0].process
+        answer = wait_until(lambda: (got := server.get(f"/v1/policies/{policy}")).status == 200
+                            and got, f"policy {policy}", SETTLE_S)
+        return answer.json
+
+    def total(self, policy):
+        return self.rig.database_server.query(
+            self.rig.database.name, "SELECT total FROM policy WHERE id = %s", policy)[0]["total"]
+
+    def active(self, policy):
+        return sum(row["state"] in ("ISSUED", "REDEEMED") for row in self.rows[policy].values())
+
+    def sums(self):
+        """Guarantees 1, 2 and 6 in one snapshot, by our own arithmetic."""
+        try:
+            audit(self.rig.database)
+        except AssertionError as error:
+            self.rig.violation(f"the ledger does not add up: {error}")
+
+    def audit(self):
+        """What dibs itself says of gate and ledger."""
+        ended = run_dibs("audit", "--json", timeout_s=SETTLE_S, config={
+            "gate": self.rig.topology.url(), "ledger": self.rig.database.url})
+        if ended.returncode != 0:
+            try:
+                items = [item for item in json.loads(ended.stdout)["items"] if not item["ok"]]
+            except (ValueError, KeyError):
+                items = ended.stdout[-500:]
+            self.rig.violation(f"dibs audit ends with {ended.returncode}: {items}"
+                               f" {ended.stderr[-500:]}")
