@@ -60,6 +60,7 @@ void duty_say(struct duty *duty, const char *event, const struct error *error)
 /* --- building anew --- */
 
 struct duty_restore {
+    struct worker *worker;
     struct gate *gate;
     int64_t active_count;
 };
@@ -69,6 +70,8 @@ static enum status duty_restore_claim(void *context, const struct claim *claim,
 {
     struct duty_restore *restore = context;
 
+    if (worker_must_end(restore->worker))
+        return error_set(error, STATUS_UNAVAILABLE, "the worker ends");
     restore->active_count += coupon_state_is_active(state);
     return gate_restore(restore->gate, claim, state, error);
 }
@@ -80,28 +83,53 @@ static enum status duty_restore_key(void *context, const struct key_binding *bin
     return gate_restore_key(restore->gate, binding, error);
 }
 
-/* Hands everything that survived in the gate to the ledger. */
+/* Whether what was handed to the ledger and settled is what the gate shows once more. */
+static bool duty_is_stuck(const struct gate_pending *pending, int64_t seq,
+                          const struct request_id *key)
+{
+    if (pending->claim_count > 0)
+        return pending->claims[0].seq == seq;
+    return seq == 0 && memcmp(&pending->bindings[0].request_id, key, sizeof(*key)) == 0;
+}
+
+/* Hands everything that survived in the gate to the ledger. Each round takes something out of the
+ * gate, or is the last. */
 static enum status duty_drain_all(struct worker *worker, struct duty *duty, struct error *error)
 {
     struct gate_pending *pending = worker->pending;
     struct gate *gate = worker->service->gate;
+    int64_t seq = -1; /* of the first claim of the last round; 0: there were only keys */
+    struct request_id key = {{0}};
 
-    for (;;) {
+    while (!worker_must_end(worker)) {
         enum status status = gate_pending(gate, duty->policy_id, 0, pending, error);
-        if (status != STATUS_OK || pending->claim_count + pending->binding_count == 0)
+        if (status == STATUS_OK && pending->claim_count + pending->binding_count == 0) {
+            if (pending->stray_count == 0)
+                return STATUS_OK;
+            status = duty_recover_strays(worker, duty, error);
+            if (status == STATUS_OK)
+                continue;
+        }
+        if (status != STATUS_OK)
             return status;
         pending->claim_count = worker_sift(worker, pending->claims, pending->claim_count);
-        uint64_t ticket = worker_issue(worker, pending->claims, pending->claim_count,
-                                       pending->bindings, pending->binding_count);
         if (pending->claim_count + pending->binding_count == 0)
             return error_set(error, STATUS_UNAVAILABLE,
                              "claims that the ledger refuses are tried again first");
+        if (duty_is_stuck(pending, seq, &key))
+            return error_set(error, STATUS_UNAVAILABLE,
+                             "the gate keeps pending what the ledger has");
+        seq = pending->claim_count > 0 ? pending->claims[0].seq : 0;
+        key = pending->bindings[0].request_id;
+        uint64_t ticket = worker_issue(worker, pending->claims, pending->claim_count,
+                                       pending->bindings, pending->binding_count);
         if (!worker_settle(worker, ticket, SETTLE_MS))
             return error_set(error, STATUS_UNAVAILABLE, "the ledger does not take what is pending");
         status = gate_acknowledge_keys(gate, pending->bindings, pending->binding_count, error);
         if (status != STATUS_OK)
             return status;
     }
+    return error_set(error, STATUS_UNAVAILABLE, "the worker ends");
 }
 
 /* What the gate never gave out, or lost, returns to unleased; a late claim takes a unit anew. */
@@ -182,7 +210,7 @@ static enum status duty_lend_again(struct worker *worker, struct duty *duty, str
 static enum status duty_build(struct worker *worker, struct duty *duty, struct error *error)
 {
     struct service *service = worker->service;
-    struct duty_restore restore = {.gate = service->gate};
+    struct duty_restore restore = {.worker = worker, .gate = service->gate};
     struct ledger_visitor visitor = {
         .claim = duty_restore_claim, .key = duty_restore_key, .context = &restore};
     struct policy policy;
@@ -320,7 +348,7 @@ static bool duty_drain(struct worker *worker, struct duty *duty, int64_t now_ms)
     struct error error = {""};
 
     if (pending->claim_count + pending->binding_count == 0 && duty->keys == NULL)
-        return duty->has_way && relay_rest(relay, &duty->way, pending->pending_count);
+        return duty->has_way && relay_rest(relay, &duty->way, duty->pending_count);
     if (!duty_is_held(worker, duty, now_ms))
         return false;
     if (!duty->has_way) {
@@ -333,7 +361,7 @@ static bool duty_drain(struct worker *worker, struct duty *duty, int64_t now_ms)
     duty_drain_keys(worker, duty);
     if (pending->claim_count == 0)
         return had_keys != (duty->keys != NULL) ||
-               relay_rest(relay, &duty->way, pending->pending_count);
+               relay_rest(relay, &duty->way, duty->pending_count);
     enum status status =
         relay_carry(relay, &duty->way, pending->claims, pending->claim_count, &error);
     if (status == STATUS_CONFLICT)
@@ -389,18 +417,37 @@ static void duty_retire(struct worker *worker, struct duty *duty)
         duty->is_retired = true;
 }
 
+/* What no user holds is passed over: it waits for an audit, or until the policy is built anew. */
+static void duty_count_pending(struct duty *duty, const struct gate_pending *pending)
+{
+    struct error error;
+
+    if (duty->way.cursor == 0)
+        duty->stray_count = (int64_t)pending->stray_count;
+    duty->pending_count = pending->pending_count - duty->stray_count;
+    if (pending->stray_count == 0)
+        return;
+    error_set(&error, STATUS_FAILED,
+              "seq %lld and %zu more are pending, and their users do not hold them: see dibs audit",
+              (long long)pending->stray_seq, pending->stray_count - 1);
+    duty_say(duty, "claims_without_users", &error);
+}
+
 void duty_attend(struct worker *worker, struct duty *duty, int64_t now_ms)
 {
     struct gate_pending *pending = worker->pending;
     struct error error = {""};
 
-    if (gate_pending(worker->service->gate, duty->policy_id, duty->way.cursor, pending, &error) !=
-        STATUS_OK) {
+    enum status status =
+        gate_pending(worker->service->gate, duty->policy_id, duty->way.cursor, pending, &error);
+    if (status != STATUS_OK) {
         duty->has_way = false;
         duty->next_look_ms = now_ms + REFUSED_MS / 2 + (int64_t)random_below(REFUSED_MS);
+        if (status != STATUS_UNAVAILABLE) /* Of a Redis that is away the gate tells. */
+            duty_say(duty, "drain_failed", &error);
         return;
     }
-    duty->pending_count = pending->pending_count;
+    duty_count_pending(duty, pending);
     duty->oldest_requested_ms = pending->claim_count > 0 && duty->way.cursor == 0
                                     ? pending->claims[0].requested_at_ms
                                 : pending->pending_count == 0 ? 0

@@ -39,7 +39,8 @@ struct duty {
     int64_t unleased_since_ms; /* since when there is stock to lend to an empty gate; 0: none */
     const char *said;          /* the event that was logged last, and when */
     int64_t said_at_ms;
-    int64_t pending_count; /* as last seen */
+    int64_t pending_count; /* as last seen, without what no user holds */
+    int64_t stray_count;   /* what is pending and no user holds */
     int64_t oldest_requested_ms;
 };
 
@@ -53,6 +54,11 @@ void duty_sync_leases(struct worker *worker, struct duty *duty, int64_t now_ms);
 /* Compares how many coupons are active in the gate and in the ledger, when it is time: in
  * duty_users.c. */
 void duty_sync_users(struct worker *worker, struct duty *duty, int64_t now_ms);
+
+/* Gives what is pending and no user holds back to its users, as far as a lease or the ledger says
+ * that they won it, and takes the rest out of a gate that is not armed: in duty_strays.c. */
+enum status duty_recover_strays(struct worker *worker, struct duty *duty,
+                                struct error *error) MUST_CHECK;
 
 /* Whether this worker is the policy's steward, and goes on being it. */
 bool duty_is_held(struct worker *worker, struct duty *duty, int64_t now_ms);

@@ -147,18 +147,40 @@ size_t worker_sift(struct worker *worker, struct claim *claims, size_t count)
     return left;
 }
 
+bool worker_must_end(struct worker *worker)
+{
+    pthread_mutex_lock(&worker->lock);
+    bool must_end = worker->is_stopping && clock_monotonic_ms() >= worker->stop_at_ms;
+    pthread_mutex_unlock(&worker->lock);
+    return must_end;
+}
+
+/* Under the lock: waits for news from the ledger or the gate. False: time is up. */
+static bool worker_await_news(struct worker *worker, int64_t until_ms)
+{
+    int64_t now_ms = clock_monotonic_ms();
+
+    if (worker->is_stopping && worker->stop_at_ms < until_ms)
+        until_ms = worker->stop_at_ms;
+    if (now_ms >= until_ms)
+        return false;
+    struct timespec until = clock_deadline_in_ms(until_ms - now_ms);
+    pthread_cond_timedwait(&worker->drain_work, &worker->lock, &until);
+    return true;
+}
+
 bool worker_settle(struct worker *worker, uint64_t ticket, int64_t timeout_ms)
 {
-    struct timespec until = clock_deadline_in_ms(timeout_ms);
+    int64_t until_ms = clock_monotonic_ms() + timeout_ms;
     bool is_late = false;
 
     pthread_mutex_lock(&worker->lock);
     while (ledger_durable(worker->service->ledger) < ticket && !is_late)
-        is_late = pthread_cond_timedwait(&worker->drain_work, &worker->lock, &until) != 0;
+        is_late = !worker_await_news(worker, until_ms);
     /* What the ledger told of that ticket came before it was durable. */
     uint64_t settled_count = worker->settled_count;
     while (worker->told_count < settled_count && !is_late)
-        is_late = pthread_cond_timedwait(&worker->drain_work, &worker->lock, &until) != 0;
+        is_late = !worker_await_news(worker, until_ms);
     pthread_mutex_unlock(&worker->lock);
     return !is_late;
 }
@@ -214,7 +236,7 @@ static void worker_list(struct worker *worker, int64_t now_ms)
     worker->listed_at_ms = now_ms;
     while (ledger_policy_list(worker->service->ledger, after_id, page, LIST_PAGE, &count, &error) ==
                STATUS_OK &&
-           count > 0) {
+           count > 0 && !worker_must_end(worker)) {
         for (size_t i = 0; i < count; i++)
             worker_note(worker, &page[i]);
         after_id = page[count - 1].id;
@@ -288,7 +310,7 @@ static int64_t worker_round(struct worker *worker, int64_t now_ms)
     int64_t next_ms = now_ms + IDLE_MAX_MS;
 
     worker_list(worker, now_ms);
-    for (size_t i = 0; i < worker->duty_count; i++) {
+    for (size_t i = 0; i < worker->duty_count && !worker_must_end(worker); i++) {
         struct duty *duty = &worker->duties[i];
         if (!duty->is_retired && duty->next_look_ms <= now_ms)
             duty_attend(worker, duty, clock_monotonic_ms());

@@ -62,8 +62,12 @@ uint64_t worker_issue(struct worker *worker, const struct claim *claims, size_t 
 /* Takes out the claims that the ledger refused a moment ago; returns how many are left. */
 size_t worker_sift(struct worker *worker, struct claim *claims, size_t count);
 
-/* Waits until that ticket is durable and the gate has heard of it. False: it took too long. */
+/* Waits until that ticket is durable and the gate has heard of it. False: it took too long, or the
+ * worker is to end. */
 bool worker_settle(struct worker *worker, uint64_t ticket, int64_t timeout_ms);
+
+/* Whether it is to end now, whatever it is at: asked by everything that takes long. */
+bool worker_must_end(struct worker *worker);
 
 /* What the relay needs of the worker: in worker_outlet.c. */
 struct relay_outlet worker_outlet(struct worker *worker);

@@ -115,8 +115,10 @@ struct gate_pending {
     size_t claim_count;
     struct key_binding bindings[GATE_PENDING_MAX];
     size_t binding_count;
-    bool is_known; /* the gate has the policy */
-    bool is_armed; /* and answers for it */
+    size_t stray_count; /* claims passed over, because their users do not hold them */
+    int64_t stray_seq;  /* the first of them */
+    bool is_known;      /* the gate has the policy */
+    bool is_armed;      /* and answers for it */
     int64_t remaining;
     int64_t unleased; /* as the gate has been told */
     int64_t pending_count;

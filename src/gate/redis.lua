@@ -36,7 +36,7 @@
 -- Refusals begin with a word that the caller knows: UNARMED, NOPOLICY, STALELEASE, TOOSOON, TOOFEW,
 -- SPREAD, PENDING, ARMED, FENCED, DIBSBAD (keys or arguments that are not ours).
 
-local VERSION = 7
+local VERSION = 8
 local BOUND_MAX = 31
 local KEYED = 128 -- the first byte of a request id that was made from a key is this or above
 local HOLD_BACK_MS = 500
@@ -1258,19 +1258,20 @@ local function pending_traces(keys, members)
 end
 
 -- ARGS: after which seq, and how many. Answers the numbers (nil: not known, or let go), then
--- pending claims in seq order as PENDING has them, then what their users hold, then bound keys, and
--- their traces where any may have one.
+-- pending claims in seq order, each as PENDING has it and its seq, then what their users hold, then
+-- bound keys, and their traces where any may have one.
 local function pending(keys, args)
   check_count(args, 2)
   check_whole(args, 1, 2)
-  local meta, users, texts = read_meta(keys[5]), {}, {}
+  local meta, members, users, texts = read_meta(keys[5]), {}, {}, {}
   if meta and is_let_go(keys[5], meta) then
     meta = nil
   end
-  local members = redis.call('ZRANGE', keys[2], '(' .. args[1], '+inf', 'BYSCORE', 'LIMIT', 0,
-    args[2])
-  for i, member in ipairs(members) do
-    users[i] = string.match(member, '^[^\n]*')
+  local found = redis.call('ZRANGE', keys[2], '(' .. args[1], '+inf', 'BYSCORE', 'LIMIT', 0,
+    args[2], 'WITHSCORES')
+  for i = 1, #found, 2 do
+    members[#members + 1] = found[i]
+    users[#users + 1] = string.match(found[i], '^[^\n]*')
   end
   if #users > BATCH_MAX then
     fail('DIBSBAD a batch of ' .. #users)
@@ -1278,7 +1279,7 @@ local function pending(keys, args)
     texts = redis.call('HMGET', keys[3], unpack(users))
   end
   local traced = meta and #users > 0 and meta.traced > tonumber(args[1])
-  return {meta and numbers(keys, meta) or false, members, texts,
+  return {meta and numbers(keys, meta) or false, found, texts,
     redis.call('ZRANGE', keys[7], '-inf', '+inf', 'BYSCORE', 'LIMIT', 0, args[2]),
     traced and pending_traces(keys, members) or nil}
 end

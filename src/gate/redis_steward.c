@@ -30,8 +30,17 @@ static struct redis_argument redis_id(const struct request_id *id)
 
 /* --- what is pending --- */
 
-/* A member of PENDING, "user" or "user\nnth", and what the user holds, in which that nth is. */
-static bool redis_read_pending(const redisReply *member, const redisReply *text,
+static int64_t redis_number(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_INTEGER ? reply->integer
+           : reply->str != NULL               ? strtoll(reply->str, NULL, 10)
+                                              : 0;
+}
+
+/* A member of PENDING, "user" or "user\nnth", its seq, and what the user holds, in which the claim
+ * of that nth and seq is. A user may hold an older one of the same nth, which the ledger gave while
+ * the gate was away. False: the user does not hold it. */
+static bool redis_read_pending(const redisReply *member, int64_t seq, const redisReply *text,
                                struct claim *claim)
 {
     const char *feed = memchr(member->str, '\n', member->len);
@@ -41,29 +50,39 @@ static bool redis_read_pending(const redisReply *member, const redisReply *text,
 
     if (length == 0 || length > ID_LENGTH_MAX || text->type != REDIS_REPLY_STRING)
         return false;
-    for (const char *at = text->str; at != NULL && held.claim.nth != nth;)
+    for (const char *at = text->str; at != NULL;) {
         at = redis_read_held(at, text->str + text->len, &held);
-    if (held.claim.nth != nth)
-        return false;
-    held.claim.policy_id = claim->policy_id;
-    *claim = held.claim;
-    claim->user = user_id_of((struct span){.bytes = member->str, .length = length});
-    return true;
+        if (held.claim.nth != nth || held.claim.seq != seq)
+            continue;
+        *claim = held.claim;
+        claim->user = user_id_of((struct span){.bytes = member->str, .length = length});
+        return true;
+    }
+    return false;
 }
 
-static enum status redis_read_claims(const redisReply *members, const redisReply *texts,
-                                     int64_t policy_id, struct gate_pending *pending,
-                                     struct error *error)
+/* Members and seqs by turns, what their users hold, and their traces or NULL, each a text or
+ * nothing; the traces are for the relay and the ledger to find. What its user does not hold is
+ * passed over, and counted. */
+static void redis_read_claims(const redisReply *members, const redisReply *texts,
+                              const redisReply *traces, int64_t policy_id,
+                              struct gate_pending *pending, struct traces *found)
 {
-    for (size_t i = 0; i < members->elements && pending->claim_count < GATE_PENDING_MAX; i++) {
-        struct claim *claim = &pending->claims[pending->claim_count++];
+    for (size_t i = 0; i < members->elements / 2 && i < texts->elements; i++) {
+        struct claim *claim = &pending->claims[pending->claim_count];
+        int64_t seq = redis_number(members->element[2 * i + 1]);
+        if (!redis_read_pending(members->element[2 * i], seq, texts->element[i], claim)) {
+            pending->stray_seq = pending->stray_count++ == 0 ? seq : pending->stray_seq;
+            continue;
+        }
         claim->policy_id = policy_id;
-        if (i >= texts->elements ||
-            !redis_read_pending(members->element[i], texts->element[i], claim))
-            return error_set(error, STATUS_FAILED, "policy %lld: a pending claim is not readable",
-                             (long long)policy_id);
+        pending->claim_count++;
+        if (traces != NULL && i < traces->elements &&
+            traces->element[i]->type == REDIS_REPLY_STRING)
+            traces_put(
+                found, &claim->request_id,
+                (struct span){.bytes = traces->element[i]->str, .length = traces->element[i]->len});
     }
-    return STATUS_OK;
 }
 
 /* The request id, a colon and the seq. */
@@ -83,27 +102,33 @@ static enum status redis_read_bindings(const redisReply *reply, int64_t policy_i
     return STATUS_OK;
 }
 
-/* The traces of the claims, each a text or nothing; for the relay and the ledger to find. */
-static void redis_read_traces(const redisReply *reply, const struct gate_pending *pending,
-                              struct traces *traces)
+static bool redis_pending_is_readable(const redisReply *reply)
 {
-    for (size_t i = 0; i < reply->elements && i < pending->claim_count; i++) {
-        const redisReply *trace = reply->element[i];
-        if (trace->type == REDIS_REPLY_STRING)
-            traces_put(traces, &pending->claims[i].request_id,
-                       (struct span){.bytes = trace->str, .length = trace->len});
-    }
+    bool is_readable =
+        reply->type == REDIS_REPLY_ARRAY && reply->elements >= 4 &&
+        (reply->element[0]->type != REDIS_REPLY_ARRAY || reply->element[0]->elements >= 8);
+
+    for (size_t i = 1; i < 4 && is_readable; i++)
+        is_readable = reply->element[i]->type == REDIS_REPLY_ARRAY;
+    return is_readable && reply->element[1]->elements <= 2 * (size_t)GATE_PENDING_MAX;
 }
 
-static int64_t redis_number(const redisReply *reply)
+static void redis_read_numbers(const redisReply *numbers, struct gate_pending *pending)
 {
-    return reply->type == REDIS_REPLY_INTEGER ? reply->integer
-           : reply->str != NULL               ? strtoll(reply->str, NULL, 10)
-                                              : 0;
+    pending->is_known = numbers->type == REDIS_REPLY_ARRAY;
+    if (!pending->is_known)
+        return;
+    pending->is_armed = redis_number(numbers->element[0]) != 0;
+    pending->remaining = redis_number(numbers->element[1]);
+    pending->pending_count = redis_number(numbers->element[2]);
+    pending->unleased = redis_number(numbers->element[4]);
+    pending->version = redis_number(numbers->element[6]);
 }
 
-enum status gate_redis_pending(struct gate *gate, int64_t policy_id, int64_t after_seq,
-                               struct gate_pending *pending, struct error *error)
+/* Reads one page of what is pending; *last_seq is its last, 0 when nothing is behind it. */
+static enum status redis_read_page(struct gate_redis *redis, int64_t policy_id, int64_t after_seq,
+                                   struct gate_pending *pending, int64_t *last_seq,
+                                   struct error *error)
 {
     char seq[24];
     char count[16];
@@ -112,36 +137,43 @@ enum status gate_redis_pending(struct gate *gate, int64_t policy_id, int64_t aft
     snprintf(seq, sizeof(seq), "%lld", (long long)after_seq);
     snprintf(count, sizeof(count), "%d", GATE_PENDING_MAX);
     const struct redis_argument arguments[] = {redis_text(seq), redis_text(count)};
-    enum status status = redis_pool_call_surely(&gate_redis_of(gate)->pool, policy_id,
-                                                "dibs_pending", arguments, 2, &reply, error);
+    enum status status = redis_pool_call_surely(&redis->pool, policy_id, "dibs_pending", arguments,
+                                                2, &reply, error);
 
-    pending->claim_count = pending->binding_count = 0;
-    pending->is_known = pending->is_armed = false;
-    pending->remaining = pending->unleased = pending->pending_count = pending->version = 0;
     if (status != STATUS_OK)
         return status == STATUS_UNKNOWN ? STATUS_UNAVAILABLE : status;
-    bool is_readable = reply->type == REDIS_REPLY_ARRAY && reply->elements >= 4 &&
-                       reply->element[1]->type == REDIS_REPLY_ARRAY &&
-                       reply->element[2]->type == REDIS_REPLY_ARRAY &&
-                       reply->element[3]->type == REDIS_REPLY_ARRAY;
-    pending->is_known = is_readable && reply->element[0]->type == REDIS_REPLY_ARRAY;
-    if (!is_readable || (pending->is_known && reply->element[0]->elements < 8))
+    if (!redis_pending_is_readable(reply)) {
         status = error_set(error, STATUS_FAILED, "dibs_pending answers something else");
-    if (status == STATUS_OK && pending->is_known) {
-        const redisReply *numbers = reply->element[0];
-        pending->is_armed = redis_number(numbers->element[0]) != 0;
-        pending->remaining = redis_number(numbers->element[1]);
-        pending->pending_count = redis_number(numbers->element[2]);
-        pending->unleased = redis_number(numbers->element[4]);
-        pending->version = redis_number(numbers->element[6]);
-    }
-    if (status == STATUS_OK)
-        status = redis_read_claims(reply->element[1], reply->element[2], policy_id, pending, error);
-    if (status == STATUS_OK)
+    } else {
+        const redisReply *members = reply->element[1];
+        redis_read_numbers(reply->element[0], pending);
+        redis_read_claims(members, reply->element[2],
+                          reply->elements > 4 ? reply->element[4] : NULL, policy_id, pending,
+                          redis->options.traces);
+        *last_seq = members->elements < 2 * (size_t)GATE_PENDING_MAX
+                        ? 0
+                        : redis_number(members->element[members->elements - 1]);
+        pending->binding_count = 0;
         status = redis_read_bindings(reply->element[3], policy_id, pending, error);
-    if (status == STATUS_OK && reply->elements > 4)
-        redis_read_traces(reply->element[4], pending, gate_redis_of(gate)->options.traces);
+    }
     freeReplyObject(reply);
+    return status;
+}
+
+enum status gate_redis_pending(struct gate *gate, int64_t policy_id, int64_t after_seq,
+                               struct gate_pending *pending, struct error *error)
+{
+    enum status status;
+
+    pending->claim_count = pending->binding_count = pending->stray_count = 0;
+    pending->is_known = pending->is_armed = false;
+    pending->remaining = pending->unleased = pending->pending_count = pending->version = 0;
+    pending->stray_seq = 0;
+    /* A page of nothing but claims that nobody holds does not hide those behind it. */
+    do {
+        status =
+            redis_read_page(gate_redis_of(gate), policy_id, after_seq, pending, &after_seq, error);
+    } while (status == STATUS_OK && pending->claim_count == 0 && after_seq != 0);
     return status;
 }
 

@@ -1,0 +1,121 @@
+"""What keeps a worker from draining: one user, one policy, one Redis of several. The others go on,
+and a worker that is told to stop ends."""
+
+import json
+import signal
+
+import pytest
+
+from harness import expect, run_dibs, wait_until
+from ledger import coupons
+from proxy import Proxy
+from redis_shop import keys_of
+
+
+def open_breaker(server, policy, user):
+    """Claims for the user until the ledger serves them, because the gate counts as away."""
+    def is_served():
+        answer = server.claim(policy, user)
+        return answer if answer.status == 201 else None
+
+    return wait_until(is_served, "the reserve serves them", 30).json
+
+
+def audit_of(server, policy):
+    """What an audit through the server finds wrong with the policy."""
+    ended = run_dibs("audit", "--url", f"http://127.0.0.1:{server.address[1]}", "--json")
+    items = json.loads(ended.stdout)["items"]
+    return next(item for item in items if item["policy_id"] == policy)
+
+
+def test_redis_drain__a_reserve_coupon_below_a_pending_claim(shop_on, redis):
+    """Trap 48: the same user is served by the reserve, and wins a later seq in Redis."""
+    with Proxy(redis.port) as way, \
+            shop_on(redis, servers=2, workers=1, fallback="ledger",
+                    gates=[None, f"redis://127.0.0.1:{way.port}"]) as shop:
+        near, far = shop.servers
+        policy, other = near.create(total=6, reserve=3)["id"], near.create(total=20)["id"]
+        for number in range(2):
+            expect(near.claim(policy, f"early{number}"), 202)
+        wait_until(lambda: far.claim(policy, "early0").status == 200, "both know it")
+        way.refuse()
+        way.cut()
+        low = open_breaker(far, policy, "twice")
+        # The lease is sold, and Redis gets what is left of the reserve.
+        expect(near.claim(policy, "early2"), 202)
+        with redis.client() as client:
+            wait_until(lambda: client.get(keys_of(policy)[0]) != b"0", "it is lent more", 30)
+        shop.settle([policy])
+        shop.workers[0].signal(signal.SIGSTOP)
+        high = expect(near.claim(policy, "twice"), 202)
+        assert high["seq"] > low["seq"]
+        way.admit()
+
+        def enters():
+            far.claim(policy, "twice")
+            with redis.client() as client:
+                return b"I0," in client.hget(keys_of(policy)[2], "twice")
+
+        wait_until(enters, "Redis knows of both", 30)
+        shop.workers[0].signal(signal.SIGCONT)
+        shop.settle([policy])
+        states = {row["seq"]: row["state"] for row in coupons(shop.database, policy)}
+        assert (states[low["seq"]], states[high["seq"]]) == ("ISSUED", "MERGED")
+        # A restart of Redis finds nothing that cannot be drained, and all go on.
+        redis.kill()
+        redis.start()
+        for one in (policy, other):
+            wait_until(lambda one=one: near.claim(one, "after").status in (200, 202), "it wins", 30)
+        shop.settle([policy, other])
+
+
+@pytest.mark.parametrize("damage", ["gone", "another seq"])
+def test_redis_drain__a_pending_claim_that_nobody_holds(shop_on, redis, damage):
+    """It is passed over, told and found by an audit; those behind it and other policies go on. When
+    the policy is built anew it is a coupon after all: somebody has won it."""
+    with shop_on(redis, servers=1, workers=0) as shop:
+        server = shop.servers[0]
+        policy, other = shop.create(10), shop.create(10)
+        seqs = {user: expect(server.claim(policy, user), 202)["seq"] for user in ("a", "b", "c")}
+        expect(server.claim(other, "o"), 202)
+        issued = keys_of(policy)[2]
+        with redis.client() as client:
+            if damage == "gone":
+                client.hdel(issued, "a")
+            else:
+                client.hset(issued, "a", client.hget(issued, "a").rpartition(b":")[0] + b":7")
+        worker = shop.work()
+        wait_until(lambda: shop.holders(policy).keys() == {"b", "c"}, "those behind it", 30)
+        wait_until(lambda: shop.holders(other).keys() == {"o"}, "the other policy", 30)
+        worker.await_log("claims_without_users", 30)
+        found = audit_of(server, policy)["findings"]
+        assert {finding["check"] for finding in found} >= {"pending"}, found
+        with redis.client() as client:
+            client.function_flush("SYNC")
+        wait_until(lambda: shop.holders(policy).get("a") == seqs["a"], "it is a coupon", 30)
+        shop.settle([policy, other])
+        assert audit_of(server, policy)["ok"]
+
+
+def test_redis_drain__a_policy_that_cannot_be_drained(shop_on, redis):
+    """The ledger has its claims and Redis does not let go of them: others are drained all the same,
+    and the worker ends when it is told to."""
+    with shop_on(redis, servers=1, workers=1, stop_timeout="1s") as shop:
+        server, worker = shop.servers[0], shop.workers[0]
+        stuck, other = shop.create(10), shop.create(10)
+        worker.signal(signal.SIGSTOP)
+        expect(server.claim(stuck, "s"), 202)
+        with redis.client() as client:
+            client.execute_command("ACL", "SETUSER", "default", "-zremrangebyscore", "-zrem")
+            client.function_flush("SYNC")
+        worker.signal(signal.SIGCONT)
+        worker.await_log("reconcile_failed", 30)
+        wait_until(lambda: server.claim(other, "o").status in (200, 202), "it wins", 30)
+        wait_until(lambda: "o" in shop.holders(other), "the other policy is drained", 30)
+        worker.stop()
+        shop.workers.clear()
+        with redis.client() as client:
+            client.execute_command("ACL", "SETUSER", "default", "+@all")
+        shop.work()
+        wait_until(lambda: "s" in shop.holders(stuck), "it is a coupon", 30)
+        shop.settle([stuck])
