@@ -341,6 +341,11 @@ enum status config_check(const struct config *config, struct error *error)
                          "trusted_proxies: without an admin token nothing that a proxy forwards is "
                          "served; set admin_token_file (or the variable DIBS_ADMIN_TOKEN) too");
     }
+    if (config->user_key.bytes != NULL && strcmp(config->claims, "open") == 0) {
+        return error_set(error, STATUS_INVALID,
+                         "claims: with a user key only the user of a signed token may claim; leave "
+                         "out claims = open, or user_key_file");
+    }
     if (config->user_key.bytes == NULL && config->user_audience[0] != '\0') {
         return error_set(error, STATUS_INVALID,
                          "user_audience: is checked in users' tokens, and there are none without a "

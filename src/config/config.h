@@ -95,6 +95,7 @@ struct config {
     char *service_token_file;
     char *user_key_file;
     char *code_key_file;
+    char *claims;                       /* "token" or "open" */
     struct config_list trusted_proxies; /* networks; empty: none */
     char *user_audience;                /* "": aud is not checked */
     struct config_secret admin_token;   /* at least 16 visible ASCII characters */

@@ -5,6 +5,7 @@
 
 static const char *const config_acks[] = {"gate", "ledger", NULL};
 static const char *const config_fallbacks[] = {"reject", "ledger", NULL};
+static const char *const config_claims[] = {"token", "open", NULL};
 static const char *const config_boards[] = {"auto", "local", "redis", NULL};
 
 /* In the order of the enums they become. */
@@ -369,6 +370,19 @@ const struct config_key config_keys[] = {
         .fallback = "",
         .help = "What the aud of a user's token must contain; empty means that aud is not checked.",
         .example = "shop",
+    },
+    {
+        .name = "claims",
+        .group = "Access",
+        .type = CONFIG_CHOICE,
+        .offset = offsetof(struct config, claims),
+        .fallback = "token",
+        .choices = config_claims,
+        .value_word = "WHO",
+        .help = "Who may claim once any token is set: token, whoever has a user's, the service or "
+                "the admin token; open, anyone, to whom a code is shown only by the answer that "
+                "made it or for the same Idempotency-Key. Without any token claims are open.",
+        .example = "open",
     },
     {
         .name = "code_key_file",

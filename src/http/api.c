@@ -135,7 +135,7 @@ enum status api_open(struct api **api, struct service *service, const struct con
                                  .service_token = secret_span(&config->service_token),
                                  .user_key = secret_span(&config->user_key),
                                  .user_audience = span_of(config->user_audience),
-                                 .on_loopback = config_listens_on_loopback(config),
+                                 .claims_open = strcmp(config->claims, "open") == 0,
                                  .only_watched = extent == API_WATCHED,
                              });
     pages_init(opened);

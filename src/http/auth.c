@@ -21,9 +21,9 @@ void auth_init(struct auth *auth, const struct auth_options *options)
     auth->has_admin_token = options->admin_token.bytes != NULL;
     auth->has_service_token = options->service_token.bytes != NULL;
     auth->has_user_key = options->user_key.bytes != NULL;
-    auth->on_loopback = options->on_loopback;
     auth->local_only = !auth->has_admin_token && !options->only_watched;
-    auth->claims_are_open = auth->on_loopback && !auth->has_service_token && !auth->has_user_key;
+    auth->has_tokens = auth->has_admin_token || auth->has_service_token || auth->has_user_key;
+    auth->claims_are_open = !auth->has_tokens || (options->claims_open && !auth->has_user_key);
     if (auth->has_admin_token) {
         digest(auth, options->admin_token, auth->admin_digest);
         session_key_derive(&auth->session_key, options->admin_token);
@@ -164,10 +164,16 @@ const char *auth_may_claim(const struct auth *auth, const struct caller *caller,
         }
         return user_id_equal(&caller->user, user) ? NULL : "The token is another user's.";
     }
-    if (auth->claims_are_open || caller->kind == CALLER_SERVICE || caller->kind == CALLER_ADMIN) {
+    if (!auth->has_tokens || caller->kind == CALLER_SERVICE || caller->kind == CALLER_ADMIN ||
+        (auth->claims_are_open && caller->kind == CALLER_NOBODY)) {
         return NULL;
     }
     return refuse(caller, "A claim needs the service token.");
+}
+
+bool auth_may_see_held_code(const struct auth *auth, const struct caller *caller)
+{
+    return !auth->has_tokens || caller->kind != CALLER_NOBODY;
 }
 
 const char *auth_may_see(const struct auth *auth, const struct caller *caller,
@@ -179,7 +185,7 @@ const char *auth_may_see(const struct auth *auth, const struct caller *caller,
     if (caller->kind == CALLER_USER) {
         return user_id_equal(&caller->user, user) ? NULL : "The token is another user's.";
     }
-    if (!auth->has_admin_token && auth->claims_are_open) {
+    if (!auth->has_tokens) {
         return NULL;
     }
     return refuse(caller, "This needs the user's own token, the service token or the admin token.");

@@ -5,7 +5,8 @@
  * was forwarded, or that names another host than this machine, is then refused altogether, and
  * nothing is changed for a page of another origin. With a user key, a claim is made by the user
  * whom a signed token names and by nobody else; without one a service token lets the shop's
- * backend act for its users.
+ * backend act for its users. Once there is any token, claims need one, unless they are said to be
+ * open.
  *
  * In a browser a session's cookie stands for the admin token. Browsers send it along whoever makes
  * them ask, so it counts only for requests that no other page can have made.
@@ -48,8 +49,8 @@ struct auth_options {
     struct span service_token;
     struct span user_key;
     struct span user_audience; /* borrowed for the life of the auth; empty: not checked */
-    bool on_loopback;
-    bool only_watched; /* nothing but how it goes is shown: to strangers, too */
+    bool claims_open;          /* anyone may claim, although there are tokens */
+    bool only_watched;         /* nothing but how it goes is shown: to strangers, too */
 };
 
 struct auth {
@@ -57,8 +58,8 @@ struct auth {
     bool has_admin_token;
     bool has_service_token;
     bool has_user_key;
-    bool on_loopback;
-    bool claims_are_open; /* a claim needs no token: nothing to look at on its way */
+    bool has_tokens;      /* any of them; else there is nothing to look at on a claim's way */
+    bool claims_are_open; /* a claim needs no token */
     uint8_t digest_key[AUTH_DIGEST_SIZE];
     uint8_t admin_digest[AUTH_DIGEST_SIZE];
     uint8_t service_digest[AUTH_DIGEST_SIZE];
@@ -90,6 +91,10 @@ const char *auth_may_administer(const struct auth *auth, const struct caller *ca
 /* Claim for `user`. */
 const char *auth_may_claim(const struct auth *auth, const struct caller *caller,
                            const struct user_id *user);
+
+/* Whether the answer to a claim may show the code of a coupon that it did not make; asked of who
+ * may claim. */
+bool auth_may_see_held_code(const struct auth *auth, const struct caller *caller);
 
 /* See the claims, coupons and codes of `user`. */
 const char *auth_may_see(const struct auth *auth, const struct caller *caller,

@@ -50,6 +50,13 @@ static const struct refusal {
     [VERDICT_UNAVAILABLE] = {PROBLEM_UNAVAILABLE, CLAIM_UNAVAILABLE},
 };
 
+/* notes.held_code: whether a coupon that was there before is shown with its code. */
+enum held_code {
+    HELD_CODE_SHOWN,
+    HELD_CODE_HIDDEN,
+    HELD_CODE_BY_KEY, /* to who has the key that it was claimed with */
+};
+
 /* How much later than asked a refused crowd may come back, at most. */
 #define NOT_OPEN_JITTER_S 3
 
@@ -118,6 +125,11 @@ static bool identify(struct api_loop *loop, struct http_exchange *exchange,
     auth_identify(auth, request->authorization, http_loop_wall_ms(loop->http), caller);
     const char *refusal = auth_may_claim(auth, caller, &caller->user);
     if (refusal == NULL) {
+        bool has_key = request->idempotency_key.bytes != NULL;
+        http_exchange_notes(exchange)->held_code = auth_may_see_held_code(auth, caller)
+                                                       ? HELD_CODE_SHOWN
+                                                   : has_key ? HELD_CODE_BY_KEY
+                                                             : HELD_CODE_HIDDEN;
         return true;
     }
     refuse(loop, exchange, CLAIM_UNAUTHORIZED, PROBLEM_UNAUTHORIZED, refusal, NULL);
@@ -162,7 +174,7 @@ void claims_post(struct api_loop *loop, struct http_exchange *exchange,
 {
     struct caller caller = {.kind = CALLER_NOBODY};
     struct wish wish;
-    if ((!loop->api->auth.claims_are_open && !identify(loop, exchange, request, &caller)) ||
+    if ((loop->api->auth.has_tokens && !identify(loop, exchange, request, &caller)) ||
         !read_body(loop, exchange, request) || !choose_user(loop, exchange, &caller, &wish.user)) {
         return;
     }
@@ -205,6 +217,11 @@ static void answer_held(struct api_loop *loop, struct http_exchange *exchange,
                         const struct wish *wish)
 {
     bool won = wish->verdict == VERDICT_WON;
+    enum held_code held = (enum held_code)http_exchange_notes(exchange)->held_code;
+    if (!won && held == HELD_CODE_BY_KEY) {
+        claim_proof_answer(loop, exchange, wish);
+        return;
+    }
     struct buffer *body = &loop->body;
     buffer_clear(body);
     render_claim_location(body, wish->policy_id, &wish->user);
@@ -213,7 +230,7 @@ static void answer_held(struct api_loop *loop, struct http_exchange *exchange,
                  !won                ? SPAN("ALREADY_ISSUED")
                  : wish->is_accepted ? SPAN("ACCEPTED")
                                      : SPAN("ISSUED"),
-                 wish);
+                 wish, won || held == HELD_CODE_SHOWN ? CODE_SHOWN : CODE_HIDDEN);
     reply_begin(loop, exchange, !won ? 200 : wish->is_accepted ? 202 : 201, JSON_CONTENT_TYPE);
     http_answer_header(exchange, SPAN("Location"), (struct span){body->bytes, location_length});
     http_answer_end(exchange,

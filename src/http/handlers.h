@@ -21,6 +21,12 @@ void claims_loop_init(struct api_loop *loop);
 /* "issued", "already_issued", ... for dibs_claims_total. */
 const char *claim_result_name(enum claim_result result);
 
+/* --- claim_proof.c --- */
+
+/* 200 with a claim that was held before, to someone without a token who sent a key. */
+void claim_proof_answer(struct api_loop *loop, struct http_exchange *exchange,
+                        const struct wish *wish);
+
 /* --- status.c --- */
 
 void status_get(struct ask *ask);

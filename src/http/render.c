@@ -230,12 +230,12 @@ void render_claim_status(struct buffer *out, const struct service *service,
 }
 
 void render_claim(struct buffer *out, const struct service *service, struct span result,
-                  const struct wish *wish)
+                  const struct wish *wish, enum code_sight sight)
 {
     buffer_append_literal(out, "{\"result\":\"");
     buffer_append_span(out, result);
     buffer_append_literal(out, "\",");
-    append_identity(out, service, wish->policy_id, &wish->user, wish->seq, wish->nth, CODE_SHOWN);
+    append_identity(out, service, wish->policy_id, &wish->user, wish->seq, wish->nth, sight);
     buffer_append_literal(out, ",");
     if (wish->is_accepted) {
         buffer_append_literal(out, "\"state\":\"PENDING\",\"coupon_state\":null");

@@ -30,7 +30,7 @@ void render_claim_status(struct buffer *out, const struct service *service,
 
 /* The answer to a claim; `result` is "ISSUED", "ACCEPTED" or "ALREADY_ISSUED". */
 void render_claim(struct buffer *out, const struct service *service, struct span result,
-                  const struct wish *wish);
+                  const struct wish *wish, enum code_sight sight);
 
 /* "/v1/policies/42/claims/u1" */
 void render_claim_location(struct buffer *out, int64_t policy_id, const struct user_id *user);

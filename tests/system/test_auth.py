@@ -7,7 +7,15 @@ import time
 
 import pytest
 
-from harness import expect, expect_problem, make_token, run_dibs, run_serve, write_secret
+from harness import (
+    expect,
+    expect_problem,
+    make_token,
+    run_dibs,
+    run_serve,
+    wait_until,
+    write_secret,
+)
 from ledger import coupons
 
 ADMIN = "admin-token-0123456789abcdef"
@@ -164,10 +172,50 @@ def test_loopback__other_addresses_are_refused_without_a_token(tmp_path, address
     assert not (tmp_path / "dibs.db").exists()
 
 
-def test_loopback__claims_need_no_token_there(admin):
+# --- who may claim ---
+
+
+def test_claims__any_token_closes_them(admin):
+    """On loopback, too: with only an admin token, a stranger got the code of whoever had won."""
     policy = admin.create(total=5)
-    won = expect(admin.claim(policy["id"], "u1", token=False), 201)
-    assert won["seq"] == 1
+    won = admin.win(policy["id"], "ann")
+    assert won["code"]
+    expect_401(admin.claim(policy["id"], "ann", token=False))
+    expect_401(admin.claim(policy["id"], "eve", token=False))
+    assert admin.policy(policy["id"])["issued"] == 1
+
+
+def held(answer):
+    body = expect(answer, 200)
+    assert body["result"] == "ALREADY_ISSUED"
+    return body
+
+
+def test_claims__open_shows_a_code_only_to_whom_it_was_made_for(serve, tmp_path):
+    server = guarded(serve, tmp_path, claims="open",
+                     service_token_file=write_secret(tmp_path, "service", SERVICE))
+    policy_id = server.create(total=5)["id"]
+    won = server.win(policy_id, "ann", key="ann-1", token=False)
+    assert won["code"]
+    # A stranger learns that ann has one, and not its code; a key of their own proves nothing.
+    for key in (None, "eve-1", "eve-1"):
+        again = held(server.claim(policy_id, "ann", key=key, token=False))
+        assert again["seq"] == won["seq"] and "code" not in again, again
+    # Who made it has its key; the shop's backend and admins see every code.
+    wait_until(lambda: server.get(f"/v1/coupons/{won['coupon_id']}").status == 200, "written")
+    shown = server.claim(policy_id, "ann", key="ann-1", token=False)
+    assert held(shown)["code"] == won["code"]
+    assert shown.headers["location"] == f"/v1/policies/{policy_id}/claims/ann"
+    for token in (SERVICE, ADMIN):
+        assert held(server.claim(policy_id, "ann", token=token))["code"] == won["code"]
+    # A wrong token is no better than none.
+    expect_401(server.claim(policy_id, "ann", token="wrong-token-0123456789"))
+
+
+def test_claims__open_contradicts_users_tokens(tmp_path):
+    ended = run_serve(f"sqlite:{tmp_path}/dibs.db", folder=tmp_path, config={
+        "claims": "open", "user_key": KEY.decode(), "admin_token": ADMIN})
+    assert ended.returncode == 2 and "claims" in ended.stderr, ended
 
 
 def test_off_loopback__a_claim_needs_a_token(serve, tmp_path):

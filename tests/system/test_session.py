@@ -213,7 +213,8 @@ def test_session__says_how_one_may_log_in_and_claim(serve, tmp_path):
             ({}, "none", "open"),
             ({"service_token_file": service}, "none", "service"),
             ({"user_key_file": key}, "none", "token"),
-            ({"admin_token_file": admin}, "token", "open"),
+            ({"admin_token_file": admin}, "token", "service"),
+            ({"admin_token_file": admin, "claims": "open"}, "token", "open"),
             ({"admin_token_file": admin, "service_token_file": service}, "token", "service"),
             ({"admin_token_file": admin, "user_key_file": key}, "token", "token")):
         server = serve(config=config)

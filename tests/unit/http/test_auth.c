@@ -18,7 +18,7 @@
 static const struct span own_host = {"127.0.0.1:8080", 14};
 static const struct span foreign_host = {"shop.example", 12};
 
-enum { HAS_ADMIN = 1, HAS_SERVICE = 2, HAS_KEY = 4, OFF_LOOPBACK = 8 };
+enum { HAS_ADMIN = 1, HAS_SERVICE = 2, HAS_KEY = 4, CLAIMS_OPEN = 8 };
 
 static void open_auth(struct auth *auth, unsigned flags)
 {
@@ -28,7 +28,7 @@ static void open_auth(struct auth *auth, unsigned flags)
                         .service_token = flags & HAS_SERVICE ? SPAN(SERVICE) : none,
                         .user_key = flags & HAS_KEY ? SPAN(KEY) : none,
                         .user_audience = SPAN(""),
-                        .on_loopback = !(flags & OFF_LOOPBACK),
+                        .claims_open = (flags & CLAIMS_OPEN) != 0,
                     });
 }
 
@@ -159,15 +159,15 @@ static void test_auth__who_claims(void **state)
         bool nobody, wrong, admin, service, own;
     } cases[] = {
         {0, true, true, true, true, true},
-        {HAS_ADMIN, true, true, true, true, true},
+        {HAS_ADMIN, false, false, true, false, false},
         {HAS_ADMIN | HAS_SERVICE, false, false, true, true, false},
         {HAS_SERVICE, false, false, false, true, false},
         {HAS_ADMIN | HAS_KEY, false, false, false, false, true},
         {HAS_KEY, false, false, false, false, true},
         {HAS_ADMIN | HAS_SERVICE | HAS_KEY, false, false, false, false, true},
-        {HAS_ADMIN | OFF_LOOPBACK, false, false, true, false, false},
-        {HAS_ADMIN | HAS_SERVICE | OFF_LOOPBACK, false, false, true, true, false},
-        {HAS_ADMIN | HAS_KEY | OFF_LOOPBACK, false, false, false, false, true},
+        {HAS_ADMIN | CLAIMS_OPEN, true, false, true, false, false},
+        {HAS_ADMIN | HAS_SERVICE | CLAIMS_OPEN, true, false, true, true, false},
+        {HAS_ADMIN | HAS_KEY | CLAIMS_OPEN, false, false, false, false, true},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct auth auth;
@@ -178,6 +178,9 @@ static void test_auth__who_claims(void **state)
         for (size_t h = 0; h < 5; h++) {
             struct caller caller = identify(&auth, headers[h]);
             assert_int_equal(auth_may_claim(&auth, &caller, &u1) == NULL, may[h]);
+            /* Nobody proves to be the owner by asking. */
+            assert_int_equal(auth_may_see_held_code(&auth, &caller),
+                             cases[i].flags == 0 || headers[h] != NULL);
         }
         struct caller caller = identify(&auth, user);
         if (cases[i].flags & HAS_KEY) {
@@ -203,7 +206,7 @@ static void test_auth__who_sees(void **state)
         struct caller admin = identify(&auth, "Bearer " ADMIN);
         struct caller service = identify(&auth, "Bearer " SERVICE);
         struct caller own = identify(&auth, user);
-        bool open = flags == 0;
+        bool open = (flags & ~(unsigned)CLAIMS_OPEN) == 0;
         assert_int_equal(auth_may_see(&auth, &nobody, &u1) == NULL, open);
         assert_int_equal(auth_may_see(&auth, &wrong, &u1) == NULL, open);
         assert_int_equal(auth_may_see(&auth, &admin, &u1) == NULL, open || flags & HAS_ADMIN);
