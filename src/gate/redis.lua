@@ -36,7 +36,7 @@
 -- Refusals begin with a word that the caller knows: UNARMED, NOPOLICY, STALELEASE, TOOSOON, TOOFEW,
 -- SPREAD, PENDING, ARMED, FENCED, DIBSBAD (keys or arguments that are not ours).
 
-local VERSION = 8
+local VERSION = 9
 local BOUND_MAX = 31
 local KEYED = 128 -- the first byte of a request id that was made from a key is this or above
 local HOLD_BACK_MS = 500
@@ -1451,23 +1451,35 @@ local function version()
   return VERSION
 end
 
+-- Answers whether Redis takes what needs memory, by being refused when it does not.
+local function room()
+  return 1
+end
+
 redis.register_function('dibs_claim', claim)
-redis.register_function('dibs_acknowledge', acknowledge)
-redis.register_function('dibs_acknowledge_bound', acknowledge_bound)
-redis.register_function('dibs_settle', settle)
-redis.register_function('dibs_set_policy', set_policy)
-redis.register_function('dibs_lend', lend)
-redis.register_function('dibs_recall', recall)
-redis.register_function('dibs_reset', reset)
 redis.register_function('dibs_restore', restore)
 redis.register_function('dibs_restore_keys', restore_keys)
-redis.register_function('dibs_arm', arm)
 redis.register_function('dibs_enter', enter)
-redis.register_function('dibs_retire', retire)
-redis.register_function('dibs_publish', publish)
-redis.register_function('dibs_published', published)
-redis.register_function('dibs_mend', mend)
-redis.register_function('dibs_lay_down', lay_down)
+redis.register_function('dibs_room', room)
+
+-- What frees memory, or needs next to none, is done by a Redis that is full, too: else it would
+-- never hear what the ledger has, and stay full.
+local function register_frugal(name, callback)
+  redis.register_function{function_name = name, callback = callback, flags = {'allow-oom'}}
+end
+register_frugal('dibs_acknowledge', acknowledge)
+register_frugal('dibs_acknowledge_bound', acknowledge_bound)
+register_frugal('dibs_settle', settle)
+register_frugal('dibs_set_policy', set_policy)
+register_frugal('dibs_lend', lend)
+register_frugal('dibs_recall', recall)
+register_frugal('dibs_reset', reset)
+register_frugal('dibs_arm', arm)
+register_frugal('dibs_retire', retire)
+register_frugal('dibs_publish', publish)
+register_frugal('dibs_published', published)
+register_frugal('dibs_mend', mend)
+register_frugal('dibs_lay_down', lay_down)
 
 local function register_reader(name, callback)
   redis.register_function{function_name = name, callback = callback, flags = {'no-writes'}}

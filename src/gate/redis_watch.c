@@ -277,6 +277,35 @@ static bool redis_round_is_away(const struct redis_round *round, struct redis_ma
     return false;
 }
 
+/* A Redis that is full, or cannot write its files, answers and decides nothing. What it knows is
+ * looked at all the same, and what the ledger has is told to it. */
+static enum status redis_watch_check_room(struct redis_watch *watch,
+                                          const struct redis_address *address, struct error *error)
+{
+    redisContext *link = NULL;
+    enum status status = redis_pool_take(watch->pool, address, &link, error);
+
+    if (status != STATUS_OK)
+        return status;
+    redisReply *reply = redisCommand(link, "FCALL dibs_room 0");
+    if (reply == NULL) {
+        status = error_set(error, STATUS_UNAVAILABLE, "Redis at %s: %s",
+                           redis_address_words(address).text, link->errstr);
+        redisFree(link);
+        return status;
+    }
+    if (strncmp(reply->str == NULL ? "" : reply->str, "OOM", 3) == 0)
+        status = error_set(error, STATUS_UNAVAILABLE,
+                           "Redis at %s is full (maxmemory), and takes no claims",
+                           redis_address_words(address).text);
+    else if (redis_trouble_of(reply) != REDIS_TROUBLE_NONE)
+        status = error_set(error, STATUS_UNAVAILABLE, "Redis at %s: %.300s",
+                           redis_address_words(address).text, reply->str);
+    freeReplyObject(reply);
+    redis_pool_give(watch->pool, address, link);
+    return status;
+}
+
 static void redis_watch_look_at_servers(struct redis_watch *watch, struct redis_round *round)
 {
     struct redis_address *addresses = calloc(REDIS_NODES_MAX, sizeof(*addresses));
@@ -290,6 +319,8 @@ static void redis_watch_look_at_servers(struct redis_watch *watch, struct redis_
         redis_round_note(round, status, &error);
         if (status != STATUS_OK)
             round->away[round->away_count++] = addresses[i];
+        else
+            redis_round_note(round, redis_watch_check_room(watch, &addresses[i], &error), &error);
     }
     if (count == 0 || round->away_count > 0)
         redis_round_note(round, redis_map_refresh(watch->pool->map, &error), &error);

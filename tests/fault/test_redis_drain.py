@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from harness import expect, run_dibs, wait_until
+from harness import expect, expect_problem, run_dibs, wait_until
 from ledger import coupons
 from proxy import Proxy
 from redis_shop import keys_of
@@ -119,3 +119,38 @@ def test_redis_drain__a_policy_that_cannot_be_drained(shop_on, redis):
         shop.work()
         wait_until(lambda: "s" in shop.holders(stuck), "it is a coupon", 30)
         shop.settle([stuck])
+
+
+def test_redis_drain__a_redis_that_is_full(shop_on, redis):
+    """Trap 49: it hears what the ledger has, and so gets room again; claims get 503 meanwhile, and
+    servers and workers start beside it."""
+    def limit_memory(size):
+        with redis.client() as client:
+            client.config_set("maxmemory", size)
+
+    with shop_on(redis, servers=1, workers=0) as shop:
+        server = shop.servers[0]
+        policy = shop.create(500)
+        told = server.claims(policy, [f"u{number}" for number in range(200)])
+        assert {outcome.answer.status for outcome in told} == {202}
+        first = expect(server.claim(policy, "u0"), 200)
+        limit_memory("1mb")
+        expect_problem(server.claim(policy, "late"), 503, "UNAVAILABLE")
+        wait_until(lambda: server.get("/readyz").status == 503, "it says that it is not ready", 30)
+        assert "is full" in json.dumps(server.get("/readyz").json)
+        worker = shop.work()
+        wait_until(lambda: len(shop.holders(policy)) == 200, "all are issued", 30)
+        wait_until(lambda: shop.drained(policy), "Redis has heard of it", 30)
+        assert expect(server.cancel(first["coupon_id"]), 200)["state"] == "CANCELLED"
+        other = shop.serve()
+        expect_problem(other.claim(policy, "late"), 503, "UNAVAILABLE")
+        # What is asked of it works as ever.
+        assert expect(other.status(policy, "u1"), 200)["state"] == "ISSUED"
+        assert expect(other.patch(policy, paused=True), 200)["state"] == "PAUSED"
+        expect(other.patch(policy, paused=False), 200)
+        limit_memory("0")
+        for one in (server, other):
+            wait_until(lambda one=one: one.claim(policy, "late").status in (200, 202), "it wins", 30)
+            wait_until(lambda one=one: one.get("/readyz").status == 200, "it is ready", 30)
+        shop.settle([policy])
+        assert worker.alive
