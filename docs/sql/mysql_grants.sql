@@ -9,6 +9,7 @@ GRANT SELECT, INSERT, UPDATE ON steward TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON outbox_counter TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON duty TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON repair TO dibs_serve;
+GRANT SELECT, INSERT ON refused_claim TO dibs_serve;
 GRANT SELECT, INSERT, DELETE ON outbox TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE, DELETE ON writer TO dibs_serve;
 

@@ -4,6 +4,7 @@
 
 BEGIN;
 DELETE FROM coupon WHERE policy_id = 42;
+DELETE FROM refused_claim WHERE policy_id = 42;
 DELETE FROM claim_key WHERE policy_id = 42;
 DELETE FROM dead_letter WHERE policy_id = 42;
 DELETE FROM outbox WHERE policy_id = 42;

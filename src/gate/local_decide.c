@@ -91,6 +91,7 @@ static void local_policy_win(struct local_policy *policy, struct wish *wish,
     claim->requested_at_ms = now_ms;
     claim->request_id = wish->request_id;
     claim->nth = 0;
+    claim->attempt = 0;
     claim->user = wish->user;
     uint32_t index = holdings_add_at(&policy->holdings, place, hash, claim);
     claim->nth = holdings_at(&policy->holdings, index)->nth;

@@ -70,7 +70,7 @@ struct coupon_row {
     bool conflicts;     /* out: a row with its seq, or with its user's slot, is there already */
     bool is_refused;    /* issue.c: the database does not take it, so there is no row */
     bool is_kept;       /* issue.c: when it is refused it stays pending, and is tried again */
-    bool is_buried;     /* issue.c: refused, and a VOID row stands in its place */
+    bool is_buried;     /* issue.c: refused for good, and written down as such */
     bool is_news;       /* issue.c: it was decided just now that it is VOID */
     char *refusal;      /* issue.c: the database's words; NULL, or to be freed */
 };

@@ -15,9 +15,6 @@
 #define REASON_REFUSED   "the database refused it"
 #define REASON_COLLISION "its seq belongs to another claim"
 
-/* Not a user id that anyone can have. */
-#define NOBODY "."
-
 /* A user id, its quotes and a comma, for any batch the queue can hold. */
 #define USERS_LENGTH_MAX (SIZE_MAX / 2)
 
@@ -115,12 +112,7 @@ static enum status issue_refuse_blocked(struct sql *sql, struct issue_room *room
 {
     struct issue_blocked blocked = {.rows = room->rows, .count = count};
     struct buffer *users = &room->users;
-    bool any = false;
-    enum status status =
-        sql_run(sql, STATEMENT_blocked_any, NULL, 0, rows_note_any, &any, NULL, error);
 
-    if (status != STATUS_OK || !any)
-        return status;
     if (users->length_max == 0)
         buffer_init(users, USERS_LENGTH_MAX);
     buffer_clear(users);
@@ -134,6 +126,76 @@ static enum status issue_refuse_blocked(struct sql *sql, struct issue_room *room
         return error_set(error, STATUS_UNAVAILABLE, "no memory for the users of a batch");
     return SQL_RUN(sql, STATEMENT_blocked_among, issue_note_blocked, &blocked, error,
                    sql_text((struct span){.bytes = users->bytes, .length = users->length}));
+}
+
+static int issue_compare_seq(const void *key, const void *item)
+{
+    int64_t seq = *(const int64_t *)key;
+    int64_t at = ((const struct coupon_row *)item)->claim->seq;
+
+    return seq < at ? -1 : seq > at;
+}
+
+/* The rows of one policy, by rising seqs. */
+static enum status issue_note_refused(void *context, const struct sql_value *columns,
+                                      struct error *error)
+{
+    const struct issue_blocked *rows = context;
+    struct coupon_row *row = bsearch(&columns[0].number, rows->rows, rows->count,
+                                     sizeof(*rows->rows), issue_compare_seq);
+
+    (void)error;
+    if (row != NULL)
+        row->state = COUPON_VOID;
+    return STATUS_OK;
+}
+
+/* A claim that was refused for good and comes again stays VOID, although the rule that refused it
+ * may be gone: its unit has returned. issue_one() finds it by its seq. The leases are locked, so
+ * nobody refuses a claim of the batch meanwhile. */
+static enum status issue_find_refused(struct sql *sql, struct coupon_row *rows, size_t count,
+                                      struct error *error)
+{
+    enum status status = STATUS_OK;
+
+    for (size_t i = 0, end; i < count && status == STATUS_OK; i = end) {
+        for (end = i + 1; end < count && rows[end].claim->policy_id == rows[i].claim->policy_id;)
+            end++;
+        struct issue_blocked run = {.rows = rows + i, .count = end - i};
+        status = SQL_RUN(sql, STATEMENT_refused_among, issue_note_refused, &run, error,
+                         sql_i64(rows[i].claim->policy_id), sql_i64(rows[i].claim->seq),
+                         sql_i64(rows[end - 1].claim->seq));
+    }
+    return status;
+}
+
+struct issue_exceptions {
+    bool has_blocked;
+    bool has_refused;
+};
+
+static enum status issue_read_exceptions(void *context, const struct sql_value *columns,
+                                         struct error *error)
+{
+    (void)error;
+    *(struct issue_exceptions *)context = (struct issue_exceptions){
+        .has_blocked = columns[0].number != 0, .has_refused = columns[1].number != 0};
+    return STATUS_OK;
+}
+
+/* Those of the batch that are not plain wins, of which there usually are none. */
+static enum status issue_find_exceptions(struct sql *sql, struct issue_room *room, size_t count,
+                                         struct error *error)
+{
+    struct issue_exceptions any = {0};
+    enum status status =
+        sql_run(sql, STATEMENT_exceptions_any, NULL, 0, issue_read_exceptions, &any, NULL, error);
+
+    if (status == STATUS_OK && any.has_blocked)
+        status = issue_refuse_blocked(sql, room, count, error);
+    if (status == STATUS_OK && any.has_refused)
+        status = issue_find_refused(sql, room->rows, count, error);
+    return status;
 }
 
 /* A claim whose lease was closed meanwhile needs a unit of its own. */
@@ -197,7 +259,7 @@ static enum status issue_prepare(struct sql *sql, struct issue_room *room,
             row->expires_at_ms = row->claim->requested_at_ms + terms->valid_days * DAY_MS;
         row->ends_at_ms = terms->closes_at_ms;
     }
-    return status == STATUS_OK ? issue_refuse_blocked(sql, room, count, error) : status;
+    return status == STATUS_OK ? issue_find_exceptions(sql, room, count, error) : status;
 }
 
 /* --- inserting --- */
@@ -271,34 +333,41 @@ static enum status issue_return_unit(struct sql *sql, int64_t policy_id, struct 
     return SQL_RUN(sql, STATEMENT_policy_return_unit, NULL, NULL, error, sql_i64(policy_id));
 }
 
-/* A refused claim of an open lease would leave a hole in it, and with it a unit that nobody could
- * have. A VOID row takes its place: in its user's name or, where the database does not take that
- * either, in nobody's. */
+enum status issue_write_refused(struct sql *sql, const struct coupon_row *row, struct error *error)
+{
+    const struct claim *claim = row->claim;
+
+    return SQL_RUN(sql, STATEMENT_refused_insert, NULL, NULL, error, sql_i64(claim->policy_id),
+                   sql_i64(claim->seq), sql_text(user_id_span(&claim->user)), sql_i64(claim->nth),
+                   sql_blob(claim->request_id.bytes, sizeof(claim->request_id.bytes)),
+                   sql_i64(claim->lease_id), sql_i64(claim->requested_at_ms),
+                   sql_i64(row->issued_at_ms), sql_text(span_of(row->reason)));
+}
+
+/* Writes down that a claim came to nothing. Whoever issues has the lease locked shared: with the
+ * lock to itself this one knows that nobody else writes the claim, and looks whether someone has.
+ */
 static enum status issue_bury(struct sql *sql, struct coupon_row *row, struct error *error)
 {
-    struct claim nobody = *row->claim;
-    struct coupon_row grave = {.claim = row->claim,
-                               .state = COUPON_VOID,
-                               .issued_at_ms = row->issued_at_ms,
-                               .reason = REASON_REFUSED};
-    struct error why = {""};
-    enum status inserted;
-    enum status status = issue_try(sql, &grave, 1, &inserted, &why, error);
+    const struct claim *claim = row->claim;
+    struct coupon present;
+    struct lease lease;
+    enum status status = rows_lease_lock(sql, claim->lease_id, &lease, error);
 
-    if (status == STATUS_OK && (inserted != STATUS_OK || grave.conflicts)) {
-        nobody.user = user_id_of(SPAN(NOBODY));
-        nobody.request_id = (struct request_id){{0}};
-        grave.claim = &nobody;
-        grave.conflicts = false;
-        status = issue_try(sql, &grave, 1, &inserted, &why, error);
+    if (status == STATUS_OK || status == STATUS_NOT_FOUND)
+        status = rows_coupon_by_seq(sql, claim->policy_id, claim->seq, ROWS_LOOK, &present, error);
+    if (status == STATUS_OK) {
+        row->state = present.state;
+        row->is_news = false;
+        return STATUS_OK;
     }
-    row->is_buried = status == STATUS_OK && inserted == STATUS_OK && !grave.conflicts;
-    if (status == STATUS_OK && !row->is_buried)
-        log_event(LOG_ERROR, "unit_held_up", LOG_FIELD("policy", LOG_I64(row->claim->policy_id)),
-                  LOG_FIELD("seq", LOG_I64(row->claim->seq)),
-                  LOG_FIELD("error", LOG_TEXT(why.text)),
-                  LOG_FIELD("next", LOG_TEXT("it can be claimed after the next start")));
-    return status;
+    if (status != STATUS_NOT_FOUND)
+        return status;
+    if (row->reason == NULL)
+        row->reason = REASON_REFUSED;
+    row->expires_at_ms = 0;
+    row->is_buried = true;
+    return issue_write_refused(sql, row, error);
 }
 
 /* For a covered win that the database refused. */
@@ -435,9 +504,11 @@ static enum status issue_one(struct sql *sql, struct coupon_row *row, bool cover
         status = issue_merge(sql, row, care, error);
     if (status == STATUS_OK && row->state == COUPON_VOID)
         row->is_news = true;
-    if (status == STATUS_OK && row->is_refused && row->state == COUPON_VOID && covered)
+    if (status == STATUS_OK && row->is_refused && row->state == COUPON_VOID)
         status = issue_bury(sql, row, error);
-    if (status == STATUS_OK && row->is_refused && !row->is_buried)
+    if (status == STATUS_OK && row->is_buried && coupon_state_is_active(accounted))
+        status = issue_return_unit(sql, row->claim->policy_id, error);
+    else if (status == STATUS_OK && row->is_refused && !row->is_buried)
         status = issue_unaccount(sql, row, accounted, covered, error);
     return status;
 }
@@ -461,15 +532,8 @@ static enum status issue_write_letter(struct sql *sql, const struct coupon_row *
 /* A claim that was found written, or that there is no row of, changed nothing. */
 static void issue_note_event(struct sql *sql, const struct coupon_row *row)
 {
-    struct coupon_row buried = *row;
-
-    if (!row->is_buried && !row->is_refused && !row->conflicts) {
+    if (row->is_buried || (!row->is_refused && !row->conflicts))
         outbox_note_row(sql->outbox, row);
-    } else if (row->is_buried) {
-        buried.reason = REASON_REFUSED;
-        buried.expires_at_ms = 0;
-        outbox_note_row(sql->outbox, &buried);
-    }
 }
 
 /* Tells the states, and lets go of what the rows held. */

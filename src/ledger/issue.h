@@ -35,12 +35,20 @@ enum issue_care { ISSUE_WHOLE, ISSUE_SPLIT, ISSUE_LAST };
 /* states[i] becomes what claim i is now: ISSUED (or what became of it since, when it was there
  * already), MERGED (the user holds another coupon in that slot), or VOID (blocked, its lease was
  * closed and nothing is left; or, logged, its seq belongs to someone else or the database refuses
- * it). Units of MERGED and VOID rows are back in `unleased`. In a patient room a refused claim is
- * PENDING, and nothing is done, until it was tried often enough. A status other than
- * OK concerns the whole transaction; CONFLICT and INVALID ask for ISSUE_SPLIT. */
+ * it, and then stands among the refused). Units of MERGED and VOID rows are back in `unleased`. In
+ * a patient room a refused claim is PENDING, and nothing is done, until it was tried often enough.
+ * A status other than OK concerns the whole transaction; CONFLICT and INVALID ask for ISSUE_SPLIT.
+ */
 enum status issue_claims(struct sql *sql, struct issue_room *room, const struct claim *claims,
                          size_t count, enum issue_care care, int64_t now_ms,
                          enum coupon_state *states, struct error *error) MUST_CHECK;
+
+/* Writes a row that the table of coupons refuses into one of ours, where no rule of the shop's can
+ * refuse it, as VOID. In the range of its lease it counts as given out, so that its unit can
+ * return.
+ */
+enum status issue_write_refused(struct sql *sql, const struct coupon_row *row,
+                                struct error *error) MUST_CHECK;
 
 enum status issue_bindings(struct sql *sql, const struct key_binding *bindings, size_t count,
                            struct error *error) MUST_CHECK;

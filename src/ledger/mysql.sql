@@ -88,8 +88,15 @@ UPDATE lease SET state = 'OPEN', count = ?2 WHERE id = ?1;
 SELECT id, policy_id, first_seq, count FROM lease WHERE policy_id = ?1 AND state = 'OPEN';
 
 -- name: lease_rows
-SELECT COUNT(*), COALESCE(MAX(seq), 0) FROM coupon
-WHERE policy_id = ?1 AND seq >= ?2 AND seq < ?3;
+-- What a lease has given out, whatever became of it.
+SELECT
+    (SELECT COUNT(*) FROM coupon WHERE policy_id = ?1 AND seq >= ?2 AND seq < ?3) +
+    (SELECT COUNT(*) FROM refused_claim WHERE policy_id = ?1 AND seq >= ?2 AND seq < ?3),
+    GREATEST(
+        (SELECT COALESCE(MAX(seq), 0) FROM coupon
+         WHERE policy_id = ?1 AND seq >= ?2 AND seq < ?3),
+        (SELECT COALESCE(MAX(seq), 0) FROM refused_claim
+         WHERE policy_id = ?1 AND seq >= ?2 AND seq < ?3));
 
 -- name: lease_list_open
 -- The driver asks lease_rows for each.
@@ -145,7 +152,12 @@ SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, 
     c.merged_into, c.reason
 FROM coupon c FORCE INDEX (coupon_user_slot) STRAIGHT_JOIN policy p ON p.id = c.policy_id
 WHERE c.user_id = ?1 AND c.policy_id >= ?2 AND (c.policy_id > ?2 OR c.seq > ?3)
-ORDER BY c.policy_id, c.seq LIMIT ?4;
+UNION ALL
+SELECT r.policy_id, r.seq, r.user_id, r.nth, 'VOID', r.request_id, r.lease_id, r.requested_at,
+    r.refused_at, NULL, NULL, NULL, NULL, NULL, r.reason
+FROM refused_claim r FORCE INDEX (refused_claim_user)
+WHERE r.user_id = ?1 AND r.policy_id >= ?2 AND (r.policy_id > ?2 OR r.seq > ?3)
+ORDER BY 1, 2 LIMIT ?4;
 
 -- name: coupon_list_of_claimant
 SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, c.requested_at,
@@ -153,7 +165,12 @@ SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, 
     c.merged_into, c.reason
 FROM coupon c FORCE INDEX (coupon_user_slot) STRAIGHT_JOIN policy p ON p.id = c.policy_id
 WHERE c.user_id = ?2 AND c.policy_id = ?1
-ORDER BY c.seq DESC LIMIT ?3;
+UNION ALL
+SELECT r.policy_id, r.seq, r.user_id, r.nth, 'VOID', r.request_id, r.lease_id, r.requested_at,
+    r.refused_at, NULL, NULL, NULL, NULL, NULL, r.reason
+FROM refused_claim r FORCE INDEX (refused_claim_user)
+WHERE r.user_id = ?2 AND r.policy_id = ?1
+ORDER BY 2 DESC LIMIT ?3;
 
 -- name: coupon_list_of_policy
 SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, c.requested_at,
@@ -180,13 +197,20 @@ SELECT policy_id, seq, user_id, nth, state, request_id, requested_at
 FROM coupon FORCE INDEX (PRIMARY) WHERE policy_id = ?1 ORDER BY seq;
 
 -- name: coupon_range
-SELECT seq, user_id, nth, state, request_id FROM coupon
-WHERE policy_id = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq LIMIT ?4;
+(SELECT seq, user_id, nth, state, request_id FROM coupon
+ WHERE policy_id = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq LIMIT ?4)
+UNION ALL
+(SELECT seq, user_id, nth, 'VOID', request_id FROM refused_claim
+ WHERE policy_id = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq LIMIT ?4)
+ORDER BY seq LIMIT ?4;
 
 -- name: coupon_sums
--- How many there are, how many count, the highest seq, and those whose slot does not fit their state.
-SELECT COUNT(*), COUNT(CASE WHEN state IN ('ISSUED', 'REDEEMED') THEN 1 END),
-    COALESCE(MAX(seq), 0),
+-- How many there are (with those that were refused), how many count, the highest seq, and those whose
+-- slot does not fit their state.
+SELECT COUNT(*) + (SELECT COUNT(*) FROM refused_claim r WHERE r.policy_id = ?1),
+    COUNT(CASE WHEN state IN ('ISSUED', 'REDEEMED') THEN 1 END),
+    GREATEST(COALESCE(MAX(seq), 0),
+        (SELECT COALESCE(MAX(r.seq), 0) FROM refused_claim r WHERE r.policy_id = ?1)),
     COUNT(CASE WHEN COALESCE(slot, -1) <>
         CASE WHEN state IN ('ISSUED', 'REDEEMED') THEN nth ELSE -1 END THEN 1 END)
 FROM coupon WHERE policy_id = ?1;
@@ -208,6 +232,29 @@ SELECT COUNT(*) FROM
     (SELECT user_id FROM coupon WHERE policy_id = ?1 AND state IN ('ISSUED', 'REDEEMED')
      GROUP BY user_id HAVING COUNT(*) > ?2) AS holders;
 
+-- name: refused_insert
+INSERT INTO refused_claim (policy_id, seq, user_id, nth, request_id, lease_id, requested_at,
+    refused_at, reason)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9);
+
+-- name: refused_by_seq
+-- As coupon_by_seq.
+SELECT policy_id, seq, user_id, nth, 'VOID', request_id, lease_id, requested_at, refused_at,
+    NULL, NULL, NULL, NULL, NULL, reason
+FROM refused_claim WHERE policy_id = ?1 AND seq = ?2;
+
+-- name: refused_among
+SELECT seq FROM refused_claim WHERE policy_id = ?1 AND seq >= ?2 AND seq <= ?3;
+
+-- name: refused_scan
+-- As coupon_scan.
+SELECT policy_id, seq, user_id, nth, 'VOID', request_id, requested_at
+FROM refused_claim ORDER BY policy_id, seq;
+
+-- name: refused_scan_of_policy
+SELECT policy_id, seq, user_id, nth, 'VOID', request_id, requested_at
+FROM refused_claim WHERE policy_id = ?1 ORDER BY seq;
+
 -- name: key_insert
 INSERT INTO claim_key (policy_id, request_id, seq) VALUES (?1, ?2, ?3)
 ON DUPLICATE KEY UPDATE claim_key.seq = claim_key.seq;
@@ -223,8 +270,9 @@ SELECT k.policy_id, k.request_id, k.seq, c.user_id, c.nth
 FROM claim_key k STRAIGHT_JOIN coupon c ON c.policy_id = k.policy_id AND c.seq = k.seq
 WHERE k.policy_id = ?1;
 
--- name: blocked_any
-SELECT 1 FROM blocked_user LIMIT 1;
+-- name: exceptions_any
+-- Whether anyone is blocked, and whether any claim was refused.
+SELECT EXISTS (SELECT 1 FROM blocked_user), EXISTS (SELECT 1 FROM refused_claim);
 
 -- name: blocked_has
 SELECT 1 FROM blocked_user WHERE user_id = ?1;
@@ -628,7 +676,7 @@ WHERE t.TABLE_SCHEMA = DATABASE()
   AND CAST(t.TABLE_NAME AS BINARY) IN ('policy', 'lease', 'coupon', 'claim_key', 'blocked_user',
       'secret', 'steward', 'writer', 'dead_letter', 'outbox', 'outbox_counter', 'duty', 'product',
       'sale_order', 'sale_item', 'sale_day', 'sale_feed', 'sale_counter', 'product_signal',
-      'sale_moment')
+      'sale_moment', 'repair', 'refused_claim')
   AND NOT EXISTS (SELECT 1 FROM information_schema.TABLES m
                   WHERE m.TABLE_SCHEMA = DATABASE() AND m.TABLE_NAME = 'schema_migration')
 LIMIT 1;

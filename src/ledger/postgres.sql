@@ -84,20 +84,36 @@ UPDATE lease SET state = 'OPEN', count = $2 WHERE id = $1;
 -- name: lease_balance
 SELECT COALESCE(SUM(l.count -
     (SELECT COUNT(*) FROM coupon c
-     WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq AND c.seq < l.first_seq + l.count)
+     WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq AND c.seq < l.first_seq + l.count) -
+    (SELECT COUNT(*) FROM refused_claim r
+     WHERE r.policy_id = l.policy_id AND r.seq >= l.first_seq AND r.seq < l.first_seq + l.count)
     ), 0)::bigint
 FROM lease l WHERE l.policy_id = $1 AND l.state = 'OPEN';
 
 -- name: lease_rows
-SELECT COUNT(*), COALESCE(MAX(seq), 0) FROM coupon
-WHERE policy_id = $1 AND seq >= $2 AND seq < $3;
+-- What a lease has given out, whatever became of it.
+SELECT
+    (SELECT COUNT(*) FROM coupon WHERE policy_id = $1 AND seq >= $2 AND seq < $3) +
+    (SELECT COUNT(*) FROM refused_claim WHERE policy_id = $1 AND seq >= $2 AND seq < $3),
+    GREATEST(
+        (SELECT COALESCE(MAX(seq), 0) FROM coupon
+         WHERE policy_id = $1 AND seq >= $2 AND seq < $3),
+        (SELECT COALESCE(MAX(seq), 0) FROM refused_claim
+         WHERE policy_id = $1 AND seq >= $2 AND seq < $3));
 
 -- name: lease_list_open
 SELECT l.id, l.policy_id, l.first_seq, l.count,
     (SELECT COUNT(*) FROM coupon c
-     WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq AND c.seq < l.first_seq + l.count),
-    (SELECT COALESCE(MAX(c.seq), 0) FROM coupon c
-     WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq AND c.seq < l.first_seq + l.count)
+     WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq AND c.seq < l.first_seq + l.count) +
+    (SELECT COUNT(*) FROM refused_claim r
+     WHERE r.policy_id = l.policy_id AND r.seq >= l.first_seq AND r.seq < l.first_seq + l.count),
+    GREATEST(
+        (SELECT COALESCE(MAX(c.seq), 0) FROM coupon c
+         WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq
+           AND c.seq < l.first_seq + l.count),
+        (SELECT COALESCE(MAX(r.seq), 0) FROM refused_claim r
+         WHERE r.policy_id = l.policy_id AND r.seq >= l.first_seq
+           AND r.seq < l.first_seq + l.count))
 FROM lease l WHERE l.state = 'OPEN' ORDER BY l.id;
 
 -- name: coupon_insert
@@ -129,7 +145,14 @@ SELECT seq FROM coupon WHERE user_id = $2 AND policy_id = $1 AND slot = $3;
 -- name: coupon_list_of_user
 -- MATERIALIZED: the planner must not rather walk a whole policy in the order asked for than sort
 -- the few coupons of a user.
-WITH c AS MATERIALIZED (SELECT * FROM coupon WHERE user_id = $1)
+WITH c AS MATERIALIZED (
+    SELECT policy_id, seq, user_id, nth, state, request_id, lease_id, requested_at, issued_at,
+        expires_at, redeemed_at, cancelled_at, order_id, merged_into, reason
+    FROM coupon WHERE user_id = $1
+    UNION ALL
+    SELECT policy_id, seq, user_id, nth, 'VOID', request_id, lease_id, requested_at, refused_at,
+        NULL, NULL, NULL, NULL, NULL, reason
+    FROM refused_claim WHERE user_id = $1)
 SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, c.requested_at,
     c.issued_at, COALESCE(c.expires_at, p.closes_at), c.redeemed_at, c.cancelled_at, c.order_id,
     c.merged_into, c.reason
@@ -138,7 +161,14 @@ WHERE (c.policy_id, c.seq) > ($2, $3)
 ORDER BY c.policy_id, c.seq LIMIT $4;
 
 -- name: coupon_list_of_claimant
-WITH c AS MATERIALIZED (SELECT * FROM coupon WHERE user_id = $2 AND policy_id = $1)
+WITH c AS MATERIALIZED (
+    SELECT policy_id, seq, user_id, nth, state, request_id, lease_id, requested_at, issued_at,
+        expires_at, redeemed_at, cancelled_at, order_id, merged_into, reason
+    FROM coupon WHERE user_id = $2 AND policy_id = $1
+    UNION ALL
+    SELECT policy_id, seq, user_id, nth, 'VOID', request_id, lease_id, requested_at, refused_at,
+        NULL, NULL, NULL, NULL, NULL, reason
+    FROM refused_claim WHERE user_id = $2 AND policy_id = $1)
 SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, c.requested_at,
     c.issued_at, COALESCE(c.expires_at, p.closes_at), c.redeemed_at, c.cancelled_at, c.order_id,
     c.merged_into, c.reason
@@ -166,13 +196,20 @@ SELECT policy_id, seq, user_id, nth, state, request_id, requested_at
 FROM coupon ORDER BY policy_id, seq;
 
 -- name: coupon_range
-SELECT seq, user_id, nth, state, request_id FROM coupon
-WHERE policy_id = $1 AND seq > $2 AND seq <= $3 ORDER BY seq LIMIT $4;
+(SELECT seq, user_id, nth, state, request_id FROM coupon
+ WHERE policy_id = $1 AND seq > $2 AND seq <= $3 ORDER BY seq LIMIT $4)
+UNION ALL
+(SELECT seq, user_id, nth, 'VOID'::text, request_id FROM refused_claim
+ WHERE policy_id = $1 AND seq > $2 AND seq <= $3 ORDER BY seq LIMIT $4)
+ORDER BY seq LIMIT $4;
 
 -- name: coupon_sums
--- How many there are, how many count, the highest seq, and those whose slot does not fit their state.
-SELECT COUNT(*), COUNT(CASE WHEN state IN ('ISSUED', 'REDEEMED') THEN 1 END),
-    COALESCE(MAX(seq), 0),
+-- How many there are (with those that were refused), how many count, the highest seq, and those whose
+-- slot does not fit their state.
+SELECT COUNT(*) + (SELECT COUNT(*) FROM refused_claim r WHERE r.policy_id = $1),
+    COUNT(CASE WHEN state IN ('ISSUED', 'REDEEMED') THEN 1 END),
+    GREATEST(COALESCE(MAX(seq), 0),
+        (SELECT COALESCE(MAX(r.seq), 0) FROM refused_claim r WHERE r.policy_id = $1)),
     COUNT(CASE WHEN COALESCE(slot, -1) <>
         CASE WHEN state IN ('ISSUED', 'REDEEMED') THEN nth ELSE -1 END THEN 1 END)
 FROM coupon WHERE policy_id = $1;
@@ -194,6 +231,29 @@ SELECT COUNT(*) FROM
     (SELECT user_id FROM coupon WHERE policy_id = $1 AND state IN ('ISSUED', 'REDEEMED')
      GROUP BY user_id HAVING COUNT(*) > $2) AS holders;
 
+-- name: refused_insert
+INSERT INTO refused_claim (policy_id, seq, user_id, nth, request_id, lease_id, requested_at,
+    refused_at, reason)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9);
+
+-- name: refused_by_seq
+-- As coupon_by_seq.
+SELECT policy_id, seq, user_id, nth, 'VOID'::text, request_id, lease_id, requested_at, refused_at,
+    NULL::bigint, NULL::bigint, NULL::bigint, NULL::text, NULL::bigint, reason
+FROM refused_claim WHERE policy_id = $1 AND seq = $2;
+
+-- name: refused_among
+SELECT seq FROM refused_claim WHERE policy_id = $1 AND seq >= $2 AND seq <= $3;
+
+-- name: refused_scan
+-- As coupon_scan.
+SELECT policy_id, seq, user_id, nth, 'VOID'::text, request_id, requested_at
+FROM refused_claim ORDER BY policy_id, seq;
+
+-- name: refused_scan_of_policy
+SELECT policy_id, seq, user_id, nth, 'VOID'::text, request_id, requested_at
+FROM refused_claim WHERE policy_id = $1 ORDER BY seq;
+
 -- name: key_insert
 INSERT INTO claim_key (policy_id, request_id, seq) VALUES ($1, $2, $3)
 ON CONFLICT (policy_id, request_id) DO NOTHING;
@@ -204,8 +264,9 @@ SELECT seq FROM claim_key WHERE policy_id = $1 AND request_id = $2;
 -- name: key_scan
 SELECT policy_id, request_id, seq FROM claim_key;
 
--- name: blocked_any
-SELECT 1 FROM blocked_user LIMIT 1;
+-- name: exceptions_any
+-- Whether anyone is blocked, and whether any claim was refused.
+SELECT (EXISTS (SELECT 1 FROM blocked_user))::integer, (EXISTS (SELECT 1 FROM refused_claim))::integer;
 
 -- name: blocked_has
 SELECT 1 FROM blocked_user WHERE user_id = $1;

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "ledger/issue.h"
 #include "ledger/outbox.h"
 #include "ledger/repair.h"
 #include "ledger/rows.h"
@@ -16,7 +17,6 @@ enum repair_step {
     STEP_REDEEM,
     STEP_CANCEL,
     STEP_NOTHING,
-    STEP_NONE_TO_HAVE, /* it came to nothing, and its row cannot be written either */
 };
 
 struct repair_chunk {
@@ -85,6 +85,13 @@ static bool repair_is_same(const struct claim *a, const struct claim *b)
            memcmp(a->request_id.bytes, b->request_id.bytes, sizeof(a->request_id.bytes)) == 0;
 }
 
+/* Came to nothing. A merged claim whose row a rule of the shop's refuses stands in the ledger as
+ * VOID. */
+static bool repair_is_void(enum coupon_state state)
+{
+    return state == COUPON_VOID || state == COUPON_MERGED;
+}
+
 /* A ledger is behind when the gate knows of a redeemed or cancelled coupon and the ledger does not.
  * While people use it, it may be ahead for a moment, between a commit and its acknowledgement.
  * False when it can be neither. */
@@ -98,15 +105,11 @@ static bool repair_step_for(enum coupon_state held, enum coupon_state present,
         *step = STEP_CANCEL;
     else if (held == COUPON_ISSUED && mode == REPAIR_WRITE)
         return coupon_state_is_active(present);
+    else if (repair_is_void(held))
+        return repair_is_void(present);
     else
         return held == present || held == COUPON_ISSUED;
     return true;
-}
-
-/* A claim that came to nothing because its seq was someone else's has no coupon of its own. */
-static bool repair_is_void(const struct held_claim *held)
-{
-    return held->state == COUPON_VOID || held->state == COUPON_MERGED;
 }
 
 /* Coupons come in rising seq order. */
@@ -133,7 +136,8 @@ static enum status repair_read_coupon(void *context, const struct sql_value *col
     const struct held_claim *held = &chunk->claims[chunk->at];
     enum repair_step *step = &chunk->steps[chunk->at];
     bool is_same = repair_is_same(&held->claim, &present);
-    if (!is_same && repair_is_void(held)) {
+    /* A claim that came to nothing because its seq was someone else's has no coupon of its own. */
+    if (!is_same && repair_is_void(held->state)) {
         *step = STEP_NOTHING;
         chunk->foreign_count += coupon_state_is_active(state);
         return STATUS_OK;
@@ -202,7 +206,7 @@ static struct coupon_row repair_row(const struct repair *repair, const struct he
 
     if (repair->policy.coupon_valid_days != 0)
         row.expires_at_ms = held->claim.requested_at_ms + repair->policy.coupon_valid_days * DAY_MS;
-    if (repair_is_void(held))
+    if (repair_is_void(held->state))
         row.reason = REASON_LOST;
     return row;
 }
@@ -248,13 +252,11 @@ static void repair_note(struct repair *repair, const struct held_claim *held, bo
         outbox_note(repair->sql->outbox, &note);
 }
 
-/* A claim that came to nothing is not worth failing for: the database may have refused its row
- * before, which is how it came to nothing. */
+/* The database may have refused the row before, which is how the claim came to nothing. */
 static enum status repair_insert_void(struct repair *repair, size_t index, struct error *error)
 {
-    struct repair_chunk *chunk = repair->chunk;
     const struct ledger_driver *driver = repair->sql->driver;
-    struct coupon_row row = repair_row(repair, &chunk->claims[index]);
+    struct coupon_row row = repair_row(repair, &repair->chunk->claims[index]);
     struct error why = {""};
     enum status status = driver->savepoint(repair->sql->session, error);
 
@@ -267,9 +269,9 @@ static enum status repair_insert_void(struct repair *repair, size_t index, struc
             *error = why;
         return inserted;
     }
-    if (is_refused)
-        chunk->steps[index] = STEP_NONE_TO_HAVE;
-    return driver->savepoint_end(repair->sql->session, !is_refused, error);
+    status = driver->savepoint_end(repair->sql->session, !is_refused, error);
+    return status == STATUS_OK && is_refused ? issue_write_refused(repair->sql, &row, error)
+                                             : status;
 }
 
 /* What was freed makes room first, then come the rows that may need it. */
@@ -281,7 +283,7 @@ static enum status repair_write_chunk(struct repair *repair, struct error *error
 
     for (size_t i = 0; i < chunk->count && status == STATUS_OK; i++) {
         const struct held_claim *held = &chunk->claims[i];
-        if (chunk->steps[i] == STEP_INSERT && repair_is_void(held))
+        if (chunk->steps[i] == STEP_INSERT && repair_is_void(held->state))
             status = repair_insert_void(repair, i, error);
         else if (chunk->steps[i] == STEP_INSERT)
             chunk->rows[row_count++] = repair_row(repair, held);
@@ -293,7 +295,7 @@ static enum status repair_write_chunk(struct repair *repair, struct error *error
     for (size_t i = 0; i < chunk->count && status == STATUS_OK; i++) {
         if (chunk->steps[i] == STEP_INSERT)
             status = repair_settle(repair, &chunk->claims[i], error);
-        if (chunk->steps[i] != STEP_NOTHING && chunk->steps[i] != STEP_NONE_TO_HAVE)
+        if (chunk->steps[i] != STEP_NOTHING)
             repair_note(repair, &chunk->claims[i], chunk->steps[i] == STEP_INSERT);
     }
     return status == STATUS_OK ? outbox_write(repair->sql, error) : status;
@@ -323,7 +325,7 @@ static void repair_count(struct repair *repair)
         if (is_missing && held->is_pending) {
             gap->pending_count++;
             repair_tell(repair->memory, LEDGER_LACKS_YET, held);
-        } else if (is_missing && !(repair_is_void(held) && repair->mode == REPAIR_LOOK)) {
+        } else if (is_missing && !(repair_is_void(held->state) && repair->mode == REPAIR_LOOK)) {
             gap->missing_count++;
             repair_tell(repair->memory, LEDGER_LACKS, held);
         } else if (chunk->steps[i] == STEP_REDEEM || chunk->steps[i] == STEP_CANCEL) {
@@ -332,8 +334,7 @@ static void repair_count(struct repair *repair)
         gap->redeemed_count += chunk->steps[i] == STEP_REDEEM;
         gap->cancelled_count += chunk->steps[i] == STEP_CANCEL;
         repair->active_count += coupon_state_is_active(held->state);
-        if (chunk->steps[i] != STEP_NONE_TO_HAVE)
-            repair_count_in_lease(repair, held->claim.seq);
+        repair_count_in_lease(repair, held->claim.seq);
     }
     repair->active_count += chunk->foreign_count;
     gap->unknown_count += chunk->unknown_count;

@@ -166,6 +166,10 @@ enum status rows_coupon_by_seq(struct sql *sql, int64_t policy_id, int64_t seq, 
     enum status status =
         SQL_RUN(sql, lock == ROWS_LOCK ? STATEMENT_coupon_for_update : STATEMENT_coupon_by_seq,
                 rows_one_coupon, &one, error, sql_i64(policy_id), sql_i64(seq));
+    /* One that a rule of the shop's keeps out of the table is VOID, and stays so. */
+    if (status == STATUS_OK && !one.found)
+        status = SQL_RUN(sql, STATEMENT_refused_by_seq, rows_one_coupon, &one, error,
+                         sql_i64(policy_id), sql_i64(seq));
     if (status == STATUS_OK && !one.found)
         return error_set(error, STATUS_NOT_FOUND, "there is no coupon %lld-%lld",
                          (long long)policy_id, (long long)seq);

@@ -78,20 +78,36 @@ UPDATE lease SET state = 'OPEN', count = ?2 WHERE id = ?1;
 -- name: lease_balance
 SELECT COALESCE(SUM(l.count -
     (SELECT COUNT(*) FROM coupon c
-     WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq AND c.seq < l.first_seq + l.count)
+     WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq AND c.seq < l.first_seq + l.count) -
+    (SELECT COUNT(*) FROM refused_claim r
+     WHERE r.policy_id = l.policy_id AND r.seq >= l.first_seq AND r.seq < l.first_seq + l.count)
     ), 0)
 FROM lease l WHERE l.policy_id = ?1 AND l.state = 'OPEN';
 
 -- name: lease_rows
-SELECT COUNT(*), COALESCE(MAX(seq), 0) FROM coupon
-WHERE policy_id = ?1 AND seq >= ?2 AND seq < ?3;
+-- What a lease has given out, whatever became of it.
+SELECT
+    (SELECT COUNT(*) FROM coupon WHERE policy_id = ?1 AND seq >= ?2 AND seq < ?3) +
+    (SELECT COUNT(*) FROM refused_claim WHERE policy_id = ?1 AND seq >= ?2 AND seq < ?3),
+    MAX(
+        (SELECT COALESCE(MAX(seq), 0) FROM coupon
+         WHERE policy_id = ?1 AND seq >= ?2 AND seq < ?3),
+        (SELECT COALESCE(MAX(seq), 0) FROM refused_claim
+         WHERE policy_id = ?1 AND seq >= ?2 AND seq < ?3));
 
 -- name: lease_list_open
 SELECT l.id, l.policy_id, l.first_seq, l.count,
     (SELECT COUNT(*) FROM coupon c
-     WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq AND c.seq < l.first_seq + l.count),
-    (SELECT COALESCE(MAX(c.seq), 0) FROM coupon c
-     WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq AND c.seq < l.first_seq + l.count)
+     WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq AND c.seq < l.first_seq + l.count) +
+    (SELECT COUNT(*) FROM refused_claim r
+     WHERE r.policy_id = l.policy_id AND r.seq >= l.first_seq AND r.seq < l.first_seq + l.count),
+    MAX(
+        (SELECT COALESCE(MAX(c.seq), 0) FROM coupon c
+         WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq
+           AND c.seq < l.first_seq + l.count),
+        (SELECT COALESCE(MAX(r.seq), 0) FROM refused_claim r
+         WHERE r.policy_id = l.policy_id AND r.seq >= l.first_seq
+           AND r.seq < l.first_seq + l.count))
 FROM lease l WHERE l.state = 'OPEN' ORDER BY l.id;
 
 -- name: coupon_insert
@@ -122,7 +138,12 @@ SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, 
     c.merged_into, c.reason
 FROM coupon c INDEXED BY coupon_user_slot JOIN policy p ON p.id = c.policy_id
 WHERE c.user_id = ?1 AND (c.policy_id, c.seq) > (?2, ?3)
-ORDER BY c.policy_id, c.seq LIMIT ?4;
+UNION ALL
+SELECT r.policy_id, r.seq, r.user_id, r.nth, 'VOID', r.request_id, r.lease_id, r.requested_at,
+    r.refused_at, NULL, NULL, NULL, NULL, NULL, r.reason
+FROM refused_claim r INDEXED BY refused_claim_user
+WHERE r.user_id = ?1 AND (r.policy_id, r.seq) > (?2, ?3)
+ORDER BY 1, 2 LIMIT ?4;
 
 -- name: coupon_list_of_claimant
 SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, c.requested_at,
@@ -130,7 +151,12 @@ SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, 
     c.merged_into, c.reason
 FROM coupon c INDEXED BY coupon_user_slot JOIN policy p ON p.id = c.policy_id
 WHERE c.user_id = ?2 AND c.policy_id = ?1
-ORDER BY c.seq DESC LIMIT ?3;
+UNION ALL
+SELECT r.policy_id, r.seq, r.user_id, r.nth, 'VOID', r.request_id, r.lease_id, r.requested_at,
+    r.refused_at, NULL, NULL, NULL, NULL, NULL, r.reason
+FROM refused_claim r INDEXED BY refused_claim_user
+WHERE r.user_id = ?2 AND r.policy_id = ?1
+ORDER BY 2 DESC LIMIT ?3;
 
 -- name: coupon_list_of_policy
 SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, c.requested_at,
@@ -154,12 +180,19 @@ FROM coupon ORDER BY policy_id, seq;
 
 -- name: coupon_range
 SELECT seq, user_id, nth, state, request_id FROM coupon
-WHERE policy_id = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq LIMIT ?4;
+WHERE policy_id = ?1 AND seq > ?2 AND seq <= ?3
+UNION ALL
+SELECT seq, user_id, nth, 'VOID', request_id FROM refused_claim
+WHERE policy_id = ?1 AND seq > ?2 AND seq <= ?3
+ORDER BY 1 LIMIT ?4;
 
 -- name: coupon_sums
--- How many there are, how many count, the highest seq, and those whose slot does not fit their state.
-SELECT COUNT(*), COUNT(CASE WHEN state IN ('ISSUED', 'REDEEMED') THEN 1 END),
-    COALESCE(MAX(seq), 0),
+-- How many there are (with those that were refused), how many count, the highest seq, and those whose
+-- slot does not fit their state.
+SELECT COUNT(*) + (SELECT COUNT(*) FROM refused_claim r WHERE r.policy_id = ?1),
+    COUNT(CASE WHEN state IN ('ISSUED', 'REDEEMED') THEN 1 END),
+    MAX(COALESCE(MAX(seq), 0),
+        (SELECT COALESCE(MAX(r.seq), 0) FROM refused_claim r WHERE r.policy_id = ?1)),
     COUNT(CASE WHEN COALESCE(slot, -1) <>
         CASE WHEN state IN ('ISSUED', 'REDEEMED') THEN nth ELSE -1 END THEN 1 END)
 FROM coupon WHERE policy_id = ?1;
@@ -181,6 +214,29 @@ SELECT COUNT(*) FROM
     (SELECT user_id FROM coupon WHERE policy_id = ?1 AND state IN ('ISSUED', 'REDEEMED')
      GROUP BY user_id HAVING COUNT(*) > ?2) AS holders;
 
+-- name: refused_insert
+INSERT INTO refused_claim (policy_id, seq, user_id, nth, request_id, lease_id, requested_at,
+    refused_at, reason)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9);
+
+-- name: refused_by_seq
+-- As coupon_by_seq.
+SELECT policy_id, seq, user_id, nth, 'VOID', request_id, lease_id, requested_at, refused_at,
+    NULL, NULL, NULL, NULL, NULL, reason
+FROM refused_claim WHERE policy_id = ?1 AND seq = ?2;
+
+-- name: refused_among
+SELECT seq FROM refused_claim WHERE policy_id = ?1 AND seq >= ?2 AND seq <= ?3;
+
+-- name: refused_scan
+-- As coupon_scan.
+SELECT policy_id, seq, user_id, nth, 'VOID', request_id, requested_at
+FROM refused_claim ORDER BY policy_id, seq;
+
+-- name: refused_scan_of_policy
+SELECT policy_id, seq, user_id, nth, 'VOID', request_id, requested_at
+FROM refused_claim WHERE policy_id = ?1 ORDER BY seq;
+
 -- name: key_insert
 INSERT INTO claim_key (policy_id, request_id, seq) VALUES (?1, ?2, ?3)
 ON CONFLICT (policy_id, request_id) DO NOTHING;
@@ -191,8 +247,9 @@ SELECT seq FROM claim_key WHERE policy_id = ?1 AND request_id = ?2;
 -- name: key_scan
 SELECT policy_id, request_id, seq FROM claim_key;
 
--- name: blocked_any
-SELECT 1 FROM blocked_user LIMIT 1;
+-- name: exceptions_any
+-- Whether anyone is blocked, and whether any claim was refused.
+SELECT EXISTS (SELECT 1 FROM blocked_user), EXISTS (SELECT 1 FROM refused_claim);
 
 -- name: blocked_has
 SELECT 1 FROM blocked_user WHERE user_id = ?1;

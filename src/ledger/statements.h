@@ -39,10 +39,15 @@
     X(coupon_stray)            \
     X(coupon_adopt)            \
     X(user_over_limit)         \
+    X(refused_insert)          \
+    X(refused_by_seq)          \
+    X(refused_among)           \
+    X(refused_scan)            \
+    X(refused_scan_of_policy)  \
     X(key_insert)              \
     X(key_by_id)               \
     X(key_scan)                \
-    X(blocked_any)             \
+    X(exceptions_any)          \
     X(blocked_has)             \
     X(blocked_among)           \
     X(blocked_insert)          \

@@ -1,4 +1,6 @@
 /* visit.c: reads all that a gate is built from, in one snapshot. */
+#include <stdlib.h>
+
 #include "ledger/inside.h"
 #include "ledger/ledger.h"
 #include "ledger/rows.h"
@@ -12,11 +14,20 @@ static enum status ledger_visit_row(void *context, const struct sql_value *colum
     return visitor->policy(visitor->context, &policy, error);
 }
 
-static enum status ledger_visit_claim(void *context, const struct sql_value *columns,
-                                      struct error *error)
+/* --- claims --- */
+
+/* Those that were refused are few: they are read first, and told where their seqs belong. */
+struct visit_claims {
+    const struct ledger_visitor *visitor;
+    struct claim *refused;
+    size_t refused_count;
+    size_t refused_capacity;
+    size_t refused_at; /* the first that is not told yet */
+};
+
+static struct claim visit_read_claim(const struct sql_value *columns)
 {
-    const struct ledger_visitor *visitor = context;
-    struct claim claim = {
+    return (struct claim){
         .policy_id = columns[0].number,
         .seq = columns[1].number,
         .user = rows_read_user(&columns[2]),
@@ -24,8 +35,73 @@ static enum status ledger_visit_claim(void *context, const struct sql_value *col
         .request_id = rows_read_request_id(&columns[5]),
         .requested_at_ms = columns[6].number,
     };
-    return visitor->claim(visitor->context, &claim, rows_read_state(&columns[4]), error);
 }
+
+static enum status visit_gather_refused(void *context, const struct sql_value *columns,
+                                        struct error *error)
+{
+    struct visit_claims *claims = context;
+
+    if (claims->refused_count == claims->refused_capacity) {
+        size_t capacity = claims->refused_capacity == 0 ? 64 : claims->refused_capacity * 2;
+        struct claim *grown = realloc(claims->refused, capacity * sizeof(*grown));
+        if (grown == NULL)
+            return error_set(error, STATUS_UNAVAILABLE, "no memory for the refused claims");
+        claims->refused = grown;
+        claims->refused_capacity = capacity;
+    }
+    claims->refused[claims->refused_count++] = visit_read_claim(columns);
+    return STATUS_OK;
+}
+
+/* Tells the refused claims in front of `next`; NULL: all that are left. */
+static enum status visit_tell_refused(struct visit_claims *claims, const struct claim *next,
+                                      struct error *error)
+{
+    enum status status = STATUS_OK;
+
+    while (claims->refused_at < claims->refused_count && status == STATUS_OK) {
+        const struct claim *claim = &claims->refused[claims->refused_at];
+        if (next != NULL && (claim->policy_id > next->policy_id ||
+                             (claim->policy_id == next->policy_id && claim->seq > next->seq)))
+            break;
+        claims->refused_at++;
+        status = claims->visitor->claim(claims->visitor->context, claim, COUPON_VOID, error);
+    }
+    return status;
+}
+
+static enum status visit_claim(void *context, const struct sql_value *columns, struct error *error)
+{
+    struct visit_claims *claims = context;
+    struct claim claim = visit_read_claim(columns);
+    enum status status = visit_tell_refused(claims, &claim, error);
+
+    return status == STATUS_OK ? claims->visitor->claim(claims->visitor->context, &claim,
+                                                        rows_read_state(&columns[4]), error)
+                               : status;
+}
+
+/* Of one policy, or with a NULL id of all. */
+static enum status visit_claims(struct sql *sql, const struct ledger_visitor *visitor,
+                                const struct sql_value *policy_id, struct error *error)
+{
+    struct visit_claims claims = {.visitor = visitor};
+    bool is_of_one = policy_id != NULL;
+    enum status status =
+        sql_run(sql, is_of_one ? STATEMENT_refused_scan_of_policy : STATEMENT_refused_scan,
+                policy_id, is_of_one, visit_gather_refused, &claims, NULL, error);
+
+    if (status == STATUS_OK)
+        status = sql_run(sql, is_of_one ? STATEMENT_coupon_scan_of_policy : STATEMENT_coupon_scan,
+                         policy_id, is_of_one, visit_claim, &claims, NULL, error);
+    if (status == STATUS_OK)
+        status = visit_tell_refused(&claims, NULL, error);
+    free(claims.refused);
+    return status;
+}
+
+/* --- the rest --- */
 
 static enum status ledger_visit_key(void *context, const struct sql_value *columns,
                                     struct error *error)
@@ -72,8 +148,7 @@ enum status ledger_visit(struct ledger *ledger, const struct ledger_visitor *vis
         status = SQL_RUN(&sql, STATEMENT_policy_list, ledger_visit_row, &copy, error, sql_i64(0),
                          sql_i64(INT64_MAX));
     if (status == STATUS_OK)
-        status =
-            sql_run(&sql, STATEMENT_coupon_scan, NULL, 0, ledger_visit_claim, &copy, NULL, error);
+        status = visit_claims(&sql, visitor, NULL, error);
     if (status == STATUS_OK)
         status = sql_run(&sql, STATEMENT_key_scan, NULL, 0, ledger_visit_key, &copy, NULL, error);
     if (status == STATUS_OK)
@@ -105,15 +180,15 @@ enum status ledger_visit_policy(struct ledger *ledger, int64_t policy_id,
                                 const struct ledger_visitor *visitor, struct error *error)
 {
     struct ledger_visitor copy = *visitor;
+    struct sql_value id = sql_i64(policy_id);
     struct sql sql = ledger_reader_take(ledger);
     enum status status = sql.driver->begin(sql.session, error);
 
     if (status == STATUS_OK)
-        status = SQL_RUN(&sql, STATEMENT_coupon_scan_of_policy, ledger_visit_claim, &copy, error,
-                         sql_i64(policy_id));
+        status = visit_claims(&sql, visitor, &id, error);
     if (status == STATUS_OK)
-        status = SQL_RUN(&sql, STATEMENT_key_scan_of_policy, ledger_visit_own_key, &copy, error,
-                         sql_i64(policy_id));
+        status =
+            SQL_RUN(&sql, STATEMENT_key_scan_of_policy, ledger_visit_own_key, &copy, error, id);
     sql.driver->rollback(sql.session);
     ledger_reader_return(ledger, sql);
     return status;

@@ -213,7 +213,10 @@ int64_t imbalance_of(struct ledger_suite_session *session, int64_t policy_id)
                "SELECT p.unleased - p.total"
                " + (SELECT COALESCE(SUM(l.count - (SELECT COUNT(*) FROM coupon c"
                "      WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq"
-               "        AND c.seq < l.first_seq + l.count)), 0)"
+               "        AND c.seq < l.first_seq + l.count)"
+               "      - (SELECT COUNT(*) FROM refused_claim r"
+               "      WHERE r.policy_id = l.policy_id AND r.seq >= l.first_seq"
+               "        AND r.seq < l.first_seq + l.count)), 0)"
                "    FROM lease l WHERE l.policy_id = p.id AND l.state = 'OPEN')"
                " + (SELECT COUNT(*) FROM coupon c WHERE c.policy_id = p.id AND c.slot IS NOT NULL)"
                " FROM policy p WHERE p.id = %lld",

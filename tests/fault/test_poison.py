@@ -5,8 +5,10 @@ not exist in real life would."""
 
 import contextlib
 
+import pytest
+
 from harness import expect, expect_problem, tally
-from ledger import coupons
+from ledger import KIND, audit, coupons
 
 
 def write(server, statement, *arguments):
@@ -109,3 +111,82 @@ def test_poison__a_claim_that_always_fails_does_not_hold_up_the_line(serve):
     if status.status == 200:
         body = expect(status, 200)
         assert body["state"] == "VOID" and body["reason"]
+
+
+# --- rules of the shop's own that refuse a VOID row as well ---
+
+CUSTOMERS = ["CREATE TABLE customer (id VARCHAR(64) NOT NULL PRIMARY KEY)",
+             *(f"INSERT INTO customer (id) VALUES ('u{i}')" for i in range(20))]
+# Each keeps `unknown…` out, whatever the row says, and nobody else.
+RULES = {
+    "sqlite": {
+        "foreign key": [*CUSTOMERS, "CREATE TRIGGER known BEFORE INSERT ON coupon WHEN NOT EXISTS"
+                                    " (SELECT 1 FROM customer WHERE id = NEW.user_id)"
+                                    " BEGIN SELECT RAISE(ABORT, 'no such customer'); END"],
+        "unique": ["CREATE UNIQUE INDEX one_each ON coupon (substr(user_id, 1, 7), nth)"
+                   " WHERE user_id LIKE 'unknown%' OR user_id = '.'",
+                   "INSERT INTO coupon (policy_id, seq, user_id, nth, slot, state, request_id,"
+                   " lease_id, requested_at, issued_at) VALUES (77, 1, 'unknown', 1, 1, 'ISSUED',"
+                   " x'01010101010101010101010101010101', 1, 1, 1)"],
+    },
+    "postgres": {
+        "foreign key": [*CUSTOMERS, "ALTER TABLE coupon ADD FOREIGN KEY (user_id)"
+                                    " REFERENCES customer (id)"],
+        "check": ["ALTER TABLE coupon ADD CHECK (user_id LIKE 'u%%' AND user_id"
+                  " NOT LIKE 'unknown%%')"],
+        "not null": ["ALTER TABLE coupon ADD COLUMN channel text NOT NULL DEFAULT 'shop'",
+                     "CREATE FUNCTION channel() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN"
+                     " IF NEW.user_id NOT SIMILAR TO ''u[0-9]+'' THEN NEW.channel := NULL; END IF;"
+                     " RETURN NEW; END'",
+                     "CREATE TRIGGER channel BEFORE INSERT ON coupon FOR EACH ROW"
+                     " EXECUTE FUNCTION channel()"],
+    },
+    "mysql": {
+        "foreign key": ["CREATE TABLE customer (id VARCHAR(64) CHARACTER SET ascii"
+                        " COLLATE ascii_bin NOT NULL PRIMARY KEY)", *CUSTOMERS[1:],
+                        "ALTER TABLE coupon ADD FOREIGN KEY (user_id) REFERENCES customer (id)"],
+        "check": ["ALTER TABLE coupon ADD CHECK (user_id LIKE 'u%%' AND user_id"
+                  " NOT LIKE 'unknown%%')"],
+    },
+}[KIND]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_poison__a_rule_of_the_shops_burns_no_unit(serve, rule):
+    """Trap 37: it refuses the coupon and every row that would stand in its place. The claim is VOID
+    and says so, its unit returns without a restart, and all of the stock can be won."""
+    server = serve()
+    policy = server.create(total=10)["id"]
+    server.win(policy, "u0")
+    for statement in RULES[rule]:
+        write(server, statement)
+    unknown = [f"unknown{i}" for i in range(3)]
+    outcomes = server.claims(policy, unknown + [f"u{i}" for i in range(1, 5)])
+    assert tally(outcomes[3:]) == {(201, "ISSUED"): 4}
+    for outcome in outcomes[:3]:
+        expect_problem(outcome.answer, 503, "UNAVAILABLE")
+    for again in unknown:
+        expect_problem(server.claim(policy, again), 503, "UNAVAILABLE")
+    assert [server.claim(policy, f"u{i}").status for i in range(5, 10)] == [201] * 5
+    expect_problem(server.claim(policy, "u10"), 409, "SOLD_OUT")
+
+    def check():
+        for user in unknown:
+            status = expect(server.status(policy, user), 200)
+            assert (status["state"], status["reason"]) == ("VOID", "the database refused it")
+            items = expect(server.get(f"/v1/users/{user}/coupons"), 200)["items"]
+            assert {item["state"] for item in items} == {"VOID"}
+            expect_problem(server.cancel(items[0]["coupon_id"]), 409, "CONFLICT")
+        shown = server.policy(policy)
+        assert (shown["remaining"], shown["issued"]) == (0, 10)
+        assert {event["attempt"] for event in server.events("claim_refused")} <= {"1"}
+        if rule == "unique":
+            write(server, "DELETE FROM coupon WHERE policy_id = 77")
+        audit(server.database)
+
+    check()
+    server.restart()
+    check()
+    expect_problem(server.claim(policy, "u10"), 409, "SOLD_OUT")
+    expect(server.cancel(f"{policy}-1"), 200)
+    assert server.win(policy, "u10")["seq"] > 10

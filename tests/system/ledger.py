@@ -186,7 +186,9 @@ SUMS = {
               " GROUP BY policy_id",
     "lent": "SELECT policy_id, sum(lease.count - (SELECT count(*) FROM coupon"
             " WHERE coupon.policy_id = lease.policy_id AND coupon.seq >= lease.first_seq"
-            " AND coupon.seq < lease.first_seq + lease.count)) AS value"
+            " AND coupon.seq < lease.first_seq + lease.count) - (SELECT count(*) FROM refused_claim r"
+            " WHERE r.policy_id = lease.policy_id AND r.seq >= lease.first_seq"
+            " AND r.seq < lease.first_seq + lease.count)) AS value"
             " FROM lease WHERE state = 'OPEN' GROUP BY policy_id",
     "repeats": "SELECT policy_id, count(seq) - count(DISTINCT seq) AS value FROM coupon"
                " GROUP BY policy_id",

@@ -146,7 +146,8 @@ def test_explain__what_a_server_really_asks(database):
     assert len(scans) == 1 and scans[0][1] >= POLICIES * (COUPONS - 1000), scans
     for text, examined, is_full in entries:
         if "FORCE INDEX (PRIMARY)" not in text:
-            assert not is_full, text
+            # The table that a sorted union makes is read in full; what was examined for it counts.
+            assert not is_full or "UNION ALL" in text, text
             # Only counting what a lease has given out takes its whole range.
             assert examined <= (COUPONS if "COUNT(*)" in text else 100), (examined, text)
     for part in ("INSERT INTO coupon", "UPDATE coupon SET state = 'REDEEMED'",

@@ -73,6 +73,47 @@ def test_redis_dead__a_poisoned_claim_holds_nobody_up(tmp_path, redis):
         assert len(shop.holders(policy)) == 31
 
 
+# Refuses whatever is written for somebody whom the shop does not know: also a VOID row.
+CUSTOMERS = {
+    "sqlite": ["CREATE TABLE customer (id TEXT PRIMARY KEY)",
+               "CREATE TRIGGER known BEFORE INSERT ON coupon WHEN NOT EXISTS"
+               " (SELECT 1 FROM customer WHERE id = NEW.user_id)"
+               " BEGIN SELECT RAISE(ABORT, 'no such customer'); END"],
+    "postgres": ["CREATE TABLE customer (id text PRIMARY KEY)",
+                 "ALTER TABLE coupon ADD FOREIGN KEY (user_id)"
+                 " REFERENCES customer (id)"],
+}
+
+
+@pytest.mark.parametrize("ledger", CUSTOMERS)
+def test_redis_dead__a_rule_of_the_shops_burns_no_unit(tmp_path, redis, ledger):
+    """Trap 37: the claim is VOID in a table of our own, and its unit can be won by others."""
+    with Sharing(tmp_path, redis, ledger=ledger) as shop:
+        server = shop.serve()
+        if ledger == "postgres":
+            shop.work()
+        policy = server.create(total=4)["id"]
+        for statement in CUSTOMERS[ledger]:
+            shop.database.execute(statement)
+        for i in range(4):
+            shop.database.execute(f"INSERT INTO customer (id) VALUES ('u{i}')")
+        unknown = ["stranger-1", "stranger-2"]
+        for user in (*unknown, "u0"):
+            expect(server.claim(policy, user), 202)
+        wait_until(lambda: len(letters(shop)) == 2, "they are given up", 60)
+        shop.await_drained(policy)
+        for user in unknown:
+            status = expect(server.status(policy, user), 200)
+            assert (status["state"], status["reason"]) == ("VOID", "the database refused it")
+        for i in range(1, 4):
+            wait_until(lambda i=i: server.claim(policy, f"u{i}").status in (200, 202),
+                       "their units return", 60)
+        wait_until(lambda: len(shop.holders(policy)) == 4, "all of it is issued")
+        expect_problem(server.claim(policy, "late"), 409, "SOLD_OUT")
+        report = run_dibs("audit", "--json", "--url", "http://%s:%d" % server.address)
+        assert report.returncode == 0, report.stdout
+
+
 def test_redis_dead__a_passing_refusal_costs_nothing(tmp_path, redis):
     with Sharing(tmp_path, redis, ledger="sqlite") as shop:
         server = shop.serve()

@@ -388,10 +388,39 @@ static void test_issue__bad_rows_that_are_no_plain_wins(void **state)
         assert_int_equal(states[0], COUPON_ISSUED);
         assert_int_equal(states[1], COUPON_VOID);
         assert_int_equal(states[2], COUPON_VOID);
-        assert_int_equal(has_coupon(fixture, 2), !is_late);
-        assert_int_equal(has_coupon(fixture, 3), !is_late);
+        assert_int_equal(coupon_at(fixture, 2).state, COUPON_VOID);
+        assert_int_equal(coupon_at(fixture, 3).state, COUPON_VOID);
         assert_int_equal(unleased(fixture), is_late ? 4 : 2);
         assert_int_equal(database_imbalance(&fixture->database), 0);
+    }
+}
+
+/* Its unit has returned: it stays VOID when it comes again, although the rule is gone. */
+static void test_issue__a_refused_claim_that_comes_again_stays_void(void **state)
+{
+    struct fixture *fixture = *state;
+    enum coupon_state states[4];
+
+    for (int is_late = 0; is_late < 2; is_late++) {
+        refuse_bad(fixture, "");
+        create(fixture, 5, 0);
+        struct claim claims[] = {claim_of(fixture, 1, "a", 1), claim_of(fixture, 2, "bad", 1),
+                                 claim_of(fixture, 3, "c", 1), claim_of(fixture, 2, "d", 1)};
+        if (is_late)
+            close_lease(fixture);
+        issue_with_care(fixture, claims, 3, states);
+        int64_t left = unleased(fixture);
+        database_execute(&fixture->database, "DROP TRIGGER refuse_bad");
+        issue(fixture, claims, 3, states);
+        static const enum coupon_state expected[] = {COUPON_ISSUED, COUPON_VOID, COUPON_ISSUED};
+        assert_memory_equal(states, expected, sizeof(expected));
+        issue(fixture, claims + 3, 1, states); /* another one with its seq */
+        assert_int_equal(states[0], COUPON_VOID);
+        assert_int_equal(unleased(fixture), left);
+        assert_int_equal(database_imbalance(&fixture->database), 0);
+        struct coupon refused = coupon_at(fixture, 2);
+        assert_true(span_equal(user_id_span(&refused.claim.user), SPAN("bad")));
+        assert_string_equal(refused.reason, "the database refused it");
     }
 }
 
@@ -457,7 +486,7 @@ static void test_issue__blocked_users_are_found_by_one_statement(void **state)
     }
     sql_of(fixture)->driver = &counting;
     issue(fixture, claims, 100, states);
-    assert_int_equal(runs[STATEMENT_blocked_any], 1);
+    assert_int_equal(runs[STATEMENT_exceptions_any], 1);
     assert_int_equal(runs[STATEMENT_blocked_among], 0); /* nobody is blocked at all */
     assert_int_equal(runs[STATEMENT_lease_for_issue], 1);
     assert_int_equal(inserts, 1);
@@ -492,6 +521,7 @@ int main(void)
         ISSUE_TEST(bad_rows_among_late_claims),
         ISSUE_TEST(bad_row_leaves_its_unit_to_the_next),
         ISSUE_TEST(bad_rows_that_are_no_plain_wins),
+        ISSUE_TEST(a_refused_claim_that_comes_again_stays_void),
         ISSUE_TEST(conflicts_beside_a_trigger),
         ISSUE_TEST(blocked_users_are_found_by_one_statement),
     };

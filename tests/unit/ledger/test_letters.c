@@ -54,14 +54,14 @@ static void issue(struct fixture *fixture, const struct claim *claims, size_t co
                   enum coupon_state *states)
 {
     struct sql *sql = &fixture->database.sql;
-    enum status status = STATUS_INVALID;
-
-    for (int care = ISSUE_WHOLE; care <= ISSUE_SPLIT && status == STATUS_INVALID; care++) {
+    database_begin(&fixture->database);
+    enum status status = issue_claims(sql, &fixture->room, claims, count, ISSUE_WHOLE, NOW, states,
+                                      &fixture->database.error);
+    if (status == STATUS_INVALID || status == STATUS_CONFLICT) {
+        sql->driver->rollback(sql->session);
         database_begin(&fixture->database);
-        status = issue_claims(sql, &fixture->room, claims, count, (enum issue_care)care, NOW,
-                              states, &fixture->database.error);
-        if (status == STATUS_INVALID)
-            sql->driver->rollback(sql->session);
+        status = issue_claims(sql, &fixture->room, claims, count, ISSUE_SPLIT, NOW, states,
+                              &fixture->database.error);
     }
     database_check(&fixture->database, status);
     database_commit(&fixture->database);

@@ -589,7 +589,7 @@ static void test_repair__void_claims_come_back_without_a_slot(void **state)
 }
 
 /* One whose seq was someone else's, and one whose row the database does not take. */
-static void test_repair__void_claims_without_a_row_stay_so(void **state)
+static void test_repair__void_claims_that_are_no_rows_stay_so(void **state)
 {
     struct fixture *fixture = *state;
 
@@ -607,6 +607,10 @@ static void test_repair__void_claims_without_a_row_stay_so(void **state)
     assert_true(span_equal(user_id_span(&first.claim.user), SPAN("ann")));
     assert_int_equal(first.state, COUPON_ISSUED);
     assert_int_equal(number(fixture, "SELECT COUNT(*) FROM coupon WHERE seq = 3"), 0);
+    assert_int_equal(number(fixture, "SELECT COUNT(*) FROM refused_claim WHERE seq = 3"), 1);
+    assert_int_equal(coupon_at(fixture, 3).state, COUPON_VOID);
+    repair(fixture);
+    assert_int_equal(number(fixture, "SELECT COUNT(*) FROM refused_claim"), 1);
 }
 
 /* --- what is not an older copy --- */
@@ -818,7 +822,7 @@ int main(void)
         REPAIR_TEST(known_lease_is_opened_again),
         REPAIR_TEST(next_lease_is_above_all_seen),
         REPAIR_TEST(void_claims_come_back_without_a_slot),
-        REPAIR_TEST(void_claims_without_a_row_stay_so),
+        REPAIR_TEST(void_claims_that_are_no_rows_stay_so),
         REPAIR_TEST(refuses_coupons_it_never_gave),
         REPAIR_TEST(refuses_another_claim_with_the_same_seq),
         REPAIR_TEST(refuses_states_that_cannot_be),

@@ -110,10 +110,13 @@ static enum status script_run(struct ledger_session *session, enum statement sta
                               const struct sql_value *values, size_t value_count, sql_row_fn row,
                               void *context, int64_t *changed, struct error *error)
 {
-    (void)values;
     (void)value_count;
     if (changed != NULL)
         *changed = 1;
+    if (statement == STATEMENT_refused_insert) {
+        struct script *script = script_of(session);
+        script->written[script->written_count++] = values[1].number;
+    }
     if (statement == STATEMENT_key_insert)
         script_of(session)->bindings++;
     if (statement == STATEMENT_policy_return_unit)
@@ -555,7 +558,8 @@ static void test_writer__busy_for_long_is_unavailable(void **state)
     assert_int_equal(script->committed_count, 3);
 }
 
-/* Trap 22, wherever in the batch the row is. A merged or a VOID row takes its place. */
+/* Trap 22, wherever in the batch the row is. A merged row, or one among the refused, takes its
+ * place. */
 static void one_bad_row(struct script *script, enum status bad_status)
 {
     static const int64_t places[] = {1, 32, 33, 64};
