@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "base/zone.h"
 #include "claim/parts.h"
+#include "claim/start_wait.h"
 #include "relay/kafka.h"
 
 /* For events and orders that are on their way; whoever comes next tells those that stay. */
@@ -167,18 +168,23 @@ static enum status service_take_orders(struct service *service, struct error *er
                                     : STATUS_OK;
 }
 
-/* A gate that is there already is not restored: what it lacks, its steward brings. */
-static enum status service_share(struct service *service, struct error *error)
+/* What the ledger is opened with. */
+static enum status service_prepare(struct service *service, struct error *error)
 {
-    bool works = service_works(service);
-    enum status status = works ? worker_start(&service->worker, service, error) : STATUS_OK;
+    const struct service_options *options = &service->options;
 
+    if (relay_tells(options->relay_url) && (service->traces = traces_new()) == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for the traces of requests");
+    enum status status =
+        zone_open(&service->zone, options->timezone != NULL ? options->timezone : "UTC", error);
+    service->scoring =
+        (struct scoring){.half_life_ms = options->ranking_half_life_ms, .zone = service->zone};
     if (status == STATUS_OK)
-        status = fallback_start(&service->fallback, service, error);
+        status = scoring_check_half_life(options->ranking_half_life_ms, error);
     if (status == STATUS_OK)
-        status = sync_start(&service->sync, service, error);
-    if (status == STATUS_OK && works)
-        status = worker_run(service->worker, error);
+        status = scoring_read_weights(
+            &service->scoring, options->ranking_weights != NULL ? options->ranking_weights : "",
+            error);
     return status;
 }
 
@@ -192,6 +198,8 @@ static enum status service_open_ledger(struct service *service, struct error *er
         .timeout_ms = options->ledger_timeout_ms,
         .integrity = options->integrity,
         .readers = options->clerks + 2,
+        .zone = service->zone,
+        .keeps_moments = scoring_is_on(&service->scoring),
         .on_issued = service_on_issued,
         .on_durable = service_on_durable,
         .has_events = relay_tells(options->relay_url),
@@ -199,24 +207,13 @@ static enum status service_open_ledger(struct service *service, struct error *er
         .find_trace = service_find_trace,
         .context = service,
     };
-    if (ledger_options.has_events && (service->traces = traces_new()) == NULL)
-        return error_set(error, STATUS_UNAVAILABLE, "no memory for the traces of requests");
-    enum status status =
-        zone_open(&service->zone, options->timezone != NULL ? options->timezone : "UTC", error);
 
-    ledger_options.zone = service->zone;
-    service->scoring =
-        (struct scoring){.half_life_ms = options->ranking_half_life_ms, .zone = service->zone};
-    if (status == STATUS_OK)
-        status = scoring_check_half_life(options->ranking_half_life_ms, error);
-    if (status == STATUS_OK)
-        status = scoring_read_weights(
-            &service->scoring, options->ranking_weights != NULL ? options->ranking_weights : "",
-            error);
-    ledger_options.keeps_moments = scoring_is_on(&service->scoring);
-    if (status == STATUS_OK)
-        status = ledger_open(&service->ledger, &ledger_options, error);
-    return status == STATUS_OK ? ledger_zone_settle(service->ledger, error) : status;
+    return ledger_open(&service->ledger, &ledger_options, error);
+}
+
+static enum status service_settle_zone(struct service *service, struct error *error)
+{
+    return ledger_zone_settle(service->ledger, error);
 }
 
 enum status service_open_board(struct service *service, struct board **board, struct error *error)
@@ -253,7 +250,7 @@ static enum status service_rank(struct service *service, struct error *error)
     return status == STATUS_OK ? ranking_open(&service->ranking, &options, error) : status;
 }
 
-static enum status service_open_parts(struct service *service, struct error *error)
+static enum status service_open_gate(struct service *service, struct error *error)
 {
     const struct service_options *options = &service->options;
     struct gate_options gate_options = {
@@ -267,33 +264,111 @@ static enum status service_open_parts(struct service *service, struct error *err
         .outlet = {.push = service_on_win, .context = service},
         .ack_timeout_ms = options->ack_timeout_ms,
         .pending_max = (int64_t)options->pending_max,
+        .traces = service->traces,
     };
 
-    enum status status = service_open_ledger(service, error);
-    gate_options.traces = service->traces;
+    return gate_open(&service->gate, &gate_options, error);
+}
+
+/* A gate that is there already is not restored: what it lacks, its steward brings. One that was
+ * restored halfway is begun anew. */
+static enum status service_fill_gate(struct service *service, struct error *error)
+{
+    if (service->gate->ops->is_shared)
+        return STATUS_OK;
+    enum status status = service_restore(service, error);
     if (status == STATUS_OK)
-        status = gate_open(&service->gate, &gate_options, error);
-    if (status != STATUS_OK || options->role == SERVICE_AUDITS)
-        return status;
-    if (status == STATUS_OK)
-        status = service_open_relay(service, error);
-    if (status == STATUS_OK)
-        status = service_load_code_key(service, error);
-    if (status == STATUS_OK)
-        status = service->gate->ops->is_shared ? service_share(service, error)
-                                               : service_restore(service, error);
-    if (status == STATUS_OK)
-        status = service_announce(service, error);
-    if (status == STATUS_OK)
-        status = service_take_orders(service, error);
-    if (status == STATUS_OK)
-        status = service_rank(service, error);
-    if (status == STATUS_OK)
-        status = steward_start(&service->steward, error);
-    if (status == STATUS_OK)
-        status = clerks_start(&service->clerks, service, options->clerks, error);
-    if (status == STATUS_OK)
-        status = audit_watch_start(&service->audit_watch, service, error);
+        return STATUS_OK;
+    gate_close(service->gate);
+    service->gate = NULL;
+    enum status opened = service_open_gate(service, NULL);
+    return opened == STATUS_OK ? status : opened;
+}
+
+static enum status service_start_worker(struct service *service, struct error *error)
+{
+    return service_works(service) ? worker_start(&service->worker, service, error) : STATUS_OK;
+}
+
+static enum status service_start_fallback(struct service *service, struct error *error)
+{
+    return service->gate->ops->is_shared ? fallback_start(&service->fallback, service, error)
+                                         : STATUS_OK;
+}
+
+static enum status service_start_sync(struct service *service, struct error *error)
+{
+    return service->gate->ops->is_shared ? sync_start(&service->sync, service, error) : STATUS_OK;
+}
+
+static enum status service_run_worker(struct service *service, struct error *error)
+{
+    return service->worker != NULL ? worker_run(service->worker, error) : STATUS_OK;
+}
+
+static enum status service_start_steward(struct service *service, struct error *error)
+{
+    return steward_start(&service->steward, error);
+}
+
+static enum status service_start_clerks(struct service *service, struct error *error)
+{
+    return clerks_start(&service->clerks, service, service->options.clerks, error);
+}
+
+static enum status service_start_audits(struct service *service, struct error *error)
+{
+    return audit_watch_start(&service->audit_watch, service, error);
+}
+
+/* The steps of opening, in order. One that asks another process is taken again while that one is
+ * not there yet: it leaves nothing behind when it fails. */
+enum service_asks { ASKS_NOBODY, ASKS_LEDGER, ASKS_GATE };
+
+static const struct service_step {
+    enum status (*take)(struct service *service, struct error *error);
+    enum service_asks asks;
+} service_steps[] = {
+    {service_prepare, ASKS_NOBODY},
+    {service_open_ledger, ASKS_LEDGER},
+    {service_settle_zone, ASKS_LEDGER},
+    {service_open_gate, ASKS_GATE}, /* Whoever only audits needs no more. */
+    {service_open_relay, ASKS_NOBODY},
+    {service_load_code_key, ASKS_LEDGER},
+    {service_fill_gate, ASKS_LEDGER},
+    {service_start_worker, ASKS_NOBODY},
+    {service_start_fallback, ASKS_NOBODY},
+    {service_start_sync, ASKS_GATE},
+    {service_run_worker, ASKS_NOBODY},
+    {service_announce, ASKS_NOBODY},
+    {service_take_orders, ASKS_NOBODY},
+    {service_rank, ASKS_NOBODY},
+    {service_start_steward, ASKS_NOBODY},
+    {service_start_clerks, ASKS_NOBODY},
+    {service_start_audits, ASKS_NOBODY},
+};
+
+/* A file is there or is not. */
+static bool service_step_waits(const struct service *service, const struct service_step *step)
+{
+    return step->asks == ASKS_GATE ||
+           (step->asks == ASKS_LEDGER && ledger_is_served(service->options.ledger_url));
+}
+
+static enum status service_open_parts(struct service *service, struct error *error)
+{
+    struct start_wait wait = {.timeout_ms = service->options.start_timeout_ms};
+    enum status status = STATUS_OK;
+
+    for (size_t i = 0; i < sizeof(service_steps) / sizeof(service_steps[0]); i++) {
+        const struct service_step *step = &service_steps[i];
+        do {
+            status = step->take(service, error);
+        } while (service_step_waits(service, step) && start_wait_again(&wait, status, error));
+        if (status != STATUS_OK ||
+            (step->take == service_open_gate && service->options.role == SERVICE_AUDITS))
+            break;
+    }
     return status;
 }
 
@@ -463,64 +538,4 @@ bool service_count_fallback(struct service *service, struct fallback_numbers *nu
 bool service_count_audit(struct service *service, struct audit_numbers *numbers)
 {
     return audit_watch_count(service->audit_watch, numbers);
-}
-
-/* --- readiness --- */
-
-/* A policy that was paused for a broken guarantee is worth a word, but keeps nobody from the
- * others.
- */
-static void service_add_audit(struct service *service, struct service_part *part)
-{
-    char words[200];
-    size_t length = strlen(part->words);
-
-    audit_watch_words(service->audit_watch, words, sizeof(words));
-    if (words[0] != '\0')
-        snprintf(part->words + length, sizeof(part->words) - length, "; %s", words);
-}
-
-/* Events that wait are worth a word, but keep nobody from claiming. */
-static void service_add_events(struct service *service, struct service_part *part)
-{
-    struct announcer_numbers numbers;
-
-    if (!service_count_events(service, &numbers) || numbers.state != ANNOUNCER_HELD_UP)
-        return;
-    size_t length = strlen(part->words);
-    int64_t age_ms = numbers.oldest_at_ms == 0 ? 0 : clock_wall_ms() - numbers.oldest_at_ms;
-    snprintf(part->words + length, sizeof(part->words) - length,
-             "; %lld events wait, the oldest for %lld s: %s", (long long)numbers.waiting,
-             (long long)(age_ms / 1000), numbers.words);
-}
-
-bool service_parts(struct service *service, struct service_part parts[SERVICE_PARTS])
-{
-    struct error words;
-    bool all_ready = true;
-
-    parts[0] = (struct service_part){.name = "gate", .kind = service->gate->ops->name};
-    parts[0].ready = gate_is_ready(service->gate, &words);
-    snprintf(parts[0].words, sizeof(parts[0].words), "%.255s", words.text);
-    ledger_state(service->ledger, &words);
-    parts[1] = (struct service_part){.name = "ledger",
-                                     .kind = ledger_kind(service->ledger),
-                                     .ready = ledger_healthy(service->ledger)};
-    snprintf(parts[1].words, sizeof(parts[1].words), "%.255s", words.text);
-    service_add_audit(service, &parts[1]);
-    parts[2] = (struct service_part){.name = "relay", .kind = service->relay->ops->name};
-    parts[2].ready = relay_is_ready(service->relay, &words);
-    snprintf(parts[2].words, sizeof(parts[2].words), "%.255s", words.text);
-    service_add_events(service, &parts[2]);
-    bool has_doubts = steward_has_doubts(&service->steward);
-    parts[3] = (struct service_part){
-        .name = "steward",
-        .kind = "in process",
-        .ready = !has_doubts,
-    };
-    snprintf(parts[3].words, sizeof(parts[3].words), "%s",
-             has_doubts ? "the gate waits to hear what the ledger made of a change" : "ok");
-    for (size_t i = 0; i < SERVICE_PARTS; i++)
-        all_ready = all_ready && parts[i].ready;
-    return all_ready;
 }

@@ -51,6 +51,7 @@ struct service_options {
     int64_t sync_interval_ms;  /* between looks of a worker at what rarely changes; 0: 10 s */
     int64_t audit_interval_ms; /* between audits in the background; 0: none */
     int64_t stop_timeout_ms;   /* for draining at the end */
+    int64_t start_timeout_ms;  /* for a Redis or a database that is not there yet; 0: none */
     const char *ledger_url;
     const char *ledger_password; /* NULL: as the URL or the environment says */
     enum ledger_use ledger_use;
@@ -71,7 +72,8 @@ struct service_options {
 
 /* Opens the ledger, restores a gate in memory from it, and starts the steward and the clerks, or
  * for a shared gate the sync and, where it belongs, the worker. Says on the log how much was
- * restored. */
+ * restored. A database or a Redis that is not there yet is waited for, as the log says; what will
+ * not change by itself (a password, a schema, an owner) fails at once. */
 enum status service_open(struct service **service, const struct service_options *options,
                          struct error *error) MUST_CHECK;
 

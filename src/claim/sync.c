@@ -268,13 +268,16 @@ enum status sync_start(struct sync **sync, struct service *service, struct error
     started->service = service;
     pthread_mutex_init(&started->lock, NULL);
     clock_condition_init(&started->stop);
-    *sync = started;
     enum status status = sync_look(started, error);
     if (status == STATUS_OK) {
         started->is_running = pthread_create(&started->thread, NULL, sync_main, started) == 0;
         if (!started->is_running)
             status = error_set(error, STATUS_UNAVAILABLE, "cannot start the sync's thread");
     }
+    if (status == STATUS_OK)
+        *sync = started;
+    else
+        sync_stop(started);
     return status;
 }
 

@@ -1,8 +1,5 @@
 /* serve.c: `dibs serve`: settings, service, HTTP server, and an orderly end. */
-#include <pthread.h>
-#include <signal.h>
 #include <sodium.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -11,6 +8,7 @@
 #include "claim/service.h"
 #include "command/command.h"
 #include "command/service.h"
+#include "command/signals.h"
 #include "config/config.h"
 #include "demo/demo.h"
 #include "http/api.h"
@@ -18,92 +16,6 @@
 #include "version.h"
 
 #define THREADS_MAX 256
-
-/* --- signals --- */
-
-/* The thread that waits for SIGTERM, SIGINT and SIGHUP: the first ends the server in good order,
- * the next at once. */
-struct signal_watch {
-    pthread_t thread;
-    sigset_t signals;
-    pthread_mutex_t lock;
-    struct http_server *server; /* NULL: not open yet, or closed again */
-    bool stop_asked;
-    atomic_bool over;
-};
-
-/* Ends the watch itself; whoever else sends it is not heard. */
-#define SIGNAL_OVER SIGUSR1
-
-static void ask_to_stop(struct signal_watch *watch, int number)
-{
-    log_event(LOG_INFO, "stopping", LOG_FIELD("signal", LOG_TEXT(sigabbrev_np(number))));
-    pthread_mutex_lock(&watch->lock);
-    watch->stop_asked = true;
-    if (watch->server != NULL) {
-        http_server_stop(watch->server);
-    }
-    pthread_mutex_unlock(&watch->lock);
-}
-
-static void *watch_signals(void *context)
-{
-    struct signal_watch *watch = context;
-    bool asked = false;
-    for (;;) {
-        int number = 0;
-        if (sigwait(&watch->signals, &number) != 0 || number == SIGNAL_OVER) {
-            if (atomic_load(&watch->over)) {
-                return NULL;
-            }
-        } else if (asked) {
-            log_event(LOG_WARN, "stopped_at_once",
-                      LOG_FIELD("signal", LOG_TEXT(sigabbrev_np(number))));
-            _exit(COMMAND_FAILED);
-        } else {
-            asked = true;
-            ask_to_stop(watch, number);
-        }
-    }
-}
-
-/* Before any other thread starts: all of them inherit the blocked signals. */
-static enum status signal_watch_start(struct signal_watch *watch, struct error *error)
-{
-    *watch = (struct signal_watch){.server = NULL};
-    pthread_mutex_init(&watch->lock, NULL);
-    sigemptyset(&watch->signals);
-    sigaddset(&watch->signals, SIGTERM);
-    sigaddset(&watch->signals, SIGINT);
-    sigaddset(&watch->signals, SIGHUP);
-    sigaddset(&watch->signals, SIGNAL_OVER);
-    pthread_sigmask(SIG_BLOCK, &watch->signals, NULL);
-    signal(SIGPIPE, SIG_IGN);
-    if (pthread_create(&watch->thread, NULL, watch_signals, watch) != 0) {
-        pthread_mutex_destroy(&watch->lock);
-        return error_set(error, STATUS_FAILED, "cannot start a thread");
-    }
-    return STATUS_OK;
-}
-
-static void signal_watch_end(struct signal_watch *watch)
-{
-    atomic_store(&watch->over, true);
-    pthread_kill(watch->thread, SIGNAL_OVER);
-    pthread_join(watch->thread, NULL);
-    pthread_mutex_destroy(&watch->lock);
-}
-
-/* Who is to be stopped from now on; a stop that was asked for before reaches it too. */
-static void signal_watch_set(struct signal_watch *watch, struct http_server *server)
-{
-    pthread_mutex_lock(&watch->lock);
-    watch->server = server;
-    if (server != NULL && watch->stop_asked) {
-        http_server_stop(server);
-    }
-    pthread_mutex_unlock(&watch->lock);
-}
 
 /* --- options --- */
 
@@ -159,6 +71,11 @@ static void say_what_next(const struct config *config, const char *address)
             address, address);
 }
 
+static void stop_server(void *context)
+{
+    http_server_stop(context);
+}
+
 static bool server_is_over(const void *context)
 {
     return http_server_stopping(context);
@@ -186,7 +103,7 @@ static enum status run_server(const struct config *config, struct api *api,
         return status;
     }
     api_attach(api, *server);
-    signal_watch_set(watch, *server);
+    signal_watch_run(watch, stop_server, *server);
     log_event(LOG_INFO, "listening", LOG_FIELD("address", LOG_TEXT(http_server_address(*server))),
               LOG_FIELD("threads", LOG_I64(options.threads)),
               LOG_FIELD("version", LOG_TEXT(DIBS_VERSION)),
@@ -197,7 +114,7 @@ static enum status run_server(const struct config *config, struct api *api,
     if (status == STATUS_OK) {
         status = http_server_run(*server, error);
     }
-    signal_watch_set(watch, NULL);
+    signal_watch_rest(watch);
     demo_stop(demo);
     return status;
 }

@@ -1,6 +1,6 @@
 /* worker.c: `dibs worker`: drains the gate into the ledger until it is told to stop. */
 #include <pthread.h>
-#include <signal.h>
+#include <semaphore.h>
 #include <sodium.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "command/command.h"
 #include "command/service.h"
+#include "command/signals.h"
 #include "http/api.h"
 #include "version.h"
 
@@ -107,35 +108,37 @@ static void lookout_close(struct lookout *lookout)
 
 /* --- working --- */
 
-static enum status work(const struct config *config, struct error *error)
+static void stop_working(void *context)
+{
+    sem_post(context);
+}
+
+static enum status work(const struct config *config, struct signal_watch *watch,
+                        struct error *error)
 {
     struct service_options options = command_service_options(config, SERVICE_WORKS);
     struct service *service = NULL;
     struct lookout lookout = {.api = NULL};
-    sigset_t signals;
-    int number = 0;
-    /* Before any other thread starts: all of them inherit the blocked signals. */
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGHUP);
-    pthread_sigmask(SIG_BLOCK, &signals, NULL);
-    signal(SIGPIPE, SIG_IGN);
+    sem_t stop;
     enum status status = service_open(&service, &options, error);
     sodium_memzero(&options.code_key, sizeof options.code_key);
     if (status != STATUS_OK) {
         return status;
     }
+    sem_init(&stop, 0, 0);
     status = lookout_open(&lookout, service, config, error);
+    signal_watch_run(watch, stop_working, &stop);
     if (status == STATUS_OK) {
         log_event(LOG_INFO, "working", LOG_FIELD("version", LOG_TEXT(DIBS_VERSION)),
                   LOG_FIELD("pid", LOG_I64(getpid())));
-        (void)sigwait(&signals, &number);
-        log_event(LOG_INFO, "stopping", LOG_FIELD("signal", LOG_TEXT(sigabbrev_np(number))));
+        while (sem_wait(&stop) != 0) {
+        }
     }
+    signal_watch_rest(watch);
     lookout_stop(&lookout);
     service_close(service);
     lookout_close(&lookout);
+    sem_destroy(&stop);
     return status;
 }
 
@@ -143,6 +146,7 @@ int command_worker(const struct command_call *call)
 {
     struct config config;
     struct error error;
+    struct signal_watch watch;
     enum status status = config_load(&config, call->setting_count, call->settings, environ, &error);
     if (status != STATUS_OK) {
         return status == STATUS_INVALID ? command_usage(call, "%s", error.text)
@@ -152,7 +156,11 @@ int command_worker(const struct command_call *call)
     status = check(&config, &error);
     ensure(sodium_init() >= 0);
     if (status == STATUS_OK) {
-        status = work(&config, &error);
+        status = signal_watch_start(&watch, &error);
+    }
+    if (status == STATUS_OK) {
+        status = work(&config, &watch, &error);
+        signal_watch_end(&watch);
     }
     config_release(&config);
     if (status != STATUS_OK) {

@@ -118,6 +118,7 @@ struct config {
     int64_t idle_timeout_ms;
     int64_t write_timeout_ms;
     int64_t stop_timeout_ms;
+    int64_t start_timeout_ms;
 
     enum config_switch demo;
 

@@ -530,6 +530,18 @@ const struct config_key config_keys[] = {
         .example = "30s",
     },
     {
+        .name = "start_timeout",
+        .group = "Limits",
+        .type = CONFIG_DURATION,
+        .offset = offsetof(struct config, start_timeout_ms),
+        .fallback = "1m",
+        .minimum = 0,
+        .maximum = HOUR_MS,
+        .help = "How long a starting server or worker waits for a Redis or a database that is not "
+                "there yet; 0 does not wait.",
+        .example = "5m",
+    },
+    {
         .name = "ranking_half_life",
         .group = "Ranking",
         .type = CONFIG_DURATION,

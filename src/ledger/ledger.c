@@ -204,6 +204,12 @@ int ledger_schema(const char *url)
     return driver != NULL ? migrate_newest(driver->name) : 0;
 }
 
+bool ledger_is_served(const char *url)
+{
+    const struct ledger_driver *driver = ledger_driver_for(url);
+    return driver != NULL && driver->is_remote;
+}
+
 void ledger_close(struct ledger *ledger)
 {
     if (ledger == NULL)

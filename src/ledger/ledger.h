@@ -289,6 +289,9 @@ enum status ledger_migrate(const struct ledger_options *options, enum ledger_mig
 /* The number of the schema that this build has for such a database; 0: no such kind. */
 int ledger_schema(const char *url);
 
+/* Whether another process keeps it, which may be away; else it is a file. */
+bool ledger_is_served(const char *url);
+
 /* --- restoring a gate --- */
 
 struct ledger_visitor {

@@ -66,6 +66,24 @@ static const unsigned unavailable_codes[] = {
     3024, /* statement timeout (MySQL) */
 };
 
+/* The server is there and will not have us: for the operator. */
+static const unsigned refused_codes[] = {
+    1044, /* no right to the database */
+    1045, /* access denied */
+    1049, /* unknown database */
+    1130, /* this host may not connect */
+    1251, /* the way to log in is too old */
+    1275, /* the password is of an old kind */
+    1524, /* the plugin to log in is not there */
+    1698, /* access denied, without a password */
+    1820, /* the password has to be changed */
+    1862, /* the password has expired */
+    2059, /* the plugin to log in is not there (client) */
+    2061, /* it failed */
+    4151, /* the account is locked */
+};
+#define TLS_FAILED 2026
+
 /* May have come after the transaction was written. */
 static const unsigned doubt_codes[] = {1180, 1196, 1317, 1969, 3024, 3100};
 
@@ -81,6 +99,14 @@ static bool words_say_disk_full(const char *words)
 {
     return strstr(words, "rror 28 ") != NULL || strstr(words, "errno: 28") != NULL ||
            strstr(words, "No space left") != NULL;
+}
+
+/* A handshake that breaks off may succeed later; a certificate that is not good stays so. */
+bool ledger_mysql_refuses_us(unsigned code, const char *words)
+{
+    if (code == TLS_FAILED)
+        return strcasestr(words, "certificate") != NULL || strcasestr(words, "required") != NULL;
+    return CODES_HAVE(refused_codes, code);
 }
 
 bool ledger_mysql_is_lost(unsigned code)

@@ -126,15 +126,17 @@ enum status ledger_mysql_link_connect(struct ledger_mysql_link *link,
     if (mysql_real_connect(mysql, target->host, target->user, target->password, target->database,
                            target->port, target->socket, CLIENT_FOUND_ROWS) == NULL) {
         link->code = mysql_errno(mysql);
-        (void)error_set(error, STATUS_UNAVAILABLE, "cannot connect to %s: %s (%u); %s",
-                        target->words, mysql_error(mysql), mysql_errno(mysql),
-                        LEDGER_CONNECT_ADVICE);
+        enum status status = ledger_mysql_refuses_us(mysql_errno(mysql), mysql_error(mysql))
+                                 ? STATUS_FAILED
+                                 : STATUS_UNAVAILABLE;
+        (void)error_set(error, status, "cannot connect to %s: %s (%u); %s", target->words,
+                        mysql_error(mysql), mysql_errno(mysql), LEDGER_CONNECT_ADVICE);
         mysql_close(mysql);
-        return STATUS_UNAVAILABLE;
+        return status;
     }
     if (target->tls >= LEDGER_MYSQL_TLS_REQUIRED && mysql_get_ssl_cipher(mysql) == NULL) {
         mysql_close(mysql);
-        return error_set(error, STATUS_UNAVAILABLE,
+        return error_set(error, STATUS_FAILED,
                          "%s offers no TLS, which the URL's ssl_mode requires", target->words);
     }
     link_keep_alive(mysql);

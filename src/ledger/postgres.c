@@ -95,7 +95,7 @@ static enum status ledger_postgres_begin(struct ledger_session *session, struct 
 
     ensure(!session->in_transaction && session->waiting_count == 0);
     if (session->link.connection == NULL)
-        status = postgres_session_connect(session, error);
+        status = postgres_session_reconnect(session, error);
     if (status != STATUS_OK)
         return status;
     session->in_transaction = true;

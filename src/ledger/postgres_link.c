@@ -11,6 +11,8 @@
 
 #define CONNECT_TIMEOUT_MIN_S 2
 #define RESULTS_BINARY        1
+#define REFUSAL_MS            1000
+#define SQLSTATE_LENGTH       5
 
 /* --- words --- */
 
@@ -114,6 +116,52 @@ static void postgres_target_timeout(const struct postgres_target *target, char *
     snprintf(text, size, "%lld", (long long)seconds);
 }
 
+/* What does not pass by itself: no login, no such database, no right to it. */
+static bool postgres_link_refuses_us(const char *words)
+{
+    static const char *const states[] = {"28", "3D000", "42501"};
+
+    for (const char *at = strstr(words, ":  "); at != NULL; at = strstr(at + 3, ":  ")) {
+        if (strspn(at + 3, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") != SQLSTATE_LENGTH)
+            continue;
+        for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++) {
+            if (strncmp(at + 3, states[i], strlen(states[i])) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* The words of a connection that failed are in the server's language. Asked once more, they are the
+ * SQLSTATE, unless the first try has taken long: then nobody has refused anything. */
+static bool postgres_link_is_refused(PGconn *connection, int64_t took_ms)
+{
+    const char *words = PQerrorMessage(connection);
+
+    if (PQconnectionNeedsPassword(connection) || strstr(words, "certificate") != NULL ||
+        strstr(words, "does not support SSL") != NULL)
+        return true;
+    if (took_ms > REFUSAL_MS)
+        return false;
+    PQsetErrorVerbosity(connection, PQERRORS_SQLSTATE);
+    PQreset(connection);
+    return PQstatus(connection) != CONNECTION_OK &&
+           postgres_link_refuses_us(PQerrorMessage(connection));
+}
+
+static enum status postgres_link_fail_to_open(struct postgres_link *link,
+                                              const struct postgres_target *target, int64_t took_ms,
+                                              struct error *error)
+{
+    struct error words;
+
+    postgres_link_flatten(PQerrorMessage(link->connection), words.text, sizeof(words.text));
+    bool is_refused = target->is_first && postgres_link_is_refused(link->connection, took_ms);
+    postgres_link_close(link);
+    return error_set(error, is_refused ? STATUS_FAILED : STATUS_UNAVAILABLE,
+                     "cannot connect to PostgreSQL: %s; %s", words.text, LEDGER_CONNECT_ADVICE);
+}
+
 /* libpq's own connecting waits at most connect_timeout for each host and then tries the next;
  * its step-by-step way leaves deadlines to the caller, who cannot make it try the next host. */
 enum status postgres_link_open(struct postgres_link *link, const struct postgres_target *target,
@@ -152,16 +200,12 @@ enum status postgres_link_open(struct postgres_link *link, const struct postgres
     snprintf(idle_s, sizeof(idle_s), "%lld", (long long)half_s);
     snprintf(unsent_ms, sizeof(unsent_ms), "%lld", (long long)target->timeout_ms);
     link->timed_out = false;
+    int64_t began_ms = clock_monotonic_ms();
     link->connection = PQconnectdbParams(names, values, 1);
     if (link->connection == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "no memory for a connection");
-    if (PQstatus(link->connection) != CONNECTION_OK) {
-        struct error words;
-        postgres_link_flatten(PQerrorMessage(link->connection), words.text, sizeof(words.text));
-        postgres_link_close(link);
-        return error_set(error, STATUS_UNAVAILABLE, "cannot connect to PostgreSQL: %s; %s",
-                         words.text, LEDGER_CONNECT_ADVICE);
-    }
+    if (PQstatus(link->connection) != CONNECTION_OK)
+        return postgres_link_fail_to_open(link, target, clock_monotonic_ms() - began_ms, error);
     PQsetNoticeReceiver(link->connection, postgres_link_notice, NULL);
     if (PQsetnonblocking(link->connection, 1) != 0 || PQenterPipelineMode(link->connection) != 1)
         return postgres_link_lose(link, error);

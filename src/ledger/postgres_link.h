@@ -20,12 +20,14 @@ struct postgres_target {
     const char *url;
     const char *password; /* NULL: as the URL, the environment or libpq's files say */
     int64_t timeout_ms;   /* for each host, in whole seconds, at least two */
+    bool is_first;        /* the first of its session: what is refused for good is FAILED */
 };
 
 /* INVALID when libpq does not take the URL; the words show nothing that could be a password. */
 enum status postgres_target_check(const char *url, struct error *error) MUST_CHECK;
 
-/* Connects to the first host that lets us. UNAVAILABLE with the server's words. */
+/* Connects to the first host that lets us. UNAVAILABLE with the server's words. FAILED: a wrong
+ * password, a missing right or database, a certificate; asked for by `is_first` only. */
 enum status postgres_link_open(struct postgres_link *link, const struct postgres_target *target,
                                struct error *error) MUST_CHECK;
 void postgres_link_close(struct postgres_link *link);

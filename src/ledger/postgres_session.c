@@ -250,8 +250,10 @@ static enum status postgres_session_own(struct ledger_session *session,
 enum status postgres_session_connect(struct ledger_session *session, struct error *error)
 {
     const struct ledger_store *store = session->store;
-    const struct postgres_target target = {
-        .url = store->url, .password = store->password, .timeout_ms = store->timeout_ms};
+    const struct postgres_target target = {.url = store->url,
+                                           .password = store->password,
+                                           .timeout_ms = store->timeout_ms,
+                                           .is_first = session->backend.pid == 0};
     struct postgres_setup setup;
     enum status status = postgres_link_open(&session->link, &target, error);
 
@@ -275,6 +277,14 @@ enum status postgres_session_connect(struct ledger_session *session, struct erro
     postgres_session_warn(session, &setup);
     session->backend = setup.backend;
     return STATUS_OK;
+}
+
+enum status postgres_session_reconnect(struct ledger_session *session, struct error *error)
+{
+    enum status status = postgres_session_connect(session, error);
+
+    /* A server that will not do may be replaced by one that does, as the lost one was. */
+    return status == STATUS_FAILED ? STATUS_UNAVAILABLE : status;
 }
 
 /* --- running --- */
@@ -337,7 +347,7 @@ static enum status postgres_session_ready(struct ledger_session *session, struct
     if (session->has_begun || session->has_schema_lock)
         return error_set(error, STATUS_UNAVAILABLE,
                          "the connection to PostgreSQL was lost in the middle of a transaction");
-    return postgres_session_connect(session, error);
+    return postgres_session_reconnect(session, error);
 }
 
 static enum status postgres_session_request(struct ledger_session *session,

@@ -49,9 +49,14 @@ struct ledger_session {
 };
 
 /* Connects, sets the connection up and takes the ownership if it should have it. CONFLICT: another
- * process owns the ledger. FAILED: the server is too old. UNAVAILABLE: anything else. */
+ * process owns the ledger. FAILED: the server is too old, or refuses us for good. UNAVAILABLE:
+ * anything else. */
 enum status postgres_session_connect(struct ledger_session *session,
                                      struct error *error) MUST_CHECK;
+
+/* The same after a connection was lost. Never FAILED. */
+enum status postgres_session_reconnect(struct ledger_session *session,
+                                       struct error *error) MUST_CHECK;
 
 /* Runs a statement with session->parameters, and in front of it what waits. A connection that turns
  * out to be lost before anything of a transaction was done is made again, once. */

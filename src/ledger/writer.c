@@ -497,6 +497,18 @@ static void *writer_main(void *context)
     return NULL;
 }
 
+static void writer_release(struct writer *writer)
+{
+    write_batch_release(&writer->gathering);
+    write_batch_release(&writer->writing);
+    issue_room_release(&writer->room);
+    outbox_release(&writer->outbox);
+    free(writer->states);
+    pthread_cond_destroy(&writer->work);
+    pthread_cond_destroy(&writer->finished);
+    pthread_mutex_destroy(&writer->lock);
+}
+
 enum status writer_start(struct writer *writer, struct sql sql,
                          const struct ledger_options *options, struct ledger_stats *stats,
                          struct error *error)
@@ -513,14 +525,14 @@ enum status writer_start(struct writer *writer, struct sql sql,
     pthread_mutex_init(&writer->lock, NULL);
     clock_condition_init(&writer->work);
     pthread_cond_init(&writer->finished, NULL);
-    if (sql.driver->is_remote) {
-        enum status status = mark_enter(&writer->mark, &writer->sql, options->use, error);
-        if (status != STATUS_OK)
-            return status;
-    }
-    if (pthread_create(&writer->thread, NULL, writer_main, writer) != 0)
-        return error_set(error, STATUS_UNAVAILABLE, "cannot start the ledger's thread");
-    return STATUS_OK;
+    enum status status = STATUS_OK;
+    if (sql.driver->is_remote)
+        status = mark_enter(&writer->mark, &writer->sql, options->use, error);
+    if (status == STATUS_OK && pthread_create(&writer->thread, NULL, writer_main, writer) != 0)
+        status = error_set(error, STATUS_UNAVAILABLE, "cannot start the ledger's thread");
+    if (status != STATUS_OK)
+        writer_release(writer);
+    return status;
 }
 
 void writer_stop(struct writer *writer)
@@ -532,12 +544,5 @@ void writer_stop(struct writer *writer)
     pthread_join(writer->thread, NULL);
     if (writer->sql.driver->is_remote && !writer->gave_up)
         mark_leave(&writer->mark, &writer->sql, writer->options->use);
-    write_batch_release(&writer->gathering);
-    write_batch_release(&writer->writing);
-    issue_room_release(&writer->room);
-    outbox_release(&writer->outbox);
-    free(writer->states);
-    pthread_cond_destroy(&writer->work);
-    pthread_cond_destroy(&writer->finished);
-    pthread_mutex_destroy(&writer->lock);
+    writer_release(writer);
 }

@@ -68,6 +68,10 @@ class Sharing:
         """One that may be gone or stand still before it listens."""
         return self._spawn(Server, None, **config)
 
+    def spawn_worker(self, **config):
+        """The same of a worker."""
+        return self._spawn(Worker, None, **config)
+
     def work(self, gate=None, **config):
         """A worker; one with a fault point may be there before it says that it works."""
         worker = self._spawn(Worker, gate, **config)
