@@ -55,8 +55,8 @@ static inline int user_id_compare(const struct user_id *a, const struct user_id 
     return order != 0 ? order : (int)a->length - (int)b->length;
 }
 
-/* Names one attempt. Made from the client's Idempotency-Key (then the top bit of the first byte is
- * set, and the gate can be asked for it) or by the server (then the bit is clear). */
+/* Names one attempt. Made from the user and their Idempotency-Key (then the top bit of the first
+ * byte is set, and the gate can be asked for it) or by the server (then the bit is clear). */
 struct request_id {
     uint8_t bytes[16];
 };
@@ -126,6 +126,9 @@ struct claim {
     struct user_id user;
 };
 
+/* So many keys are bound to one claim besides the one it was made with; the next is refused. */
+#define CLAIM_KEYS_MAX 31
+
 /* An Idempotency-Key that came with a claim its user already held. */
 struct key_binding {
     int64_t policy_id;
@@ -191,8 +194,8 @@ enum verdict {
     VERDICT_UNDECIDED,
     VERDICT_WON,
     VERDICT_NO_POLICY,
-    VERDICT_KEY_MISMATCH, /* the key belongs to another user's claim */
-    VERDICT_HELD,         /* the claim this user or this key already holds */
+    VERDICT_HELD,      /* the claim this user or this key already holds */
+    VERDICT_KEYS_FULL, /* the same, but no more keys can be bound to that claim */
     VERDICT_BLOCKED,
     VERDICT_CLOSED,
     VERDICT_PAUSED,

@@ -88,13 +88,19 @@ enum code_kind code_parse(const struct service *service, struct span text, int64
     return sodium_memcmp(given, right, sizeof(right)) == 0 ? CODE_FULL : CODE_WRONG;
 }
 
-struct request_id request_id_of_key(const struct service *service, struct span key)
+struct request_id request_id_of_key(const struct user_id *user, struct span key)
 {
+    /* The length keeps the user and the key apart; the zero keeps both apart from any bare key,
+     * which is what older versions hashed. */
+    unsigned char head[2] = {0, user->length};
     struct request_id id;
+    crypto_generichash_state state;
 
-    (void)service;
-    crypto_generichash(id.bytes, sizeof(id.bytes), (const unsigned char *)key.bytes, key.length,
-                       NULL, 0);
+    crypto_generichash_init(&state, NULL, 0, sizeof(id.bytes));
+    crypto_generichash_update(&state, head, sizeof(head));
+    crypto_generichash_update(&state, (const unsigned char *)user->bytes, user->length);
+    crypto_generichash_update(&state, (const unsigned char *)key.bytes, key.length);
+    crypto_generichash_final(&state, id.bytes, sizeof(id.bytes));
     id.bytes[0] |= 0x80;
     return id;
 }

@@ -32,7 +32,7 @@ enum code_kind { CODE_INVALID, CODE_ID, CODE_FULL, CODE_WRONG };
 enum code_kind code_parse(const struct service *service, struct span text, int64_t *policy_id,
                           int64_t *seq);
 
-/* The request id of a client's Idempotency-Key (quotes already taken off). */
-struct request_id request_id_of_key(const struct service *service, struct span key);
+/* The request id of a user's Idempotency-Key (quotes already taken off). */
+struct request_id request_id_of_key(const struct user_id *user, struct span key);
 
 #endif

@@ -341,7 +341,7 @@ bool holdings_bind(struct holdings *holdings, uint32_t index, const struct reque
     struct holding *holding = holdings_at(holdings, index);
     uint32_t at = holdings->bound_count;
 
-    if (holding->bound_count >= HOLDINGS_BOUND_MAX || at >= KEY_TARGET_BOUND - 1 ||
+    if (at >= KEY_TARGET_BOUND - 1 ||
         !region_grow(&holdings->bound, (size_t)(at + 1) * sizeof(struct bound_key)) ||
         !holdings_resize_table(&holdings->keys, &holdings->keys_mask,
                                (uint64_t)holdings->capacity + at + 1, TABLE_WHEN_TOUCHED))
@@ -349,7 +349,8 @@ bool holdings_bind(struct holdings *holdings, uint32_t index, const struct reque
     ((struct bound_key *)holdings->bound.base)[at] =
         (struct bound_key){.request_id = *id, .holding = index};
     holdings->bound_count++;
-    holding->bound_count++;
+    if (holding->bound_count < CLAIM_KEYS_MAX)
+        holding->bound_count++;
     holdings_put(holdings_slots(&holdings->keys), holdings->keys_mask,
                  (struct holdings_slot){.hash = holdings_key_hash(holdings, id),
                                         .target = (at | KEY_TARGET_BOUND) + 1});

@@ -31,7 +31,7 @@ struct holding {
     uint16_t nth_top;    /* at the user's newest claim: the highest nth among them */
     uint8_t user_length;
     uint8_t state : 3;       /* enum coupon_state */
-    uint8_t bound_count : 5; /* keys bound besides its own */
+    uint8_t bound_count : 5; /* keys bound besides its own; stays at CLAIM_KEYS_MAX */
 };
 
 /* An Idempotency-Key bound to a claim besides the one it was made with. */
@@ -121,10 +121,8 @@ uint32_t holdings_add_at(struct holdings *holdings, struct holdings_place place,
 /* The claim no longer counts for its user. */
 void holdings_free_slot(struct holdings *holdings, uint32_t index, enum coupon_state state);
 
-/* At most this many keys are bound to one claim; more are answered and not remembered. */
-#define HOLDINGS_BOUND_MAX 31
-
-/* Binds another key to a claim. False when the claim has too many or there is no memory. */
+/* Binds another key to a claim; whoever decides looks first whether it has CLAIM_KEYS_MAX already.
+ * False when there is no memory. */
 bool holdings_bind(struct holdings *holdings, uint32_t index, const struct request_id *id);
 
 #endif

@@ -49,32 +49,42 @@ static void local_policy_rest_on_key(const struct local_policy *policy, struct w
         wish->ticket = policy->binding_ticket;
 }
 
+/* The key answers with that claim from now on; one that cannot be kept is not answered with it. */
+static void local_policy_bind(struct local_policy *policy, struct wish *wish, uint32_t index,
+                              struct outgoing *outgoing)
+{
+    const struct holding *holding = holdings_at(&policy->holdings, index);
+
+    if (holding->bound_count == CLAIM_KEYS_MAX) {
+        wish->verdict = VERDICT_KEYS_FULL;
+        local_policy_rest_on_key(policy, wish, holding, outgoing);
+    } else if (holdings_bind(&policy->holdings, index, &wish->request_id)) {
+        outgoing->bindings[outgoing->binding_count++] = (struct key_binding){
+            .policy_id = policy->id, .seq = wish->seq, .request_id = wish->request_id};
+        wish->ticket = TICKET_OF_THIS_GO;
+    } else {
+        wish->verdict = VERDICT_UNAVAILABLE;
+        wish->ticket = 0;
+    }
+}
+
 /* The claim the key names, or with a limit of one the claim the user holds. */
 static bool local_policy_find_held(struct local_policy *policy, struct wish *wish, uint32_t newest,
                                    int64_t now_ms, struct outgoing *outgoing)
 {
     bool keyed = request_id_is_keyed(&wish->request_id);
+    uint32_t index = keyed ? holdings_of_key(&policy->holdings, &wish->request_id) : HOLDINGS_NONE;
 
-    if (keyed) {
-        uint32_t index = holdings_of_key(&policy->holdings, &wish->request_id);
-        if (index != HOLDINGS_NONE) {
-            const struct holding *holding = holdings_at(&policy->holdings, index);
-            if (holdings_is_user(&policy->holdings, holding, &wish->user))
-                local_policy_hold(policy, wish, index, now_ms);
-            else
-                wish->verdict = VERDICT_KEY_MISMATCH;
-            local_policy_rest_on_key(policy, wish, holding, outgoing);
-            return true;
-        }
+    if (index != HOLDINGS_NONE) {
+        local_policy_hold(policy, wish, index, now_ms);
+        local_policy_rest_on_key(policy, wish, holdings_at(&policy->holdings, index), outgoing);
+        return true;
     }
     if (newest == HOLDINGS_NONE || policy->policy.per_user_limit > 1)
         return false;
     local_policy_hold(policy, wish, newest, now_ms);
-    if (keyed && holdings_bind(&policy->holdings, newest, &wish->request_id)) {
-        outgoing->bindings[outgoing->binding_count++] = (struct key_binding){
-            .policy_id = policy->id, .seq = wish->seq, .request_id = wish->request_id};
-        wish->ticket = TICKET_OF_THIS_GO;
-    }
+    if (keyed)
+        local_policy_bind(policy, wish, newest, outgoing);
     return true;
 }
 

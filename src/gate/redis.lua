@@ -14,7 +14,7 @@
 --   4 LEASE      list    "id:first:next:end" of each lease, oldest first
 --   5 META       hash    the policy's row, stock numbers, the arming token, the mark of what is
 --                        published and its publisher's token, the traces of pending claims
---   6 KEYS       hash    request id of an Idempotency-Key -> "seq:nth:user"
+--   6 KEYS       hash    request id of a user's Idempotency-Key -> "seq:nth:user"
 --   7 BOUND      zset    seq -> request id, a colon, seq: keys bound later, for the ledger; the
 --                        outbox
 -- A claim is its request id, 16 bytes as they are, and "nth:lease:requested_at:seq"; the seq may
@@ -36,7 +36,7 @@
 -- Refusals begin with a word that the caller knows: UNARMED, NOPOLICY, STALELEASE, TOOSOON, TOOFEW,
 -- SPREAD, PENDING, ARMED, FENCED, DIBSBAD (keys or arguments that are not ours).
 
-local VERSION = 9
+local VERSION = 10
 local BOUND_MAX = 31
 local KEYED = 128 -- the first byte of a request id that was made from a key is this or above
 local HOLD_BACK_MS = 500
@@ -441,10 +441,7 @@ end
 
 -- The claim that this key is bound to. One that is not held any more was cancelled.
 local function answer_key(batch, key, user, text)
-  local seq, nth, owner = string.match(key, '^(%d+):(%d+):(.*)$')
-  if owner ~= user then
-    return 'K'
-  end
+  local seq, nth = string.match(key, '^(%d+):(%d+):')
   for _, own in ipairs(read_held(text)) do
     if own.seq == tonumber(seq) then
       return show(batch, user, own)
@@ -460,9 +457,6 @@ end
 
 -- A 200 for a claim that is held binds the key it came with.
 local function bind_key(batch, user, request, held, own)
-  if own.bound >= BOUND_MAX then
-    return
-  end
   own.bound = own.bound + 1
   local at, seq = batch.field_count, whole(own.seq)
   batch.texts[user] = held_text(held)
@@ -491,6 +485,9 @@ local function decide(batch, i, user, text, flag, closed)
   end
   if mine then
     if keyed and request_of(mine) ~= request then
+      if mine.bound >= BOUND_MAX then
+        return 'F'
+      end
       bind_key(batch, user, request, held, mine)
     end
     return show(batch, user, mine)
@@ -601,8 +598,8 @@ end
 -- than once, which all wishes of that user must say. Where wishes came with a trace one more text:
 -- for each of those four digits, its number, and the trace.
 -- Answers the name, the time, and one text with the verdicts in order, parted by blanks:
---   W seq:nth  won         H seq:nth:state  held       K another's key   B blocked   C closed
---   P paused   N opens_at  L limit reached  S sold out G more in the ledger
+--   W seq:nth  won         H seq:nth:state  held       F held, and full of keys   B blocked
+--   C closed   P paused    N opens_at       L limit reached   S sold out   G more in the ledger
 -- A plus and a number behind it: as many wishes after it get the same, a win the seqs after it.
 local function claim(keys, args)
   local requests, flags = args[2] or '', args[3] or ''

@@ -43,9 +43,9 @@ static const char *redis_read_state(const char *text, struct wish *wish)
 static const char *redis_read_verdict(const char *text, struct wish *wish)
 {
     static const enum verdict verdicts[128] = {
-        ['K'] = VERDICT_KEY_MISMATCH, ['B'] = VERDICT_BLOCKED,      ['C'] = VERDICT_CLOSED,
-        ['P'] = VERDICT_PAUSED,       ['N'] = VERDICT_NOT_OPEN,     ['L'] = VERDICT_LIMIT_REACHED,
-        ['S'] = VERDICT_SOLD_OUT,     ['G'] = VERDICT_LEASE_WANTED, ['W'] = VERDICT_WON,
+        ['F'] = VERDICT_KEYS_FULL, ['B'] = VERDICT_BLOCKED,      ['C'] = VERDICT_CLOSED,
+        ['P'] = VERDICT_PAUSED,    ['N'] = VERDICT_NOT_OPEN,     ['L'] = VERDICT_LIMIT_REACHED,
+        ['S'] = VERDICT_SOLD_OUT,  ['G'] = VERDICT_LEASE_WANTED, ['W'] = VERDICT_WON,
         ['H'] = VERDICT_HELD,
     };
     unsigned char letter = (unsigned char)*text++;

@@ -506,7 +506,7 @@ size_t redis_watch_decide(struct redis_watch *watch, const struct gate_batch *ba
                        (options->ack != GATE_ACK_LEDGER || seen->numbers.pending == 0);
     for (size_t i = 0; i < batch->count && (is_full || is_sold_out); i++) {
         struct wish *wish = batch->wishes[i];
-        /* A key may belong to someone else's claim, which only Redis knows. */
+        /* A key may belong to a claim that was cancelled, which only Redis knows. */
         if (is_sold_out && !request_id_is_keyed(&wish->request_id) &&
             !redis_winners_have(&seen->winners,
                                 redis_watch_hash(watch, wish->user.bytes, wish->user.length)))

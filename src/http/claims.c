@@ -20,7 +20,6 @@ static const char *const result_names[CLAIM_RESULT_COUNT] = {
     [CLAIM_PAUSED] = "paused",
     [CLAIM_NOT_OPEN] = "not_open",
     [CLAIM_NOT_FOUND] = "not_found",
-    [CLAIM_MISMATCH] = "mismatch",
     [CLAIM_UNAVAILABLE] = "unavailable",
     [CLAIM_INVALID] = "invalid",
     [CLAIM_UNAUTHORIZED] = "unauthorized",
@@ -39,7 +38,7 @@ static const struct refusal {
 } refusals[VERDICT_COUNT] = {
     [VERDICT_UNDECIDED] = {PROBLEM_UNAVAILABLE, CLAIM_UNAVAILABLE},
     [VERDICT_NO_POLICY] = {PROBLEM_POLICY_NOT_FOUND, CLAIM_NOT_FOUND},
-    [VERDICT_KEY_MISMATCH] = {PROBLEM_IDEMPOTENCY_MISMATCH, CLAIM_MISMATCH},
+    [VERDICT_KEYS_FULL] = {PROBLEM_INVALID_REQUEST, CLAIM_INVALID},
     [VERDICT_BLOCKED] = {PROBLEM_BLOCKED, CLAIM_BLOCKED},
     [VERDICT_CLOSED] = {PROBLEM_CLOSED, CLAIM_CLOSED},
     [VERDICT_PAUSED] = {PROBLEM_PAUSED, CLAIM_PAUSED},
@@ -189,7 +188,7 @@ void claims_post(struct api_loop *loop, struct http_exchange *exchange,
                    "Idempotency-Key");
             return;
         }
-        wish.request_id = request_id_of_key(loop->api->service, key);
+        wish.request_id = request_id_of_key(&wish.user, key);
     }
     if (loop->api->users != NULL && !within_limit(loop, exchange, &wish.user)) {
         return;
@@ -276,6 +275,11 @@ void claims_answer(void *context, void *asker, const struct wish *wish)
     const struct refusal *refusal = &refusals[wish->verdict];
     if (wish->verdict == VERDICT_NOT_OPEN) {
         answer_not_open(loop, exchange, wish);
+    } else if (wish->verdict == VERDICT_KEYS_FULL) {
+        reply_problem_about(loop, exchange, refusal->problem,
+                            "Idempotency-Key: the claim this user holds has 31 keys besides its "
+                            "own; retry with one of these, or without a key",
+                            "Idempotency-Key");
     } else {
         reply_problem(loop, exchange, refusal->problem);
     }

@@ -38,10 +38,6 @@ static const struct problem_entry entries[PROBLEM_COUNT] = {
             "Nothing was ever won by this user here. policy_state says how the policy stands, and "
             "sold_out_at since when nothing is left.",
             "Claim, if the policy is OPEN."),
-    PROBLEM(IDEMPOTENCY_MISMATCH, 422, "Idempotency-Key belongs to another user",
-            "This Idempotency-Key was used for another user of this policy.",
-            "A key names one attempt of one user. The same key came with another user.",
-            "Make a new key for every attempt, for example a UUID."),
     PROBLEM(POLICY_NOT_FOUND, 404, "No such policy", "There is no policy with this id.",
             "No policy has the id in the path.", "Look it up with GET /v1/policies."),
     PROBLEM(NOT_OPEN, 403, "Not open yet", "Claiming has not begun yet.",

@@ -8,8 +8,8 @@
 /* What the ledger knows of the user in this policy. */
 struct fallback_user {
     const struct ledger_wish *wish;
-    bool has_same_request; /* `held` is the claim this very request made */
-    bool has_active;       /* else `held` is the user's latest active coupon */
+    bool has_request; /* `held` is the claim that this request made, or its key is bound to */
+    bool has_active;  /* else `held` is the user's latest active coupon */
     struct coupon held;
     int32_t active_count;
     bool slots[PER_USER_LIMIT_MAX + 1];
@@ -24,13 +24,16 @@ static enum status fallback_read_coupon(void *context, const struct sql_value *c
 
     (void)error;
     rows_read_coupon(columns, &coupon);
+    /* A claim that came to nothing answers no request. */
+    if (coupon.state == COUPON_VOID || coupon.state == COUPON_MERGED)
+        return STATUS_OK;
     if (memcmp(&coupon.claim.request_id, &user->wish->request_id, sizeof(struct request_id)) == 0) {
-        user->has_same_request = true;
+        user->has_request = true;
         user->held = coupon;
     }
     if (!coupon_state_is_active(coupon.state))
         return STATUS_OK;
-    if (!user->has_active && !user->has_same_request)
+    if (!user->has_active && !user->has_request)
         user->held = coupon;
     user->has_active = true;
     user->active_count++;
@@ -39,32 +42,40 @@ static enum status fallback_read_coupon(void *context, const struct sql_value *c
     return STATUS_OK;
 }
 
-/* A key may be bound to a claim besides the one it was made with. Decides when it is; a claim that
- * came to nothing binds no key. */
-static enum status fallback_find_key(struct sql *sql, struct ledger_wish *wish, struct error *error)
+/* A key may be bound to a claim besides the one that it was made with. */
+static enum status fallback_find_key(struct sql *sql, struct fallback_user *user,
+                                     struct error *error)
 {
+    const struct ledger_wish *wish = user->wish;
+    struct coupon coupon;
     int64_t seq = 0;
 
-    if (!request_id_is_keyed(&wish->request_id))
+    if (user->has_request || !request_id_is_keyed(&wish->request_id))
         return STATUS_OK;
     enum status status =
         SQL_RUN(sql, STATEMENT_key_by_id, rows_take_i64, &seq, error, sql_i64(wish->policy_id),
                 sql_blob(wish->request_id.bytes, sizeof(wish->request_id.bytes)));
     if (status != STATUS_OK || seq == 0)
         return status;
-    status = rows_coupon_by_seq(sql, wish->policy_id, seq, ROWS_LOOK, &wish->coupon, error);
-    if (status == STATUS_OK)
-        wish->verdict = user_id_equal(&wish->coupon.claim.user, &wish->user) ? VERDICT_HELD
-                                                                             : VERDICT_KEY_MISMATCH;
+    status = rows_coupon_by_seq(sql, wish->policy_id, seq, ROWS_LOOK, &coupon, error);
+    if (status == STATUS_OK && coupon.state != COUPON_VOID && coupon.state != COUPON_MERGED) {
+        user->has_request = true;
+        user->held = coupon;
+    }
     return status == STATUS_NOT_FOUND ? STATUS_OK : status;
 }
 
-/* The key answers with that claim from now on, whoever asks with it. */
-static enum status fallback_bind_key(struct sql *sql, const struct ledger_wish *wish,
-                                     struct error *error)
+/* For a user who already held the coupon: the key answers with it from now on. */
+static enum status fallback_bind_key(struct sql *sql, struct ledger_wish *wish, struct error *error)
 {
-    if (!request_id_is_keyed(&wish->request_id))
-        return STATUS_OK;
+    int64_t key_count = 0;
+    enum status status = SQL_RUN(sql, STATEMENT_key_count, rows_take_i64, &key_count, error,
+                                 sql_i64(wish->policy_id), sql_i64(wish->coupon.claim.seq));
+
+    if (status == STATUS_OK && key_count >= CLAIM_KEYS_MAX)
+        wish->verdict = VERDICT_KEYS_FULL;
+    if (status != STATUS_OK || wish->verdict == VERDICT_KEYS_FULL)
+        return status;
     return SQL_RUN(sql, STATEMENT_key_insert, NULL, NULL, error, sql_i64(wish->policy_id),
                    sql_blob(wish->request_id.bytes, sizeof(wish->request_id.bytes)),
                    sql_i64(wish->coupon.claim.seq));
@@ -73,7 +84,7 @@ static enum status fallback_bind_key(struct sql *sql, const struct ledger_wish *
 static enum verdict fallback_judge(const struct policy *policy, const struct fallback_user *user,
                                    bool is_blocked, int64_t now_ms)
 {
-    if (user->has_same_request || (policy->per_user_limit == 1 && user->has_active))
+    if (user->has_request || (policy->per_user_limit == 1 && user->has_active))
         return VERDICT_HELD;
     if (is_blocked)
         return VERDICT_BLOCKED;
@@ -133,12 +144,12 @@ enum status fallback_claim(struct sql *sql, void *argument, struct error *error)
     enum status status = rows_policy_by_id(sql, wish->policy_id, ROWS_LOCK, &policy, error);
 
     wish->verdict = status == STATUS_NOT_FOUND ? VERDICT_NO_POLICY : VERDICT_UNDECIDED;
-    if (status == STATUS_OK)
-        status = fallback_find_key(sql, wish, error);
-    if (status != STATUS_OK || wish->verdict != VERDICT_UNDECIDED)
+    if (status != STATUS_OK)
         return status == STATUS_NOT_FOUND ? STATUS_OK : status;
     status = SQL_RUN(sql, STATEMENT_coupon_list_of_claimant, fallback_read_coupon, &user, error,
                      sql_i64(policy.id), sql_text(user_id_span(&wish->user)), sql_i64(INT32_MAX));
+    if (status == STATUS_OK)
+        status = fallback_find_key(sql, &user, error);
     if (status == STATUS_OK)
         status = SQL_RUN(sql, STATEMENT_blocked_has, rows_note_any, &is_blocked, error,
                          sql_text(user_id_span(&wish->user)));
@@ -150,6 +161,7 @@ enum status fallback_claim(struct sql *sql, void *argument, struct error *error)
         wish->coupon = user.held;
     if (wish->verdict == VERDICT_WON)
         status = fallback_win(sql, &policy, &user, wish, error);
-    bool binds = wish->verdict == VERDICT_WON || wish->verdict == VERDICT_HELD;
+    bool binds = wish->verdict == VERDICT_HELD && !user.has_request &&
+                 request_id_is_keyed(&wish->request_id);
     return status == STATUS_OK && binds ? fallback_bind_key(sql, wish, error) : status;
 }

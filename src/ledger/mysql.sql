@@ -262,6 +262,9 @@ ON DUPLICATE KEY UPDATE claim_key.seq = claim_key.seq;
 -- name: key_by_id
 SELECT seq FROM claim_key WHERE policy_id = ?1 AND request_id = ?2;
 
+-- name: key_count
+SELECT COUNT(*) FROM claim_key WHERE policy_id = ?1 AND seq = ?2;
+
 -- name: key_scan
 SELECT policy_id, request_id, seq FROM claim_key;
 

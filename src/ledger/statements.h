@@ -46,6 +46,7 @@
     X(refused_scan_of_policy)  \
     X(key_insert)              \
     X(key_by_id)               \
+    X(key_count)               \
     X(key_scan)                \
     X(exceptions_any)          \
     X(blocked_has)             \

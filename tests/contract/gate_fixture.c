@@ -136,8 +136,12 @@ struct wish wish_of(const char *user)
 struct wish wish_with_key(const char *user, uint8_t key)
 {
     struct wish wish = {.policy_id = POLICY, .user = user_id_of(span_of(user))};
-    wish.request_id.bytes[0] = 0x80;
-    wish.request_id.bytes[15] = key;
+    uint8_t *bytes = wish.request_id.bytes;
+
+    bytes[0] = 0x80;
+    for (size_t i = 0; i < wish.user.length; i++) /* a key is its user's */
+        bytes[1 + i % 14] = (uint8_t)(bytes[1 + i % 14] * 31 + (uint8_t)wish.user.bytes[i]);
+    bytes[15] = key;
     return wish;
 }
 

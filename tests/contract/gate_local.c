@@ -123,41 +123,43 @@ static void test_local__repeat_in_one_batch_waits_too(void **state)
     assert_int_equal(wishes[2].ticket, wishes[0].ticket);
 }
 
-/* A key that leads to a claim, or away from another's, may itself not be written yet. */
+/* A key that leads to a claim may itself not be written yet. */
 static void test_local__verdict_by_key_waits_for_the_key(void **state)
 {
     struct fixture *fixture = *state;
     create(fixture, 10, 1);
     uint64_t won = claim_with_key(fixture, "a", 1).ticket;
-    struct wish mismatch = claim_with_key(fixture, "b", 1);
-    assert_int_equal(mismatch.verdict, VERDICT_KEY_MISMATCH);
-    assert_int_equal(mismatch.ticket, won);
+    assert_int_equal(claim_with_key(fixture, "a", 1).ticket, won);
     acknowledge(fixture);
-    assert_int_equal(claim_with_key(fixture, "b", 1).ticket, 0);
+    assert_int_equal(claim_with_key(fixture, "a", 1).ticket, 0);
 
     uint64_t bound = claim_with_key(fixture, "a", 2).ticket;
     assert_true(bound > won);
     struct wish repeat = claim_with_key(fixture, "a", 2);
     assert_int_equal(repeat.verdict, VERDICT_HELD);
     assert_int_equal(repeat.ticket, bound);
-    assert_int_equal(claim_with_key(fixture, "b", 2).ticket, bound);
     assert_int_equal(claim(fixture, "a").ticket, 0);
+    /* So does the refusal of one too many. */
+    for (uint8_t key = 3; key <= 1 + CLAIM_KEYS_MAX; key++)
+        bound = claim_with_key(fixture, "a", key).ticket;
+    struct wish refused = claim_with_key(fixture, "a", 2 + CLAIM_KEYS_MAX);
+    assert_int_equal(refused.verdict, VERDICT_KEYS_FULL);
+    assert_int_equal(refused.ticket, bound);
 }
 
 static void test_local__verdict_by_key_waits_within_a_batch(void **state)
 {
     struct fixture *fixture = *state;
-    struct wish wishes[] = {wish_with_key("a", 2), wish_with_key("b", 2), wish_with_key("a", 2)};
-    struct wish *batch[] = {&wishes[0], &wishes[1], &wishes[2]};
+    struct wish wishes[] = {wish_with_key("a", 2), wish_with_key("a", 2)};
+    struct wish *batch[] = {&wishes[0], &wishes[1]};
 
     create(fixture, 10, 1);
     uint64_t won = claim_with_key(fixture, "a", 1).ticket;
     acknowledge(fixture);
-    gate_hand_claim(&fixture->hand, POLICY, batch, 3);
+    gate_hand_claim(&fixture->hand, POLICY, batch, 2);
     assert_true(wishes[0].ticket > won);
-    assert_int_equal(wishes[1].verdict, VERDICT_KEY_MISMATCH);
+    assert_int_equal(wishes[1].verdict, VERDICT_HELD);
     assert_int_equal(wishes[1].ticket, wishes[0].ticket);
-    assert_int_equal(wishes[2].ticket, wishes[0].ticket);
 }
 
 static void test_local__limit_reached_waits_too(void **state)

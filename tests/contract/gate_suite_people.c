@@ -240,8 +240,8 @@ static void test_gate__key_names_its_claim(void **state)
     struct wish again = claim_with_key(fixture, "a", 1);
     assert_int_equal(again.verdict, VERDICT_HELD);
     assert_int_equal(again.seq, 1);
-    assert_int_equal(claim_with_key(fixture, "b", 1).verdict, VERDICT_KEY_MISMATCH);
-    assert_int_equal(claim(fixture, "a").verdict, VERDICT_WON); /* no key: a new wish */
+    assert_int_equal(claim_with_key(fixture, "b", 1).verdict, VERDICT_WON); /* another key */
+    assert_int_equal(claim(fixture, "a").verdict, VERDICT_WON);             /* no key: a new wish */
 }
 
 static void test_gate__key_within_a_batch(void **state)
@@ -254,11 +254,11 @@ static void test_gate__key_within_a_batch(void **state)
     create(fixture, 10, 1);
     gate_hand_claim(&fixture->hand, POLICY, batch, 5);
     assert_int_equal(wishes[0].verdict, VERDICT_WON);
-    assert_int_equal(wishes[1].verdict, VERDICT_KEY_MISMATCH);
+    assert_int_equal(wishes[1].verdict, VERDICT_WON);
     assert_int_equal(wishes[2].verdict, VERDICT_HELD);
     assert_int_equal(wishes[2].seq, 1);
     assert_int_equal(wishes[3].verdict, VERDICT_HELD); /* and bound */
-    assert_int_equal(wishes[4].verdict, VERDICT_KEY_MISMATCH);
+    assert_int_equal(wishes[4].verdict, VERDICT_WON);
     look_at_pending(fixture);
     assert_int_equal(fixture->binding_count, 1);
     assert_int_equal(fixture->bindings[0].seq, 1);
@@ -280,7 +280,6 @@ static void test_gate__held_claim_binds_the_key(void **state)
     acknowledge(fixture);
     look_at_pending(fixture);
     assert_int_equal(fixture->binding_count, 0);
-    assert_int_equal(claim_with_key(fixture, "b", 2).verdict, VERDICT_KEY_MISMATCH);
     cancel(fixture, "a", 1);
     lend_all(fixture);
     for (uint8_t key = 1; key <= 2; key++) {
@@ -293,18 +292,26 @@ static void test_gate__held_claim_binds_the_key(void **state)
     assert_int_equal(claim_with_key(fixture, "a", 3).verdict, VERDICT_WON);
 }
 
-/* One claim keeps so many keys; the next ones are answered, but name nothing. */
+/* One claim keeps so many keys; the next is refused, and the others still answer. */
 static void test_gate__keys_of_one_claim_are_bounded(void **state)
 {
     struct fixture *fixture = *state;
     create(fixture, 2, 1);
     claim_with_key(fixture, "a", 1);
-    for (uint8_t key = 2; key < 60; key++)
+    for (uint8_t key = 2; key <= 1 + CLAIM_KEYS_MAX; key++)
         assert_int_equal(claim_with_key(fixture, "a", key).seq, 1);
+    for (uint8_t key = 2 + CLAIM_KEYS_MAX; key < 60; key++)
+        assert_int_equal(claim_with_key(fixture, "a", key).verdict, VERDICT_KEYS_FULL);
     look_at_pending(fixture);
-    assert_int_equal(fixture->binding_count, 31);
-    assert_int_equal(claim_with_key(fixture, "b", 32).verdict, VERDICT_KEY_MISMATCH);
-    assert_int_equal(claim_with_key(fixture, "b", 33).verdict, VERDICT_WON);
+    assert_int_equal(fixture->binding_count, CLAIM_KEYS_MAX);
+    acknowledge(fixture);
+    for (uint8_t key = 1; key <= 1 + CLAIM_KEYS_MAX; key++)
+        assert_int_equal(claim_with_key(fixture, "a", key).seq, 1);
+    assert_int_equal(claim(fixture, "a").seq, 1);
+    /* It was forgotten by nobody: it may win once the user holds nothing. */
+    cancel(fixture, "a", 1);
+    assert_int_equal(claim_with_key(fixture, "a", 59).verdict, VERDICT_WON);
+    assert_int_equal(claim_with_key(fixture, "a", 2).coupon_state, COUPON_CANCELLED);
 }
 
 static void test_gate__refusal_binds_no_key(void **state)
@@ -349,7 +356,7 @@ static void test_gate__order_of_verdicts(void **state)
     assert_int_equal(claim(fixture, "blocked").verdict, VERDICT_BLOCKED);
     assert_int_equal(claim(fixture, "blocked-holder").verdict, VERDICT_HELD);
     assert_int_equal(claim(fixture, "holder").verdict, VERDICT_HELD);
-    assert_int_equal(claim_with_key(fixture, "blocked", 1).verdict, VERDICT_KEY_MISMATCH);
+    assert_int_equal(claim_with_key(fixture, "blocked", 1).verdict, VERDICT_BLOCKED);
     assert_ok(fixture, gate_block(fixture->gate, &blocked, false, &fixture->error));
     assert_int_equal(claim(fixture, "blocked").verdict, VERDICT_CLOSED);
 }

@@ -75,15 +75,17 @@ def test_key__twice_is_400(shared):
         expect_problem(connection.receive(), 400, "INVALID_REQUEST")
 
 
-def test_key__other_user_is_a_mismatch(shared):
-    policy = shared.create(total=10)
-    shared.win(policy["id"], "u1", key="k")
-    expect_problem(shared.claim(policy["id"], "u2", key="k"), 422, "IDEMPOTENCY_MISMATCH")
-    # Not even for somebody who holds a claim of their own.
-    shared.win(policy["id"], "u3")
-    expect_problem(shared.claim(policy["id"], "u3", key="k"), 422, "IDEMPOTENCY_MISMATCH")
-    # The refusal took nothing from them.
-    assert shared.win(policy["id"], "u2")["seq"] == 3
+def test_key__another_users_is_another_key(shared):
+    policy = shared.create(total=10, limit=2)
+    first = shared.win(policy["id"], "u1", key="k")
+    second = shared.win(policy["id"], "u2", key="k")
+    # Neither shows the other's claim, nor stands in the way of it.
+    for user, won in (("u1", first), ("u2", second)):
+        again = expect(shared.claim(policy["id"], user, key="k"), 200)
+        assert (again["user"], again["seq"], again["code"]) == (user, won["seq"], won["code"])
+    assert first["seq"] != second["seq"]
+    # Where one ends and the other begins makes no other key of it.
+    assert shared.win(policy["id"], "u", key="1k")["seq"] == 3
 
 
 def test_key__number_and_text_are_the_same_user(shared):
@@ -95,15 +97,13 @@ def test_key__number_and_text_are_the_same_user(shared):
 def test_key__scope_is_one_policy(shared):
     one, two = shared.create(total=3), shared.create(total=3)
     shared.win(one["id"], "u1", key="k")
-    shared.win(two["id"], "u2", key="k")
-    expect_problem(shared.claim(two["id"], "u1", key="k"), 422, "IDEMPOTENCY_MISMATCH")
+    shared.win(two["id"], "u1", key="k")
 
 
 def test_key__a_200_binds_the_key(shared):
     policy = shared.create(total=3)
     first = shared.win(policy["id"], "u1")
     assert expect(shared.claim(policy["id"], "u1", key="later"), 200)["seq"] == first["seq"]
-    expect_problem(shared.claim(policy["id"], "u2", key="later"), 422, "IDEMPOTENCY_MISMATCH")
     expect(shared.cancel(first["coupon_id"]), 200)
     again = expect(shared.claim(policy["id"], "u1", key="later"), 200)
     assert (again["seq"], again["coupon_state"]) == (first["seq"], "CANCELLED")
@@ -118,6 +118,24 @@ def test_key__several_keys_can_name_one_claim(shared):
     for i in range(20):
         again = expect(shared.claim(policy["id"], "u1", key=f"k{i}"), 200)
         assert (again["seq"], again["coupon_state"]) == (1, "CANCELLED")
+
+
+def test_key__one_too_many_is_refused(shared):
+    """31 keys besides its own can name a claim; the next is told so, and changes nothing."""
+    policy = shared.create(total=3)
+    first = shared.win(policy["id"], "u1", key="k0")
+    for i in range(1, 32):
+        assert expect(shared.claim(policy["id"], "u1", key=f"k{i}"), 200)["seq"] == 1
+    for key in ("k32", "k33", "k32"):
+        refused = shared.claim(policy["id"], "u1", key=key)
+        expect_problem(refused, 400, "INVALID_REQUEST")
+        assert refused.json["field"] == "Idempotency-Key" and "31 keys" in refused.json["detail"]
+    assert expect(shared.claim(policy["id"], "u1"), 200)["seq"] == 1
+    expect(shared.cancel(first["coupon_id"]), 200)
+    for i in range(32):
+        again = expect(shared.claim(policy["id"], "u1", key=f"k{i}"), 200)
+        assert (again["seq"], again["coupon_state"]) == (1, "CANCELLED")
+    assert shared.win(policy["id"], "u1", key="k32")["seq"] > 1
 
 
 def test_key__after_a_cancel_it_still_names_its_claim(shared):
@@ -147,9 +165,8 @@ def test_key__a_refusal_binds_none(shared):
     first = shared.win(policy["id"], "u1")
     expect_problem(shared.claim(policy["id"], "u2", key="k"), 409, "SOLD_OUT")
     expect(shared.cancel(first["coupon_id"]), 200)
-    # Somebody else may use the key that only came with a refusal.
-    assert returned(shared, policy["id"], "u3", key="k")["seq"] == 2
-    expect_problem(shared.claim(policy["id"], "u2", key="k"), 422, "IDEMPOTENCY_MISMATCH")
+    # The key that only came with a refusal may win now.
+    assert returned(shared, policy["id"], "u2", key="k")["seq"] == 2
 
 
 @pytest.mark.one_server("who is blocked reaches the other servers within a second")
@@ -170,7 +187,11 @@ def test_key__no_refusal_binds_one(shared, refusal):
         expect(shared.request("PUT", f"/v1/users/{user}", {"blocked": True}), 200)
     assert shared.claim(policy["id"], user, key="k").code == refusal
     expect(shared.patch(policy["id"], paused=False, opens_at=None), 200)
-    shared.win(policy["id"], "u3", key="k")
+    if refusal == "LIMIT_REACHED":
+        expect(shared.cancel(f"{policy['id']}-1"), 200)
+    elif refusal == "BLOCKED":
+        expect(shared.request("PUT", f"/v1/users/{user}", {"blocked": False}), 200)
+    shared.win(policy["id"], user, key="k")
 
 
 def test_key__hundred_parallel_retries_are_one_claim(shared):
@@ -180,11 +201,11 @@ def test_key__hundred_parallel_retries_are_one_claim(shared):
     assert {o.answer.json["seq"] for o in outcomes} == {1}
 
 
-def test_key__parallel_users_with_one_key_one_wins(shared):
+def test_key__parallel_users_with_one_key_all_win(shared):
     policy = shared.create(total=50)
     outcomes = shared.storm([claim_bytes(policy["id"], f"u{i}", key="same") for i in range(100)])
-    assert tally(outcomes) == {(201, "ISSUED"): 1, (422, "IDEMPOTENCY_MISMATCH"): 99}
-    assert len(coupons(shared.database, policy["id"])) == 1
+    assert tally(outcomes) == {(201, "ISSUED"): 50, (409, "SOLD_OUT"): 50}
+    assert len(coupons(shared.database, policy["id"])) == 50
 
 
 def test_key__everything_about_keys_survives_kill_9(server):
@@ -195,8 +216,6 @@ def test_key__everything_about_keys_survives_kill_9(server):
     gone = server.win(policy["id"], "u3", key="gone")
     expect(server.cancel(gone["coupon_id"]), 200)
     server.restart()
-    for key in ("own", "bound", "gone"):
-        expect_problem(server.claim(policy["id"], "other", key=key), 422, "IDEMPOTENCY_MISMATCH")
     assert expect(server.claim(policy["id"], "u1", key='"own"'), 200)["seq"] == own["seq"]
     assert expect(server.claim(policy["id"], "u2", key="bound"), 200)["seq"] == plain["seq"]
     again = expect(server.claim(policy["id"], "u3", key="gone"), 200)
@@ -207,9 +226,11 @@ def test_key__everything_about_keys_survives_kill_9(server):
 def test_key__a_bound_key_is_durable_before_its_200(server):
     """Guarantee 8 for bindings: after every 200 with a fresh key, kill -9; the key still knows."""
     policy = server.create(total=5)
-    seq = server.win(policy["id"], "u1")["seq"]
     for i in range(3):
-        assert expect(server.claim(policy["id"], "u1", key=f"fresh{i}"), 200)["seq"] == seq
+        won = server.win(policy["id"], "u1")
+        assert expect(server.claim(policy["id"], "u1", key=f"fresh{i}"), 200)["seq"] == won["seq"]
         server.restart()
-        expect_problem(server.claim(policy["id"], "u2", key=f"fresh{i}"), 422,
-                       "IDEMPOTENCY_MISMATCH")
+        # One that had forgotten would let the key win again.
+        expect(server.cancel(won["coupon_id"]), 200)
+        again = expect(server.claim(policy["id"], "u1", key=f"fresh{i}"), 200)
+        assert (again["seq"], again["coupon_state"]) == (won["seq"], "CANCELLED")

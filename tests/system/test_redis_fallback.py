@@ -114,7 +114,8 @@ def test_redis_fallback__serves_the_reserve_and_no_more(tmp_path, redis):
         for again in (server.claim(policy, user), server.claim(policy, user, key="key-0")):
             assert expect(again, 200)["seq"] == won["seq"]
         assert expect(server.claim(policy, "early"), 200)["result"] == "ALREADY_ISSUED"
-        expect_problem(server.claim(policy, "thief", key="key-0"), 422, "IDEMPOTENCY_MISMATCH")
+        # With their key another user finds nothing, not even that the reserve is used up for them.
+        expect_problem(server.claim(policy, "thief", key="key-0"), 503, "UNAVAILABLE")
         assert expect(server.status(policy, user), 200)["state"] == "ISSUED"
         redis.start()
         await_closed(server, policy)

@@ -58,16 +58,6 @@ def test_verdict__held_by_key_before_blocked(shared):
 
 
 @pytest.mark.one_server("who is blocked reaches the other servers within a second")
-def test_verdict__mismatched_key_before_blocked_and_closed(shared):
-    policy = shared.create(total=5)
-    shared.win(policy["id"], "u1", key="k")
-    block(shared, "verdict-blocked-4")
-    close(shared, policy["id"])
-    expect_problem(shared.claim(policy["id"], "verdict-blocked-4", key="k"), 422,
-                   "IDEMPOTENCY_MISMATCH")
-
-
-@pytest.mark.one_server("who is blocked reaches the other servers within a second")
 def test_verdict__blocked_before_closed(shared):
     policy = shared.create(total=5)
     block(shared, "verdict-blocked-5")

@@ -197,6 +197,8 @@ static inline struct wish shop_wish(int64_t policy_id, const char *user, uint8_t
     if (key != 0) {
         wish.request_id.bytes[0] = 0x80;
         wish.request_id.bytes[1] = key;
+        memcpy(wish.request_id.bytes + 2, wish.user.bytes, /* a key is its user's */
+               wish.user.length < 14 ? wish.user.length : 14);
     } else {
         made_count++;
         memcpy(wish.request_id.bytes + 8, &made_count, sizeof(made_count));

@@ -31,7 +31,7 @@ struct model_policy {
     int64_t seq_top;
     int claims[CLAIMS_MAX / POLICIES]; /* indexes, in seq order */
     int claim_count;
-    int key_claim[KEYS + 1]; /* the claim a key leads to, +1 */
+    int key_claim[USERS][KEYS + 1]; /* the claim a user's key leads to, +1 */
 };
 
 struct model {
@@ -114,15 +114,11 @@ static struct expected model_decide(struct model_policy *policy, int user, int k
     struct model_claim *newest = NULL;
     int held = model_held(policy, user, &newest);
 
-    if (key != 0 && policy->key_claim[key] != 0) {
-        struct model_claim *claim = &model.claims[policy->key_claim[key] - 1];
-        if (claim->user == user)
-            return (struct expected){VERDICT_HELD, claim};
-        return (struct expected){VERDICT_KEY_MISMATCH, NULL};
-    }
+    if (key != 0 && policy->key_claim[user][key] != 0)
+        return (struct expected){VERDICT_HELD, &model.claims[policy->key_claim[user][key] - 1]};
     if (policy->limit == 1 && held == 1) {
         if (key != 0)
-            policy->key_claim[key] = (int)(newest - model.claims) + 1;
+            policy->key_claim[user][key] = (int)(newest - model.claims) + 1;
         return (struct expected){VERDICT_HELD, newest};
     }
     if (model.blocked[user])
@@ -140,7 +136,7 @@ static struct expected model_decide(struct model_policy *policy, int user, int k
     *claim = (struct model_claim){.user = user, .nth = model_free_nth(policy, user)};
     policy->claims[policy->claim_count++] = model.claim_count++;
     if (key != 0)
-        policy->key_claim[key] = model.claim_count;
+        policy->key_claim[user][key] = model.claim_count;
     return (struct expected){VERDICT_WON, claim};
 }
 

@@ -21,7 +21,6 @@ static const struct {
     {"LIMIT_REACHED", 409},
     {"BLOCKED", 403},
     {"NO_CLAIM", 404},
-    {"IDEMPOTENCY_MISMATCH", 422},
     {"POLICY_NOT_FOUND", 404},
     {"NOT_OPEN", 403},
     {"PAUSED", 403},

@@ -129,7 +129,6 @@ static void test_fallback__order_of_verdicts(void **state)
     fixture->policy.id++;
     assert_int_equal(claim_as(fixture, "u", theirs).verdict, VERDICT_NO_POLICY);
     fixture->policy.id--;
-    assert_int_equal(claim_as(fixture, "u", theirs).verdict, VERDICT_KEY_MISMATCH);
     assert_int_equal(claim_as(fixture, "u", mine).verdict, VERDICT_HELD);
     assert_int_equal(verdict_of(fixture, "u"), VERDICT_BLOCKED);
     block(fixture, "u", false);
@@ -194,26 +193,86 @@ static void test_fallback__a_resend_finds_its_claim(void **state)
     assert_int_equal(number(fixture, "SELECT COUNT(*) FROM coupon"), 2);
 }
 
-static void test_fallback__a_key_is_one_users(void **state)
+static void test_fallback__a_200_binds_the_key(void **state)
 {
     struct fixture *fixture = *state;
 
     create(fixture, 5, 5, 1);
     struct ledger_wish won = claim_as(fixture, "u", key_of(1));
-    assert_int_equal(claim_as(fixture, "v", key_of(1)).verdict, VERDICT_KEY_MISMATCH);
     /* A 200 for a claim already held binds the key to it; a refusal binds none. */
     assert_int_equal(claim_as(fixture, "u", key_of(2)).verdict, VERDICT_HELD);
-    assert_int_equal(claim_as(fixture, "v", key_of(2)).verdict, VERDICT_KEY_MISMATCH);
     block(fixture, "w", true);
     assert_int_equal(claim_as(fixture, "w", key_of(3)).verdict, VERDICT_BLOCKED);
-    assert_int_equal(claim_as(fixture, "v", key_of(3)).verdict, VERDICT_WON);
+    block(fixture, "w", false);
+    assert_int_equal(claim_as(fixture, "w", key_of(3)).verdict, VERDICT_WON);
     cancel(fixture, won.coupon.claim.seq);
-    struct ledger_wish bound = claim_as(fixture, "u", key_of(2));
-    assert_int_equal(bound.verdict, VERDICT_HELD);
-    assert_int_equal(bound.coupon.claim.seq, won.coupon.claim.seq);
+    for (uint8_t key = 1; key <= 2; key++) {
+        struct ledger_wish again = claim_as(fixture, "u", key_of(key));
+        assert_int_equal(again.verdict, VERDICT_HELD);
+        assert_int_equal(again.coupon.claim.seq, won.coupon.claim.seq);
+        assert_int_equal(again.coupon.state, COUPON_CANCELLED);
+    }
     /* Another policy's keys are its own. */
     create(fixture, 5, 5, 1);
-    assert_int_equal(claim_as(fixture, "v", key_of(1)).verdict, VERDICT_WON);
+    assert_int_equal(claim_as(fixture, "u", key_of(1)).verdict, VERDICT_WON);
+}
+
+/* One claim keeps so many keys; the next is refused, and nothing has changed. */
+static void test_fallback__keys_of_one_claim_are_bounded(void **state)
+{
+    struct fixture *fixture = *state;
+
+    create(fixture, 5, 5, 1);
+    struct ledger_wish won = claim_as(fixture, "u", key_of(0));
+    for (uint8_t key = 1; key <= CLAIM_KEYS_MAX; key++)
+        assert_int_equal(claim_as(fixture, "u", key_of(key)).verdict, VERDICT_HELD);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(claim_as(fixture, "u", key_of(CLAIM_KEYS_MAX + 1)).verdict,
+                         VERDICT_KEYS_FULL);
+    for (uint8_t key = 0; key <= CLAIM_KEYS_MAX; key++)
+        assert_int_equal(claim_as(fixture, "u", key_of(key)).verdict, VERDICT_HELD);
+    assert_int_equal(number(fixture, "SELECT COUNT(*) FROM claim_key"), CLAIM_KEYS_MAX);
+    cancel(fixture, won.coupon.claim.seq);
+    assert_int_equal(claim_as(fixture, "u", key_of(CLAIM_KEYS_MAX + 1)).verdict, VERDICT_WON);
+}
+
+/* What the gate gave and the ledger wrote: its own key is in the row, and a claim that came to
+ * nothing answers no request. */
+static void test_fallback__a_key_that_won_at_the_gate(void **state)
+{
+    struct fixture *fixture = *state;
+    struct database *database = &fixture->database;
+    struct issue_room room = {0};
+    enum coupon_state became[2];
+
+    create(fixture, 10, 5, 3);
+    struct claim claims[2] = {{.policy_id = fixture->policy.id,
+                               .seq = 1,
+                               .lease_id = fixture->lease.id,
+                               .requested_at_ms = NOW,
+                               .request_id = key_of(1),
+                               .nth = 1,
+                               .user = user_id_of(SPAN("u"))}};
+    claims[1] = claims[0];
+    claims[1].seq = 2;
+    claims[1].user = user_id_of(SPAN("v"));
+    claims[1].request_id = key_of(2);
+    block(fixture, "v", true);
+    database_begin(database);
+    database_check(database, issue_claims(&database->sql, &room, claims, 2, ISSUE_WHOLE, NOW,
+                                          became, &database->error));
+    database_commit(database);
+    issue_room_release(&room);
+    assert_int_equal(became[1], COUPON_VOID);
+    block(fixture, "v", false);
+    struct ledger_wish held = claim_as(fixture, "u", key_of(1));
+    assert_int_equal(held.verdict, VERDICT_HELD);
+    assert_int_equal(held.coupon.claim.seq, 1);
+    cancel(fixture, 1);
+    held = claim_as(fixture, "u", key_of(1));
+    assert_int_equal(held.verdict, VERDICT_HELD);
+    assert_int_equal(held.coupon.state, COUPON_CANCELLED);
+    assert_int_equal(claim_as(fixture, "v", key_of(2)).verdict, VERDICT_WON);
 }
 
 /* Keys that the gate bound while it was there. */
@@ -233,7 +292,6 @@ static void test_fallback__keys_of_the_gate(void **state)
     struct ledger_wish held = claim_as(fixture, "u", key_of(1));
     assert_int_equal(held.verdict, VERDICT_HELD);
     assert_int_equal(held.coupon.claim.seq, won.coupon.claim.seq);
-    assert_int_equal(claim_as(fixture, "v", key_of(1)).verdict, VERDICT_KEY_MISMATCH);
     /* Its claim came to nothing: the key names none. */
     assert_int_equal(claim_as(fixture, "v", key_of(2)).verdict, VERDICT_WON);
 }
@@ -373,7 +431,9 @@ int main(void)
         FALLBACK_TEST(order_of_verdicts),
         FALLBACK_TEST(a_holder_is_told_first),
         FALLBACK_TEST(a_resend_finds_its_claim),
-        FALLBACK_TEST(a_key_is_one_users),
+        FALLBACK_TEST(a_200_binds_the_key),
+        FALLBACK_TEST(keys_of_one_claim_are_bounded),
+        FALLBACK_TEST(a_key_that_won_at_the_gate),
         FALLBACK_TEST(keys_of_the_gate),
         FALLBACK_TEST(slots_up_to_the_limit),
         FALLBACK_TEST(freed_slots_are_taken_again),
