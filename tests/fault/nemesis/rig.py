@@ -25,6 +25,7 @@ ROOM = {"postgres": {"max_connections": 240}, "mysql": {"max-connections": 240}}
 STOP_S = 60  # how long a process may take from SIGTERM to its end
 START_S = 60
 RESPAWN_S = 0.5
+FOLLOW_S = 60
 
 
 class Bench:
@@ -292,6 +293,16 @@ class Rig:
                 client.execute_command("CLIENT", "UNPAUSE")
         for member in self.members.values():
             member.spawn()
+        if self.variant == "sentinel":
+            # A sentinel takes ten seconds to make a replica of one that came back as a master.
+            wait_until(self._is_followed, "the replica follows", FOLLOW_S)
+
+    def _is_followed(self):
+        master = self.topology.master()
+        (other,) = (node for node in self.nodes() if node is not master)
+        replication = other.info("replication")
+        return replication["role"] == "slave" and replication["master_link_status"] == "up" \
+            and replication["master_port"] == master.port
 
     def end(self):
         """Stops everything in good order and lets the database go."""
