@@ -15,6 +15,7 @@ from .people import WON, Caller, Wish
 SETTLE_S = 60
 RETURN_S = 2      # Returned stock is claimable within a second; a busy machine takes another.
 FREE_LEAST = 4    # Between two looks a few units may go and come back.
+NEW_UNITS = 4     # of a policy that was sold out, in the end: one for each who asks
 SHOW_MAX = 8
 SELLERS = 6
 
@@ -32,9 +33,12 @@ class Checks:
             self.rig.violation(f"{title} ({len(found)}): "
                                + "; ".join(map(str, found[:SHOW_MAX])))
 
-    def run(self):
+    def run(self, is_ready):
+        """`is_ready`: else nobody waits for anything any more."""
         self.sold_out_was_true()
-        if not self.drained():
+        if not is_ready or not self.drained():
+            self.read_rows()
+            self.told_winners()
             return
         self.told_winners()
         self.keys()
@@ -42,6 +46,7 @@ class Checks:
         self.limits()
         self.gate_knows_winners()
         self.all_is_sold()
+        self.stock_returns()
         if self.drained():
             self.told_winners()
             self.sums()
@@ -63,9 +68,12 @@ class Checks:
             left = {policy: self.rig.pending(policy) for policy in self.rig.policies}
             self.rig.violation(f"still pending {SETTLE_S} s after all is well: {left}")
             return False
+        self.read_rows()
+        return True
+
+    def read_rows(self):
         self.rows = {policy: {row["seq"]: row for row in coupons(self.rig.database, policy)}
                      for policy in self.rig.policies}
-        return True
 
     # --- what was told ---
 
@@ -213,6 +221,25 @@ class Checks:
             for policy in left:
                 self.sell(policy)
         self.violations("SOLD_OUT, and stock is left for good", left.items())
+
+    def stock_returns(self):
+        """Guarantee 3: new stock of what was sold out is claimable at every server in a moment,
+        with and without a key."""
+        policies = self.rig.policies[:2]
+        caller = Caller(self.rig, self.book)
+        for policy in policies:
+            wait_until(lambda p=policy: self.rig.servers[0].process.patch(
+                p, total=self.total(p) + NEW_UNITS).status == 200, "a higher total", SETTLE_S)
+        time.sleep(RETURN_S)
+        wrong = []
+        for policy, server, keyed in itertools.product(policies, self.rig.servers, (True, False)):
+            user = f"new-{policy}-{server.name}-{keyed}"
+            wish = Wish(policy, user, f"k-{user}" if keyed else None)
+            answer = caller.claim(wish, server)
+            if answer is None or answer.status not in WON:
+                wrong.append((wish, server.name, answer))
+        caller.close()
+        self.violations(f"cannot be won {RETURN_S} s after it came", wrong)
 
     def sell(self, policy):
         """New people claim until each of some sellers hears SOLD_OUT."""

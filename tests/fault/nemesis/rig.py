@@ -26,6 +26,7 @@ STOP_S = 60  # how long a process may take from SIGTERM to its end
 START_S = 60
 RESPAWN_S = 0.5
 FOLLOW_S = 60
+YOUNG_S = 0.5  # Before it has said what a signal means, a signal ends a process.
 
 
 class Bench:
@@ -57,6 +58,7 @@ class Member:
         self.rig, self.name, self.process = rig, name, process
         self.gate_way, self.ledger_way, self.clock = gate_way, ledger_way, clock
         self.is_wanted = False
+        self.spawned_at = 0
         self.respawn_at = None
         self.lock = threading.RLock()
 
@@ -69,7 +71,7 @@ class Member:
             self.respawn_at = None
             if self.process.process is None:
                 self.process.spawn()
-                self.is_wanted = True
+                self.is_wanted, self.spawned_at = True, time.monotonic()
                 threading.Thread(target=self._await_start, args=(self.process.process,),
                                  daemon=True).start()
 
@@ -97,6 +99,7 @@ class Member:
             if self.process.process is None:
                 return
             began = time.monotonic()
+            is_young = began - self.spawned_at < YOUNG_S
             self.process.signal(signal.SIGTERM)
             try:
                 code = self.process.wait(STOP_S)
@@ -107,7 +110,7 @@ class Member:
             self.process.address = None
             took_s = time.monotonic() - began
             self.rig.stops_s.append(took_s)
-            if code != 0:
+            if code != 0 and not (is_young and code == -signal.SIGTERM):
                 self.rig.violation(f"{self.name} ended with {code} {took_s:.1f} s after SIGTERM")
 
     def pause(self):

@@ -17,7 +17,7 @@ from .samples import Sampler
 from .schedule import Schedule, show
 
 READY_S = 10       # everything is ready so long after the last fault
-GIVE_UP_S = 90     # when it will not be any more
+GIVE_UP_S = 60     # when it will not be any more
 AFTER_S = 1        # people go on for a moment after that
 WORDS_MAX = 2500   # of one violation
 KEPT = BUILD_DIR / "nemesis"
@@ -36,6 +36,7 @@ class Run:
         self.result = {"variant": variant, "ledger": ledger, "seed": seed, "violations": [],
                        "steps": len(self.schedule.steps)}
         self.faults = None
+        self.book = self.sampler = None
 
     def carry_out(self):
         began = time.monotonic()
@@ -59,8 +60,9 @@ class Run:
 
     def _carry_out(self, rig):
         specs = self._create(rig)
-        book = Book(rig)
-        people, sampler, self.faults = People(rig, book, specs), Sampler(rig), Faults(rig)
+        self.book = book = Book(rig)
+        self.sampler = sampler = Sampler(rig)
+        people, self.faults = People(rig, book, specs), Faults(rig)
         rig.began = time.monotonic()  # All times are counted from here.
         sampler.start()
         people.start()
@@ -70,9 +72,10 @@ class Run:
         self.result["ready_s"] = self._await_ready(rig, well_at)
         time.sleep(AFTER_S)
         people.stop()
-        people.settle_all(GIVE_UP_S)
+        if self.result["ready_s"] < GIVE_UP_S:
+            people.settle_all(GIVE_UP_S)
         sampler.stop()
-        Checks(rig, book, people, sampler).run()
+        Checks(rig, book, people, sampler).run(is_ready=self.result["ready_s"] < GIVE_UP_S)
         self.result |= {"wins": len(book.wins), "slowest_s": book.slowest_s,
                         "asked": sum(book.counts.values()),
                         "counts": {str(name): count for name, count in book.counts.items()}}
@@ -126,6 +129,11 @@ class Run:
         self.result["kept"] = str(folder)
         (folder / "report").write_text(report(self.result, self) + "\n")
         (folder / "result.json").write_text(json.dumps(self.result, indent=1))
+        if self.book is not None:
+            lines = [repr(win) for win in self.book.wins.values()]
+            lines += [f"SOLD_OUT {told}" for told in self.book.sold_out]
+            lines += [f"seen {sample}" for sample in self.sampler.samples]
+            (folder / "told").write_text("\n".join(lines) + "\n")
 
 
 def report(result, run=None):
