@@ -1,10 +1,12 @@
 /* error.c: the words and names of what went wrong. */
 #include "base/error.h"
 
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum status error_set(struct error *error, enum status status, const char *format, ...)
 {
@@ -62,8 +64,14 @@ const char *status_name(enum status status)
     ensure_failed("a known status", __FILE__, __LINE__, __func__);
 }
 
+/* How long whoever reads stderr may take before the process ends without a word. */
+#define READER_MS 1000
+
 void ensure_failed(const char *condition, const char *file, int line, const char *function)
 {
-    fprintf(stderr, "dibs: %s:%d: %s: does not hold: %s\n", file, line, function, condition);
+    struct pollfd reader = {.fd = STDERR_FILENO, .events = POLLOUT};
+    if (poll(&reader, 1, READER_MS) > 0) {
+        fprintf(stderr, "dibs: %s:%d: %s: does not hold: %s\n", file, line, function, condition);
+    }
     abort();
 }

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/log.h"
+
 #define ORDERS_MAX     16
 #define ORDER_NAME_MAX 64
 
@@ -84,6 +86,7 @@ void fault_point(const char *name)
         }
         /* Wraps below zero after the one pass that counts, and then never comes back to 1. */
         if (atomic_fetch_sub(&order->passes_left, 1) == 1) {
+            log_flush();
             /* To this thread, not to the process: it must not go on while another one hears it. */
             raise(order->signal);
         }

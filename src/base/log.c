@@ -1,4 +1,4 @@
-/* log.c: puts one event into one escaped line and writes it at once. */
+/* log.c: puts one event into one escaped line, and the line into the sink. */
 #include "base/log.h"
 
 #include <errno.h>
@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log_ring.h"
 #include "base/utf8.h"
 
 #define LINE_SIZE_MAX 4096
@@ -191,14 +192,27 @@ static void line_append_field(struct log_line *line, const char *name,
     }
 }
 
-/* One write(2), so that lines of several threads never mix. A sink that is full or gone must not
- * stop the service, so the result is not looked at beyond an interruption. */
-static void line_write(struct log_line *line)
+/* The whole line, ready to be written. */
+static void line_compose(struct log_line *line, enum log_level level, const char *event,
+                         const struct log_field *fields, size_t field_count)
 {
-    ssize_t count;
-    do {
-        count = write(sink_fd, line->bytes, line->length);
-    } while (count < 0 && errno == EINTR);
+    bool json = sink_format == LOG_JSON;
+    char now[CLOCK_TEXT_SIZE];
+    clock_format_rfc3339(clock_wall_ms(), now);
+    line->length = 0;
+    line->truncated = false;
+    line_append_field(line, "ts", &LOG_TEXT(now));
+    line_append_field(line, "level", &LOG_TEXT(level_name(level)));
+    line_append_field(line, "event", &LOG_TEXT(event));
+    for (size_t i = 0; i < field_count && !line->truncated; i++) {
+        line_append_field(line, fields[i].name, &fields[i].value);
+    }
+    struct span tail = json ? SPAN("}\n") : SPAN("\n");
+    if (line->truncated) {
+        tail = json ? SPAN(",\"truncated\":true}\n") : SPAN(" truncated=true\n");
+    }
+    memcpy(line->bytes + line->length, tail.bytes, tail.length);
+    line->length += tail.length;
 }
 
 void log_write(enum log_level level, const char *event, const struct log_field *fields,
@@ -208,25 +222,40 @@ void log_write(enum log_level level, const char *event, const struct log_field *
         return;
     }
     int errno_before = errno;
-    bool json = sink_format == LOG_JSON;
-    char now[CLOCK_TEXT_SIZE];
-    clock_format_rfc3339(clock_wall_ms(), now);
-
     struct log_line line;
-    line.length = 0;
-    line.truncated = false;
-    line_append_field(&line, "ts", &LOG_TEXT(now));
-    line_append_field(&line, "level", &LOG_TEXT(level_name(level)));
-    line_append_field(&line, "event", &LOG_TEXT(event));
-    for (size_t i = 0; i < field_count && !line.truncated; i++) {
-        line_append_field(&line, fields[i].name, &fields[i].value);
+    line_compose(&line, level, event, fields, field_count);
+    struct span bytes = {line.bytes, line.length};
+    if (!log_ring_put(bytes)) {
+        (void)log_ring_write(sink_fd, bytes);
     }
-    struct span tail = json ? SPAN("}\n") : SPAN("\n");
-    if (line.truncated) {
-        tail = json ? SPAN(",\"truncated\":true}\n") : SPAN(" truncated=true\n");
-    }
-    memcpy(line.bytes + line.length, tail.bytes, tail.length);
-    line.length += tail.length;
-    line_write(&line);
     errno = errno_before;
+}
+
+/* Tells of what was dropped; on the ring's own thread. */
+static void report_dropped(uint64_t count)
+{
+    struct log_line line;
+    const struct log_field field = LOG_FIELD("lines", LOG_I64(count));
+    line_compose(&line, LOG_WARN, "log_dropped", &field, 1);
+    (void)log_ring_write(sink_fd, (struct span){line.bytes, line.length});
+}
+
+void log_start(void)
+{
+    log_ring_start(sink_fd, report_dropped);
+}
+
+void log_flush(void)
+{
+    log_ring_flush();
+}
+
+void log_stop(void)
+{
+    log_ring_stop();
+}
+
+uint64_t log_dropped(void)
+{
+    return log_ring_dropped();
 }

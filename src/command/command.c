@@ -1,10 +1,13 @@
 /* command.c: finds the command, reads its flags and words, runs it. */
 #include "command/command.h"
 
+#include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buffer.h"
 #include "config/arguments.h"
@@ -246,8 +249,25 @@ static int run_command(struct command_call *call, int argc, char **argv)
     return code;
 }
 
+/* Where standard output or error is closed, the next file that is opened would take its place, and
+ * messages would be written into it. What takes it instead cannot be written, which is noticed. */
+static void open_standard_descriptors(void)
+{
+    int fd;
+    do {
+        fd = open("/dev/null", O_RDONLY);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
 int command_main(const struct command *commands, int argc, char **argv)
 {
+    open_standard_descriptors();
+    /* A file that may not grow any more is an error like a full disk, not the end of the process.
+     */
+    signal(SIGXFSZ, SIG_IGN);
     char path[PATH_SIZE] = "dibs";
     struct command_call call = {.commands = commands, .path = path};
     const struct command *list = commands;

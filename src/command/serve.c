@@ -166,16 +166,20 @@ int command_serve(const struct command_call *call)
         log_event(LOG_WARN, "settings", LOG_FIELD("words", LOG_TEXT(config.warnings.items[index])));
     }
     ensure(sodium_init() >= 0);
+    log_start();
     status = signal_watch_start(&watch, &error);
     if (status == STATUS_OK) {
         status = run_service(&config, &watch, &error);
         signal_watch_end(&watch);
     }
     config_release(&config);
+    if (status == STATUS_OK) {
+        log_event(LOG_INFO, "stopped", LOG_FIELD("pid", LOG_I64(getpid())));
+    }
+    log_stop();
     if (status != STATUS_OK) {
         return status == STATUS_INVALID ? command_usage(call, "%s", error.text)
                                         : command_fail(call, "%s", error.text);
     }
-    log_event(LOG_INFO, "stopped", LOG_FIELD("pid", LOG_I64(getpid())));
     return COMMAND_FINE;
 }

@@ -16,6 +16,7 @@ static void signal_watch_stop(struct signal_watch *watch, int number)
     pthread_mutex_lock(&watch->lock);
     if (watch->phase == SIGNALS_STARTING) {
         log_event(LOG_INFO, "stopped", LOG_FIELD("pid", LOG_I64(getpid())));
+        log_flush();
         _exit(COMMAND_FINE);
     }
     if (watch->phase == SIGNALS_RUNNING)
@@ -36,6 +37,7 @@ static void *signal_watch_main(void *context)
         } else if (asked) {
             log_event(LOG_WARN, "stopped_at_once",
                       LOG_FIELD("signal", LOG_TEXT(sigabbrev_np(number))));
+            log_flush();
             _exit(COMMAND_FAILED);
         } else {
             asked = true;

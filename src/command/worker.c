@@ -155,6 +155,7 @@ int command_worker(const struct command_call *call)
     log_configure(config.log_level, config.log_format, STDERR_FILENO);
     status = check(&config, &error);
     ensure(sodium_init() >= 0);
+    log_start();
     if (status == STATUS_OK) {
         status = signal_watch_start(&watch, &error);
     }
@@ -163,10 +164,13 @@ int command_worker(const struct command_call *call)
         signal_watch_end(&watch);
     }
     config_release(&config);
+    if (status == STATUS_OK) {
+        log_event(LOG_INFO, "stopped", LOG_FIELD("pid", LOG_I64(getpid())));
+    }
+    log_stop();
     if (status != STATUS_OK) {
         return status == STATUS_INVALID ? command_usage(call, "%s", error.text)
                                         : command_fail(call, "%s", error.text);
     }
-    log_event(LOG_INFO, "stopped", LOG_FIELD("pid", LOG_I64(getpid())));
     return COMMAND_FINE;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/metrics.h"
 #include "claim/audit.h"
 #include "http/handlers.h"
@@ -370,6 +371,8 @@ static void write_http(struct buffer *out, struct api *api, const struct totals 
         "Requests and connections that HTTP itself refused.", refused);
     one(out, "dibs_http_timeouts_total", METRICS_COUNTER, "Connections that were too slow.",
         timeouts);
+    one(out, "dibs_log_dropped_total", METRICS_COUNTER,
+        "Log lines that nobody took in time, or that could not be written.", log_dropped());
     metrics_family(out, "dibs_http_responses_total", METRICS_COUNTER,
                    "Answers by the class of their status.");
     for (unsigned class = 2; class < RESPONSE_CLASSES; class ++) {

@@ -49,6 +49,7 @@ static void ledger_sqlite_die(const char *words)
 {
     log_event(LOG_ERROR, "fsync_failed", LOG_FIELD("error", LOG_TEXT(words)),
               LOG_FIELD("next", LOG_TEXT("the process ends; check the disk, then start again")));
+    log_flush();
     _exit(1);
 }
 

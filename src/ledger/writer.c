@@ -149,6 +149,7 @@ void writer_die(const struct error *error)
     log_event(
         LOG_ERROR, "ledger_taken_over", LOG_FIELD("error", LOG_TEXT(error->text)),
         LOG_FIELD("next", LOG_TEXT("the process ends; start it again when the other is gone")));
+    log_flush();
     _exit(1);
 }
 

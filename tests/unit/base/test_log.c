@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <math.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -223,6 +225,70 @@ static void test_log__a_sink_that_fails_changes_nothing(void **state)
     assert_int_equal(errno, EDOM);
 }
 
+/* Reads until every line was read or told to be dropped; how many were dropped. */
+static uint64_t read_all(int fd, uint64_t lines)
+{
+    FILE *stream = fdopen(fd, "r");
+    uint64_t read_count = 0;
+    uint64_t dropped = 0;
+    assert_non_null(stream);
+    while (read_count + dropped < lines && fgets(line, sizeof(line), stream) != NULL) {
+        const char *told = strstr(line, "event=log_dropped lines=");
+        if (told != NULL) {
+            dropped += strtoull(strrchr(told, '=') + 1, NULL, 10);
+        } else {
+            read_count++;
+        }
+    }
+    fclose(stream);
+    assert_int_equal(read_count + dropped, lines);
+    return dropped;
+}
+
+static void test_log__a_full_ring_drops_lines_and_tells_how_many(void **state)
+{
+    (void)state;
+    const uint64_t lines = 20000;
+    int pipe_fds[2];
+    assert_int_equal(pipe(pipe_fds), 0);
+    log_configure(LOG_INFO, LOG_LOGFMT, pipe_fds[1]);
+    log_start();
+    for (uint64_t i = 0; i < lines; i++) {
+        log_event(LOG_INFO, "numbered", LOG_FIELD("number", LOG_I64(i)),
+                  LOG_FIELD("words", LOG_TEXT("a line as long as such lines are")));
+    }
+    uint64_t before = log_dropped();
+    assert_true(before > 0);
+    /* Nobody reads: this does not wait either. */
+    log_flush();
+    assert_int_equal(read_all(pipe_fds[0], lines), before);
+    log_stop();
+    close(pipe_fds[1]);
+}
+
+static void test_log__what_was_logged_is_written_when_it_stops(void **state)
+{
+    (void)state;
+    int pipe_fds[2];
+    char bytes[16384];
+    assert_int_equal(pipe(pipe_fds), 0);
+    log_configure(LOG_INFO, LOG_LOGFMT, pipe_fds[1]);
+    log_start();
+    for (int i = 0; i < 100; i++) {
+        log_event(LOG_INFO, "numbered", LOG_FIELD("number", LOG_I64(i)));
+    }
+    log_stop();
+    log_event(LOG_INFO, "after");
+    ssize_t length = read(pipe_fds[0], bytes, sizeof(bytes) - 1);
+    assert_true(length > 0);
+    bytes[length] = '\0';
+    assert_non_null(strstr(bytes, "number=0\n"));
+    assert_non_null(strstr(bytes, "number=99\n"));
+    assert_non_null(strstr(bytes, "event=after\n"));
+    close(pipe_fds[0]);
+    close(pipe_fds[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -238,6 +304,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_log__a_cut_last_value_says_so_too, setup, teardown),
         cmocka_unit_test_setup_teardown(test_log__a_sink_that_fails_changes_nothing, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(test_log__a_full_ring_drops_lines_and_tells_how_many, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_log__what_was_logged_is_written_when_it_stops, setup,
+                                        teardown),
     };
+    signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
