@@ -161,7 +161,7 @@ static enum status audit_write_ledger(struct service *service, bool is_behind,
     struct ledger_memory memory = audit_memory(service);
     int64_t started_ms = clock_monotonic_ms();
 
-    steward_lock(&service->steward);
+    steward_lock_all(&service->steward);
     enum status status = is_behind ? ledger_repair(service->ledger, &memory, done, error)
                                    : ledger_rewrite(service->ledger, &memory, done, error);
     if (status == STATUS_UNKNOWN || (status == STATUS_OK && done->is_done)) {
@@ -169,7 +169,7 @@ static enum status audit_write_ledger(struct service *service, bool is_behind,
         steward_repaired(&service->steward);
         audit_refresh(service);
     }
-    steward_unlock(&service->steward);
+    steward_unlock_all(&service->steward);
     if (status == STATUS_OK && done->is_done)
         log_event(LOG_INFO, "repair_done",
                   LOG_FIELD("ms", LOG_I64(clock_monotonic_ms() - started_ms)));
@@ -196,11 +196,11 @@ static enum status audit_adopt(struct service *service, int64_t policy_id, struc
 {
     struct ledger_mend mend = {.policy_id = policy_id, .adopts_strays = true};
 
-    steward_lock(&service->steward);
+    steward_lock(&service->steward, policy_id);
     enum status status = ledger_mend(service->ledger, &mend, error);
     if (status == STATUS_OK && mend.is_changed)
         audit_refresh(service);
-    steward_unlock(&service->steward);
+    steward_unlock(&service->steward, policy_id);
     return status;
 }
 

@@ -181,7 +181,7 @@ static void *audit_watch_main(void *context)
 /* Where the steward is: that process drains the gate, or has it in its memory. */
 static bool audit_watch_is_here(const struct service *service)
 {
-    return service->worker != NULL || !service->gate->ops->is_shared;
+    return service->workers != NULL || !service->gate->ops->is_shared;
 }
 
 enum status audit_watch_start(struct audit_watch **watch, struct service *service,

@@ -201,19 +201,20 @@ enum status service_user_block(struct service *service, const struct user_id *us
                                struct error *error)
 {
     /* One at a time, or two opposite calls could reach ledger and gate in different orders. */
-    steward_lock(&service->steward);
+    steward_lock(&service->steward, STEWARD_USERS);
     enum status status =
-        steward_is_sure(&service->steward)
+        steward_is_sure(&service->steward, STEWARD_USERS)
             ? ledger_user_block(service->ledger, user, blocked, clock_wall_ms(), error)
             : service_not_yet(error);
     if (status == STATUS_UNKNOWN)
-        steward_doubt(&service->steward,
-                      &(struct steward_doubt){.about = DOUBT_USER, .user = *user});
+        steward_doubt(&service->steward, &(struct steward_doubt){.about = DOUBT_USER,
+                                                                 .policy_id = STEWARD_USERS,
+                                                                 .user = *user});
     if (status == STATUS_OK)
         status = gate_block(service->gate, user, blocked, error);
     if (service->sync != NULL)
         sync_touch(service->sync, user);
-    steward_unlock(&service->steward);
+    steward_unlock(&service->steward, STEWARD_USERS);
     return status;
 }
 

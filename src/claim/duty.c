@@ -112,7 +112,7 @@ static enum status duty_drain_all(struct worker *worker, struct duty *duty, stru
         }
         if (status != STATUS_OK)
             return status;
-        pending->claim_count = worker_sift(worker, pending->claims, pending->claim_count);
+        pending->claim_count = workers_sift(worker->workers, pending->claims, pending->claim_count);
         if (pending->claim_count + pending->binding_count == 0)
             return error_set(error, STATUS_UNAVAILABLE,
                              "claims that the ledger refuses are tried again first");

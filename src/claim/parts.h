@@ -15,7 +15,7 @@
 #include "claim/service.h"
 #include "claim/steward.h"
 #include "claim/sync.h"
-#include "claim/worker.h"
+#include "claim/workers.h"
 #include "ranking/ranking.h"
 #include "ranking/redis.h"
 #include "relay/announcer.h"
@@ -47,7 +47,7 @@ struct service {
     struct relay *relay;
     struct steward steward;
     struct sync *sync;                   /* of a shared gate; else NULL */
-    struct worker *worker;               /* of a shared gate, when this process works; else NULL */
+    struct workers *workers;             /* of a shared gate, when this process works; else NULL */
     struct announcer *_Atomic announcer; /* where other services are told; else NULL */
     struct kafka_orders *orders;         /* where orders come in from other systems; else NULL */
     struct traces *traces;               /* where claims are decided and told of; else NULL */

@@ -96,22 +96,37 @@ static enum status service_policy_load(struct service *service, const struct pol
     return status;
 }
 
+/* Under the lock of an id that was given; one that the ledger gives nobody knows before. */
+static enum status service_policy_make(struct service *service, struct policy *policy,
+                                       struct lease *lease, struct error *error)
+{
+    if (policy->id != 0 && !steward_is_sure(&service->steward, policy->id))
+        return service_not_yet(error);
+    enum status status = ledger_policy_create(service->ledger, policy, lease, error);
+    if (status == STATUS_UNKNOWN)
+        service_policy_doubt(service, policy->id, lease);
+    return status;
+}
+
 enum status service_policy_create(struct service *service, const struct policy *policy,
                                   struct policy_view *view, struct error *error)
 {
     struct lease lease = {0};
+    int64_t locked_id = policy->id;
 
     view->policy = *policy;
     view->policy.created_at_ms = clock_wall_ms();
-    steward_lock(&service->steward);
-    enum status status = steward_is_sure(&service->steward)
-                             ? ledger_policy_create(service->ledger, &view->policy, &lease, error)
-                             : service_not_yet(error);
-    if (status == STATUS_UNKNOWN)
-        service_policy_doubt(service, view->policy.id, &lease);
+    if (locked_id != 0)
+        steward_lock(&service->steward, locked_id);
+    enum status status = service_policy_make(service, &view->policy, &lease, error);
+    if (locked_id == 0 && status == STATUS_OK) {
+        locked_id = view->policy.id;
+        steward_lock(&service->steward, locked_id);
+    }
     if (status == STATUS_OK)
         status = service_policy_load(service, &view->policy, &lease, error);
-    steward_unlock(&service->steward);
+    if (locked_id != 0)
+        steward_unlock(&service->steward, locked_id);
     return status == STATUS_OK ? service_count(service, view, error) : status;
 }
 
@@ -181,7 +196,7 @@ static void service_empty_gate(struct service *service, int64_t policy_id)
     size_t shrunk_count = 0;
     struct error error;
 
-    while (steward_is_settled(&service->steward) &&
+    while (steward_is_settled(&service->steward, policy_id) &&
            gate_recall(service->gate, policy_id, GATE_RECALL_ALL, shrunk, &shrunk_count, &error) ==
                STATUS_OK &&
            shrunk_count > 0)
@@ -197,8 +212,8 @@ enum status service_policy_change(struct service *service, int64_t id,
     struct policy_change dated = *change;
 
     dated.now_ms = clock_wall_ms();
-    steward_lock(&service->steward);
-    enum status status = steward_is_settled(&service->steward)
+    steward_lock(&service->steward, id);
+    enum status status = steward_is_settled(&service->steward, id)
                              ? ledger_policy_get(service->ledger, id, &view->policy, error)
                              : service_not_yet(error);
     if (status == STATUS_OK)
@@ -216,7 +231,7 @@ enum status service_policy_change(struct service *service, int64_t id,
         status = gate_policy_set(service->gate, &view->policy, error);
     if (status == STATUS_OK && view->policy.closed_at_ms != 0)
         service_empty_gate(service, id);
-    steward_unlock(&service->steward);
+    steward_unlock(&service->steward, id);
     service_stock_changed(service);
     return status == STATUS_OK ? service_count(service, view, error) : status;
 }

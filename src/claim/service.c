@@ -26,8 +26,8 @@ static void service_on_issued(void *context, const struct claim *claims,
 {
     struct service *service = context;
 
-    if (service->worker != NULL) {
-        worker_on_issued(service->worker, claims, states, count);
+    if (service->workers != NULL) {
+        workers_on_issued(service->workers, claims, states, count);
         return;
     }
     gate_acknowledge(service->gate, claims, states, count);
@@ -41,8 +41,8 @@ static void service_on_durable(void *context)
 {
     struct service *service = context;
 
-    if (service->worker != NULL)
-        worker_on_durable(service->worker);
+    if (service->workers != NULL)
+        workers_on_durable(service->workers);
     service_ring(service);
 }
 
@@ -287,7 +287,7 @@ static enum status service_fill_gate(struct service *service, struct error *erro
 
 static enum status service_start_worker(struct service *service, struct error *error)
 {
-    return service_works(service) ? worker_start(&service->worker, service, error) : STATUS_OK;
+    return service_works(service) ? workers_start(&service->workers, service, error) : STATUS_OK;
 }
 
 static enum status service_start_fallback(struct service *service, struct error *error)
@@ -303,7 +303,7 @@ static enum status service_start_sync(struct service *service, struct error *err
 
 static enum status service_run_worker(struct service *service, struct error *error)
 {
-    return service->worker != NULL ? worker_run(service->worker, error) : STATUS_OK;
+    return service->workers != NULL ? workers_run(service->workers, error) : STATUS_OK;
 }
 
 static enum status service_start_steward(struct service *service, struct error *error)
@@ -404,13 +404,13 @@ void service_close(struct service *service)
     steward_stop(&service->steward);
     sync_stop(service->sync);
     fallback_stop(service->fallback);
-    if (service->worker != NULL)
-        worker_stop(service->worker, service->options.stop_timeout_ms);
+    if (service->workers != NULL)
+        workers_stop(service->workers, service->options.stop_timeout_ms);
     kafka_orders_stop(service->orders, KAFKA_STOP_MS);
     announcer_stop(service->announcer, KAFKA_STOP_MS);
     ledger_close(service->ledger);
-    if (service->worker != NULL)
-        worker_end(service->worker);
+    if (service->workers != NULL)
+        workers_end(service->workers);
     steward_release(&service->steward);
     relay_close(service->relay);
     announcer_close(service->announcer);
@@ -467,9 +467,9 @@ enum status service_refresh(struct service *service, int64_t policy_id, struct p
 
 bool service_count_worker(struct service *service, struct worker_numbers *numbers)
 {
-    if (service->worker == NULL)
+    if (service->workers == NULL)
         return false;
-    worker_count(service->worker, numbers);
+    workers_count(service->workers, numbers);
     return true;
 }
 

@@ -11,14 +11,26 @@
 
 #define RETRY_PAUSE_MS 200
 
-void steward_lock(struct steward *steward)
+void steward_lock(struct steward *steward, int64_t policy_id)
 {
-    pthread_mutex_lock(&steward->policy_lock);
+    pthread_mutex_lock(&steward->policy_locks[policy_id % STEWARD_LOCKS]);
 }
 
-void steward_unlock(struct steward *steward)
+void steward_unlock(struct steward *steward, int64_t policy_id)
 {
-    pthread_mutex_unlock(&steward->policy_lock);
+    pthread_mutex_unlock(&steward->policy_locks[policy_id % STEWARD_LOCKS]);
+}
+
+void steward_lock_all(struct steward *steward)
+{
+    for (size_t i = 0; i < STEWARD_LOCKS; i++)
+        pthread_mutex_lock(&steward->policy_locks[i]);
+}
+
+void steward_unlock_all(struct steward *steward)
+{
+    for (size_t i = STEWARD_LOCKS; i > 0; i--)
+        pthread_mutex_unlock(&steward->policy_locks[i - 1]);
 }
 
 void steward_call(struct steward *steward, int64_t policy_id, enum steward_errand errand)
@@ -67,21 +79,35 @@ bool steward_has_doubts(struct steward *steward)
     return has_doubts;
 }
 
-static bool steward_first_doubt(struct steward *steward, struct steward_doubt *doubt)
+/* Under the lock: the place of the oldest doubt about the policy; doubt_count: there is none. */
+static size_t steward_find_doubt(const struct steward *steward, int64_t policy_id)
+{
+    size_t at = 0;
+
+    while (at < steward->doubt_count && steward->doubts[at].policy_id != policy_id)
+        at++;
+    return at;
+}
+
+static bool steward_first_doubt(struct steward *steward, int64_t policy_id,
+                                struct steward_doubt *doubt)
 {
     pthread_mutex_lock(&steward->lock);
-    bool found = steward->doubt_count > 0;
+    size_t at = steward_find_doubt(steward, policy_id);
+    bool found = at < steward->doubt_count;
     if (found)
-        *doubt = steward->doubts[0];
+        *doubt = steward->doubts[at];
     pthread_mutex_unlock(&steward->lock);
     return found;
 }
 
-static void steward_drop_doubt(struct steward *steward)
+static void steward_drop_doubt(struct steward *steward, int64_t policy_id)
 {
     pthread_mutex_lock(&steward->lock);
+    size_t at = steward_find_doubt(steward, policy_id);
     steward->doubt_count--;
-    memmove(steward->doubts, steward->doubts + 1, steward->doubt_count * sizeof(*steward->doubts));
+    memmove(steward->doubts + at, steward->doubts + at + 1,
+            (steward->doubt_count - at) * sizeof(*steward->doubts));
     pthread_mutex_unlock(&steward->lock);
 }
 
@@ -99,11 +125,11 @@ static enum status steward_look(struct service *service, const struct steward_do
     return STATUS_OK;
 }
 
-bool steward_is_sure(struct steward *steward)
+bool steward_is_sure(struct steward *steward, int64_t policy_id)
 {
     struct steward_doubt doubt;
 
-    while (steward_first_doubt(steward, &doubt)) {
+    while (steward_first_doubt(steward, policy_id, &doubt)) {
         struct error error = {""};
         /* Before the ledger knows what became of the transaction a look would be too early. */
         if (!ledger_healthy(steward->service->ledger))
@@ -113,7 +139,7 @@ bool steward_is_sure(struct steward *steward)
                       LOG_FIELD("error", LOG_TEXT(error.text)));
             return false;
         }
-        steward_drop_doubt(steward);
+        steward_drop_doubt(steward, policy_id);
         service_stock_changed(steward->service);
     }
     return true;
@@ -133,6 +159,39 @@ static enum status steward_return_one(struct service *service, const struct stew
     return status;
 }
 
+static void steward_keep_return(struct steward *steward, const struct steward_return *back)
+{
+    pthread_mutex_lock(&steward->lock);
+    if (steward->return_count == steward->return_capacity) {
+        size_t capacity = steward->return_capacity == 0 ? 64 : steward->return_capacity * 2;
+        steward->returns = realloc(steward->returns, capacity * sizeof(*steward->returns));
+        ensure(steward->returns != NULL);
+        steward->return_capacity = capacity;
+    }
+    steward->returns[steward->return_count++] = *back;
+    pthread_mutex_unlock(&steward->lock);
+}
+
+/* Takes the policy's oldest return out. */
+static bool steward_take_return(struct steward *steward, int64_t policy_id,
+                                struct steward_return *back)
+{
+    size_t at = 0;
+
+    pthread_mutex_lock(&steward->lock);
+    while (at < steward->return_count && steward->returns[at].policy_id != policy_id)
+        at++;
+    bool found = at < steward->return_count;
+    if (found) {
+        *back = steward->returns[at];
+        steward->return_count--;
+        memmove(steward->returns + at, steward->returns + at + 1,
+                (steward->return_count - at) * sizeof(*steward->returns));
+    }
+    pthread_mutex_unlock(&steward->lock);
+    return found;
+}
+
 void steward_give_back(struct steward *steward, int64_t policy_id,
                        const struct lease_shrunk *shrunk, size_t shrunk_count)
 {
@@ -144,30 +203,32 @@ void steward_give_back(struct steward *steward, int64_t policy_id,
         log_event(LOG_WARN, "units_wait_for_ledger", LOG_FIELD("policy", LOG_I64(policy_id)),
                   LOG_FIELD("lease", LOG_I64(shrunk[i].lease_id)),
                   LOG_FIELD("error", LOG_TEXT(error.text)));
-        ensure(steward->return_count < STEWARD_RETURNS_MAX);
-        steward->returns[steward->return_count++] = back;
+        steward_keep_return(steward, &back);
         steward_call(steward, policy_id, STEWARD_REFRESH);
     }
 }
 
-bool steward_is_settled(struct steward *steward)
+bool steward_is_settled(struct steward *steward, int64_t policy_id)
 {
-    size_t left = 0;
+    struct steward_return back;
 
-    if (!steward_is_sure(steward))
+    if (!steward_is_sure(steward, policy_id))
         return false;
-    for (size_t i = 0; i < steward->return_count; i++) {
+    while (steward_take_return(steward, policy_id, &back)) {
         struct error error;
-        if (steward_return_one(steward->service, &steward->returns[i], &error) != STATUS_OK)
-            steward->returns[left++] = steward->returns[i];
+        if (steward_return_one(steward->service, &back, &error) != STATUS_OK) {
+            steward_keep_return(steward, &back);
+            return false;
+        }
     }
-    steward->return_count = left;
-    return left == 0;
+    return true;
 }
 
 void steward_repaired(struct steward *steward)
 {
+    pthread_mutex_lock(&steward->lock);
     steward->return_count = 0;
+    pthread_mutex_unlock(&steward->lock);
 }
 
 /* --- errands --- */
@@ -206,14 +267,14 @@ static enum status steward_run(struct steward *steward, int64_t policy_id,
     struct error error = {""};
     enum status status;
 
-    steward_lock(steward);
-    if (!steward_is_settled(steward))
+    steward_lock(steward, policy_id);
+    if (!steward_is_settled(steward, policy_id))
         status = error_set(&error, STATUS_UNAVAILABLE, "earlier changes wait for the ledger");
     else if (errand == STEWARD_LEASE)
         status = steward_lease(steward, policy_id, &error);
     else
         status = service_refresh(steward->service, policy_id, &policy, &error);
-    steward_unlock(steward);
+    steward_unlock(steward, policy_id);
     if (status != STATUS_OK)
         log_event(LOG_WARN, "steward_failed", LOG_FIELD("policy", LOG_I64(policy_id)),
                   LOG_FIELD("error", LOG_TEXT(error.text)));
@@ -246,12 +307,41 @@ static void steward_pause(struct steward *steward)
     pthread_mutex_unlock(&steward->lock);
 }
 
+/* The policy of the next doubt, from that place of the list on, which is not at a server where an
+ * earlier one could not be settled: each try there takes as long as its time-out. */
+static bool steward_next_doubt(struct steward *steward, size_t *at, int64_t *policy_id,
+                               const bool is_stuck[GATE_PLACES_MAX])
+{
+    bool found = false;
+
+    pthread_mutex_lock(&steward->lock);
+    while (!found && *at < steward->doubt_count && !steward->stopping) {
+        *policy_id = steward->doubts[(*at)++].policy_id;
+        found = !is_stuck[gate_place(steward->service->gate, *policy_id)];
+    }
+    pthread_mutex_unlock(&steward->lock);
+    return found;
+}
+
+/* Tries each policy's once. */
 static void steward_settle_doubts(struct steward *steward)
 {
-    steward_lock(steward);
-    bool is_sure = steward_is_sure(steward);
-    steward_unlock(steward);
-    if (!is_sure)
+    bool is_stuck[GATE_PLACES_MAX] = {false};
+    bool are_all_sure = true;
+    int64_t policy_id;
+    size_t at = 0;
+
+    while (steward_next_doubt(steward, &at, &policy_id, is_stuck)) {
+        steward_lock(steward, policy_id);
+        bool is_sure = steward_is_sure(steward, policy_id);
+        steward_unlock(steward, policy_id);
+        if (is_sure)
+            at = 0; /* Those that are settled are gone from the list. */
+        else
+            is_stuck[gate_place(steward->service->gate, policy_id)] = true;
+        are_all_sure = are_all_sure && is_sure;
+    }
+    if (!are_all_sure)
         steward_pause(steward);
 }
 
@@ -265,10 +355,10 @@ static void *steward_main(void *context)
             pthread_mutex_unlock(&steward->lock);
             steward_settle_doubts(steward);
             pthread_mutex_lock(&steward->lock);
-            continue;
         }
         if (steward->errand_count == 0 && !steward->all_policies) {
-            pthread_cond_wait(&steward->work, &steward->lock);
+            if (steward->doubt_count == 0 && !steward->stopping)
+                pthread_cond_wait(&steward->work, &steward->lock);
             continue;
         }
         if (steward->errand_count == 0) {
@@ -298,7 +388,8 @@ static void *steward_main(void *context)
 void steward_init(struct steward *steward, struct service *service)
 {
     *steward = (struct steward){.service = service};
-    pthread_mutex_init(&steward->policy_lock, NULL);
+    for (size_t i = 0; i < STEWARD_LOCKS; i++)
+        pthread_mutex_init(&steward->policy_locks[i], NULL);
     pthread_mutex_init(&steward->lock, NULL);
     clock_condition_init(&steward->work);
 }
@@ -307,8 +398,10 @@ void steward_release(struct steward *steward)
 {
     pthread_cond_destroy(&steward->work);
     pthread_mutex_destroy(&steward->lock);
-    pthread_mutex_destroy(&steward->policy_lock);
+    for (size_t i = 0; i < STEWARD_LOCKS; i++)
+        pthread_mutex_destroy(&steward->policy_locks[i]);
     free(steward->doubts);
+    free(steward->returns);
 }
 
 enum status steward_start(struct steward *steward, struct error *error)

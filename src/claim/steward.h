@@ -3,8 +3,9 @@
  * could tell whether it was committed is looked up when the ledger can be asked again, and the gate
  * hears of it then.
  *
- * One thread; changes of policies by others go through steward_lock(), so that one change of a
- * policy's stock is made at a time.
+ * One thread; changes of a policy by others go through steward_lock(), so that one change of its
+ * stock is made at a time. What is in doubt about a policy, or waits for the ledger, holds up that
+ * policy and no other.
  *
  * Threads: steward_call(), steward_doubt(), steward_lock() and steward_unlock() from any.
  */
@@ -28,7 +29,8 @@ enum steward_errand {
 };
 
 #define STEWARD_ERRANDS_MAX 256
-#define STEWARD_RETURNS_MAX GATE_RECALL_LEASES_MAX
+#define STEWARD_LOCKS       61 /* of policies, by their ids */
+#define STEWARD_USERS       0  /* in the place of a policy: who is blocked */
 
 /* Units taken out of the gate that the ledger could not be told of yet. */
 struct steward_return {
@@ -39,7 +41,7 @@ struct steward_return {
 /* A write that answered UNKNOWN, by what it may have changed. */
 struct steward_doubt {
     enum { DOUBT_POLICY, DOUBT_COUPON, DOUBT_USER } about;
-    int64_t policy_id;
+    int64_t policy_id;   /* of a user STEWARD_USERS */
     int64_t seq;         /* of a coupon */
     struct lease lease;  /* of a policy: the one that may have been taken; count 0: none */
     struct user_id user; /* blocked or not */
@@ -49,8 +51,8 @@ struct steward {
     struct service *service;
     pthread_t thread;
     bool started;
-    pthread_mutex_t policy_lock; /* one change of policies at a time */
-    pthread_mutex_t lock;        /* the errands */
+    pthread_mutex_t policy_locks[STEWARD_LOCKS]; /* one change of a policy at a time */
+    pthread_mutex_t lock;                        /* of all that follows; taken after those */
     pthread_cond_t work;
     struct {
         int64_t policy_id;
@@ -58,12 +60,13 @@ struct steward {
     } errands[STEWARD_ERRANDS_MAX];
     size_t errand_count;
     bool all_policies;            /* the list overflowed: look at every one */
-    struct steward_doubt *doubts; /* oldest first; taken off under policy_lock as well */
+    struct steward_doubt *doubts; /* oldest first; taken off under the policy's lock as well */
     size_t doubt_count;
     size_t doubt_capacity;
     bool stopping;
-    struct steward_return returns[STEWARD_RETURNS_MAX]; /* under policy_lock */
+    struct steward_return *returns; /* changed under the policy's lock as well */
     size_t return_count;
+    size_t return_capacity;
 };
 
 void steward_init(struct steward *steward, struct service *service);
@@ -76,31 +79,36 @@ void steward_stop(struct steward *steward);
 /* Never blocks on I/O; calling twice for the same errand is one errand. */
 void steward_call(struct steward *steward, int64_t policy_id, enum steward_errand errand);
 
-/* Never blocks on I/O. Whoever holds steward_lock() meanwhile can be sure that nobody changes the
- * stock before the doubt is settled. */
+/* Never blocks on I/O. Whoever holds the policy's lock meanwhile can be sure that nobody changes
+ * its stock before the doubt is settled. */
 void steward_doubt(struct steward *steward, const struct steward_doubt *doubt);
 
-void steward_lock(struct steward *steward);
-void steward_unlock(struct steward *steward);
+void steward_lock(struct steward *steward, int64_t policy_id);
+void steward_unlock(struct steward *steward, int64_t policy_id);
 
-/* True when the gate knows all that was written in doubt, if need be by looking. While it does not,
- * no policy, lease or blocked user may be changed. Under steward_lock(). */
-bool steward_is_sure(struct steward *steward);
+/* Of every policy, and of who is blocked. */
+void steward_lock_all(struct steward *steward);
+void steward_unlock_all(struct steward *steward);
 
-/* True when that is so and the ledger has taken all units that were given back, if need be by
- * trying again. While it has not, no more may be recalled, and no policy's row may be shown to the
- * gate: it does not count them. Under steward_lock(). */
-bool steward_is_settled(struct steward *steward);
+/* True when the gate knows all that was written in doubt about the policy, if need be by looking.
+ * While it does not, neither the policy nor its leases may be changed, nor, of STEWARD_USERS, who
+ * is blocked. Under the policy's lock. */
+bool steward_is_sure(struct steward *steward, int64_t policy_id);
+
+/* True when that is so and the ledger has taken all units of the policy that were given back, if
+ * need be by trying again. While it has not, no more may be recalled, and the policy's row may not
+ * be shown to the gate: it does not count them. Under the policy's lock. */
+bool steward_is_settled(struct steward *steward, int64_t policy_id);
 
 /* Whether there is anything to settle, without trying. From any thread. */
 bool steward_has_doubts(struct steward *steward);
 
-/* The ledger has just been made what the gate is: units that were given back are in it. Under
- * steward_lock(). */
+/* The ledger has just been made what the gate is: units that were given back are in it. Under all
+ * locks. */
 void steward_repaired(struct steward *steward);
 
-/* Gives units that were recalled from the gate back to the ledger, now or as soon as it takes
- * them: at most GATE_RECALL_LEASES_MAX leases wait. Under steward_lock(). */
+/* Gives units that were recalled from the gate back to the ledger, now or as soon as it takes them.
+ * Under the policy's lock. */
 void steward_give_back(struct steward *steward, int64_t policy_id,
                        const struct lease_shrunk *shrunk, size_t shrunk_count);
 

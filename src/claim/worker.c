@@ -1,29 +1,24 @@
-/* worker.c: one thread reads what is pending and hands it to the ledger, one tells the gate what
- * the ledger has. */
-#include "claim/worker.h"
-
+/* worker.c: one thread reads what is pending at one place of the gate and hands it to the ledger,
+ * one tells the gate what the ledger has. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "base/random.h"
 #include "claim/worker_parts.h"
 
-#define LIST_MS     500
 #define IDLE_MAX_MS 100
-#define LIST_PAGE   64
 #define MEASURE_MS  1000
 #define TELL_MS     5000 /* between lines about the progress */
-#define STOP_MIN_MS 1000 /* what is at work is not dropped at once, though time is up */
+#define ACK_MORE_MS \
+    2000 /* after a stop, for telling the gate what it hears from the next one too */
 
 /* --- what the ledger tells --- */
 
-void worker_on_issued(struct worker *worker, const struct claim *claims,
-                      const enum coupon_state *states, size_t count)
+void worker_settled(struct worker *worker, const struct claim *claims,
+                    const enum coupon_state *states, size_t count)
 {
     struct settled_batch *batch = malloc(sizeof(*batch));
     struct claim *claims_copy = malloc(count * sizeof(*claims_copy));
@@ -41,7 +36,7 @@ void worker_on_issued(struct worker *worker, const struct claim *claims,
     pthread_mutex_unlock(&worker->lock);
 }
 
-void worker_on_durable(struct worker *worker)
+void worker_wake(struct worker *worker)
 {
     pthread_mutex_lock(&worker->lock);
     pthread_cond_signal(&worker->drain_work);
@@ -50,21 +45,13 @@ void worker_on_durable(struct worker *worker)
 
 /* --- telling the gate --- */
 
-/* What the ledger did not take stays in the gate, and is tried again in a while. */
-static void worker_keep_refused(struct worker *worker, const struct settled_batch *batch)
+static void worker_count_told(struct worker *worker, const struct settled_batch *batch)
 {
-    int64_t now_ms = clock_monotonic_ms();
     size_t kept_count = 0;
 
+    for (size_t i = 0; i < batch->count; i++)
+        kept_count += batch->states[i] == COUPON_PENDING;
     pthread_mutex_lock(&worker->lock);
-    for (size_t i = 0; i < batch->count; i++) {
-        if (batch->states[i] == COUPON_PENDING) {
-            patience_note(&worker->patience, &batch->claims[i], now_ms);
-            kept_count++;
-        } else {
-            patience_forget(&worker->patience, &batch->claims[i]);
-        }
-    }
     worker->numbers.refused += kept_count;
     worker->numbers.drained += batch->count - kept_count;
     pthread_mutex_unlock(&worker->lock);
@@ -92,6 +79,12 @@ static void worker_acknowledge(struct worker *worker, const struct settled_batch
     }
 }
 
+/* Under the lock. What the gate is not told when time is up, it hears when it is drained again. */
+static bool worker_has_time_to_tell(const struct worker *worker)
+{
+    return !worker->acks_end || clock_monotonic_ms() < worker->stop_at_ms + ACK_MORE_MS;
+}
+
 static void *worker_ack_main(void *context)
 {
     struct worker *worker = context;
@@ -107,13 +100,14 @@ static void *worker_ack_main(void *context)
         worker->settled = batch->next;
         if (worker->settled == NULL)
             worker->settled_end = &worker->settled;
+        bool has_time = worker_has_time_to_tell(worker);
         pthread_mutex_unlock(&worker->lock);
-        worker_keep_refused(worker, batch);
-        worker_acknowledge(worker, batch);
+        worker_count_told(worker, batch);
+        if (has_time)
+            worker_acknowledge(worker, batch);
         relay_settled(worker->service->relay, batch->claims, batch->states, batch->count);
+        workers_note_told(worker->workers, batch->claims, batch->states, batch->count);
         pthread_mutex_lock(&worker->lock);
-        worker->outstanding -=
-            batch->count < worker->outstanding ? batch->count : worker->outstanding;
         worker->told_count++;
         pthread_cond_signal(&worker->drain_work);
         free(batch->claims);
@@ -129,22 +123,9 @@ static void *worker_ack_main(void *context)
 uint64_t worker_issue(struct worker *worker, const struct claim *claims, size_t claim_count,
                       const struct key_binding *bindings, size_t binding_count)
 {
-    pthread_mutex_lock(&worker->lock);
-    worker->outstanding += claim_count;
-    pthread_mutex_unlock(&worker->lock);
+    workers_note_issued(worker->workers, claims, claim_count);
     FAULT_POINT("worker.before_issue");
     return ledger_issue(worker->service->ledger, claims, claim_count, bindings, binding_count);
-}
-
-size_t worker_sift(struct worker *worker, struct claim *claims, size_t count)
-{
-    int64_t now_ms = clock_monotonic_ms();
-
-    pthread_mutex_lock(&worker->lock);
-    patience_sweep(&worker->patience, now_ms);
-    size_t left = patience_sift(&worker->patience, claims, count, now_ms);
-    pthread_mutex_unlock(&worker->lock);
-    return left;
 }
 
 bool worker_must_end(struct worker *worker)
@@ -185,36 +166,34 @@ bool worker_settle(struct worker *worker, uint64_t ticket, int64_t timeout_ms)
     return !is_late;
 }
 
-static size_t worker_place(const struct worker *worker, int64_t policy_id)
-{
-    size_t at = 0;
+/* --- the policies at its place --- */
 
-    while (at < worker->duty_count && worker->duties[at].policy_id < policy_id)
-        at++;
-    return at;
+void worker_take_roster(struct worker *worker, struct worker_roster *roster)
+{
+    pthread_mutex_lock(&worker->lock);
+    free(worker->roster.policies);
+    worker->roster = *roster;
+    worker->has_roster = true;
+    pthread_cond_signal(&worker->drain_work);
+    pthread_mutex_unlock(&worker->lock);
+    *roster = (struct worker_roster){0};
 }
 
-/* Notes a policy as the ledger has it now. */
-static void worker_note(struct worker *worker, const struct policy *policy)
+/* Others need not wait for its term to end. */
+static void worker_leave(struct worker *worker, struct duty *duty)
 {
-    size_t at = worker_place(worker, policy->id);
+    relay_leave(worker->service->relay, &duty->way);
+    free(duty->keys);
+    duty->keys = NULL;
+    if (duty->held_until_ms > clock_monotonic_ms())
+        (void)!ledger_steward_release(worker->service->ledger, duty->policy_id, worker->holder,
+                                      NULL);
+}
 
-    if (at == worker->duty_count || worker->duties[at].policy_id != policy->id) {
-        if (worker->duty_count == worker->duty_capacity) {
-            size_t capacity = worker->duty_capacity == 0 ? 64 : worker->duty_capacity * 2;
-            struct duty *grown = realloc(worker->duties, capacity * sizeof(*grown));
-            if (grown == NULL)
-                return; /* noted the next time */
-            worker->duties = grown;
-            worker->duty_capacity = capacity;
-        }
-        memmove(worker->duties + at + 1, worker->duties + at,
-                (worker->duty_count - at) * sizeof(*worker->duties));
-        worker->duty_count++;
-        worker->duties[at] = (struct duty){.policy_id = policy->id, .way.policy_id = policy->id};
-    }
-    struct duty *duty = &worker->duties[at];
-    duty->is_closed = policy->closed_at_ms != 0;
+/* Notes the policy as the ledger has it now. */
+static void worker_note(struct duty *duty, const struct worker_policy *policy)
+{
+    duty->is_closed = policy->is_closed;
     if (duty->version != policy->version) {
         duty->is_retired = false;
         duty->next_look_ms = 0;
@@ -222,26 +201,37 @@ static void worker_note(struct worker *worker, const struct policy *policy)
     duty->version = policy->version;
 }
 
-static void worker_list(struct worker *worker, int64_t now_ms)
+/* Goes over to a new roster: policies have come, and some are another worker's now. */
+static void worker_sort_duties(struct worker *worker)
 {
-    struct policy *page = malloc(LIST_PAGE * sizeof(*page));
-    int64_t after_id = 0;
-    size_t count = 0;
-    struct error error;
-
-    if (now_ms - worker->listed_at_ms < LIST_MS || page == NULL) {
-        free(page);
+    pthread_mutex_lock(&worker->lock);
+    struct worker_roster roster = worker->roster;
+    bool has_roster = worker->has_roster;
+    worker->roster = (struct worker_roster){0};
+    worker->has_roster = false;
+    pthread_mutex_unlock(&worker->lock);
+    struct duty *duties = has_roster ? malloc((roster.count + 1) * sizeof(*duties)) : NULL;
+    if (duties == NULL) { /* Without memory the next roster is waited for. */
+        free(roster.policies);
         return;
     }
-    worker->listed_at_ms = now_ms;
-    while (ledger_policy_list(worker->service->ledger, after_id, page, LIST_PAGE, &count, &error) ==
-               STATUS_OK &&
-           count > 0 && !worker_must_end(worker)) {
-        for (size_t i = 0; i < count; i++)
-            worker_note(worker, &page[i]);
-        after_id = page[count - 1].id;
+    size_t old = 0;
+    for (size_t i = 0; i < roster.count; i++) {
+        int64_t id = roster.policies[i].id;
+        while (old < worker->duty_count && worker->duties[old].policy_id < id)
+            worker_leave(worker, &worker->duties[old++]);
+        if (old < worker->duty_count && worker->duties[old].policy_id == id)
+            duties[i] = worker->duties[old++];
+        else
+            duties[i] = (struct duty){.policy_id = id, .way.policy_id = id};
+        worker_note(&duties[i], &roster.policies[i]);
     }
-    free(page);
+    while (old < worker->duty_count)
+        worker_leave(worker, &worker->duties[old++]);
+    free(worker->duties);
+    free(roster.policies);
+    worker->duties = duties;
+    worker->duty_count = roster.count;
 }
 
 static void worker_total(struct worker *worker)
@@ -290,26 +280,12 @@ static void worker_measure(struct worker *worker, int64_t now_ms)
     worker->told_drained = seen.drained;
 }
 
-/* Others need not wait for its terms to end. */
-static void worker_resign(struct worker *worker)
-{
-    for (size_t i = 0; i < worker->duty_count; i++) {
-        struct duty *duty = &worker->duties[i];
-        relay_leave(worker->service->relay, &duty->way);
-        free(duty->keys);
-        duty->keys = NULL;
-        if (duty->held_until_ms > clock_monotonic_ms())
-            (void)!ledger_steward_release(worker->service->ledger, duty->policy_id, worker->holder,
-                                          NULL);
-    }
-}
-
 /* Attends to whatever is due; returns when the next one is. */
 static int64_t worker_round(struct worker *worker, int64_t now_ms)
 {
     int64_t next_ms = now_ms + IDLE_MAX_MS;
 
-    worker_list(worker, now_ms);
+    worker_sort_duties(worker);
     for (size_t i = 0; i < worker->duty_count && !worker_must_end(worker); i++) {
         struct duty *duty = &worker->duties[i];
         if (!duty->is_retired && duty->next_look_ms <= now_ms)
@@ -355,7 +331,8 @@ static void *worker_drain_main(void *context)
         }
         pthread_mutex_unlock(&worker->lock);
         if (ends) {
-            worker_resign(worker);
+            for (size_t i = 0; i < worker->duty_count; i++)
+                worker_leave(worker, &worker->duties[i]);
             return NULL;
         }
     }
@@ -368,45 +345,42 @@ static void worker_free(struct worker *worker)
     pthread_mutex_destroy(&worker->lock);
     pthread_cond_destroy(&worker->drain_work);
     pthread_cond_destroy(&worker->ack_work);
+    free(worker->roster.policies);
     free(worker->duties);
     free(worker->pending);
-    patience_release(&worker->patience);
     free(worker);
 }
 
-enum status worker_start(struct worker **worker, struct service *service, struct error *error)
+enum status worker_open(struct worker **worker, struct workers *workers, struct service *service,
+                        size_t place, const char *holder, struct error *error)
 {
-    struct worker *started = calloc(1, sizeof(*started));
-    uint64_t number;
+    struct worker *opened = calloc(1, sizeof(*opened));
 
     *worker = NULL;
-    if (started == NULL || (started->pending = malloc(sizeof(*started->pending))) == NULL) {
-        free(started);
+    if (opened == NULL || (opened->pending = malloc(sizeof(*opened->pending))) == NULL) {
+        free(opened);
         return error_set(error, STATUS_UNAVAILABLE, "no memory for the worker");
     }
-    random_bytes(&number, sizeof(number));
-    snprintf(started->holder, sizeof(started->holder), "worker-%d-%016llx", (int)getpid(),
-             (unsigned long long)number);
-    started->service = service;
-    started->settled_end = &started->settled;
-    pthread_mutex_init(&started->lock, NULL);
-    clock_condition_init(&started->drain_work);
-    clock_condition_init(&started->ack_work);
-    *worker = started;
-    started->has_ack_thread =
-        pthread_create(&started->ack_thread, NULL, worker_ack_main, started) == 0;
-    return started->has_ack_thread
-               ? STATUS_OK
-               : error_set(error, STATUS_UNAVAILABLE, "cannot start the worker's thread");
+    opened->workers = workers;
+    opened->service = service;
+    opened->place = place;
+    opened->holder = holder;
+    opened->settled_end = &opened->settled;
+    pthread_mutex_init(&opened->lock, NULL);
+    clock_condition_init(&opened->drain_work);
+    clock_condition_init(&opened->ack_work);
+    opened->has_ack_thread =
+        pthread_create(&opened->ack_thread, NULL, worker_ack_main, opened) == 0;
+    if (!opened->has_ack_thread) {
+        worker_free(opened);
+        return error_set(error, STATUS_UNAVAILABLE, "cannot start the worker's thread");
+    }
+    *worker = opened;
+    return STATUS_OK;
 }
 
 enum status worker_run(struct worker *worker, struct error *error)
 {
-    struct relay_outlet outlet = worker_outlet(worker);
-    enum status status = relay_run(worker->service->relay, &outlet, error);
-
-    if (status != STATUS_OK)
-        return status;
     worker->has_drain_thread =
         pthread_create(&worker->drain_thread, NULL, worker_drain_main, worker) == 0;
     return worker->has_drain_thread
@@ -414,28 +388,29 @@ enum status worker_run(struct worker *worker, struct error *error)
                : error_set(error, STATUS_UNAVAILABLE, "cannot start the worker's thread");
 }
 
-void worker_stop(struct worker *worker, int64_t timeout_ms)
+void worker_tell_to_stop(struct worker *worker, int64_t stop_at_ms)
 {
     pthread_mutex_lock(&worker->lock);
     worker->is_stopping = true;
-    worker->stop_at_ms = clock_monotonic_ms() + timeout_ms;
+    worker->stop_at_ms = stop_at_ms;
     pthread_cond_broadcast(&worker->drain_work);
     pthread_mutex_unlock(&worker->lock);
+}
+
+void worker_await_stop(struct worker *worker)
+{
     if (worker->has_drain_thread)
         pthread_join(worker->drain_thread, NULL);
     worker->has_drain_thread = false;
-    int64_t left_ms = worker->stop_at_ms - clock_monotonic_ms();
-    relay_stop(worker->service->relay, left_ms > STOP_MIN_MS ? left_ms : STOP_MIN_MS);
 }
 
-void worker_end(struct worker *worker)
+void worker_close(struct worker *worker)
 {
     pthread_mutex_lock(&worker->lock);
     worker->acks_end = true;
     pthread_cond_broadcast(&worker->ack_work);
     pthread_mutex_unlock(&worker->lock);
-    if (worker->has_ack_thread)
-        pthread_join(worker->ack_thread, NULL);
+    pthread_join(worker->ack_thread, NULL);
     worker_free(worker);
 }
 

@@ -14,7 +14,7 @@ static void gate_check_ops(const struct gate_ops *ops)
            ops->list && ops->stands && ops->visit && ops->pending && ops->acknowledge_keys &&
            ops->reset && ops->arm && ops->enter && ops->leases && ops->retire && ops->publish &&
            ops->published && ops->inspect && ops->strays && ops->mend && ops->lay_down &&
-           ops->is_ready && ops->survey);
+           ops->is_ready && ops->survey && ops->place);
 }
 
 enum status gate_open(struct gate **gate, const struct gate_options *options, struct error *error)
@@ -126,6 +126,11 @@ size_t gate_list(struct gate *gate, int64_t after_id, int64_t *ids, size_t ids_m
 bool gate_stands(struct gate *gate, const struct wish *wish)
 {
     return gate->ops->stands(gate, wish);
+}
+
+size_t gate_place(struct gate *gate, int64_t policy_id)
+{
+    return gate->ops->place(gate, policy_id);
 }
 
 enum status gate_pending(struct gate *gate, int64_t policy_id, int64_t after_seq,

@@ -245,6 +245,7 @@ struct gate_ops {
                          struct gate_numbers *numbers);
     enum status (*look)(struct gate *gate, int64_t policy_id, struct error *error);
     size_t (*list)(struct gate *gate, int64_t after_id, int64_t *ids, size_t ids_max);
+    size_t (*place)(struct gate *gate, int64_t policy_id);
     bool (*stands)(struct gate *gate, const struct wish *wish);
     enum status (*pending)(struct gate *gate, int64_t policy_id, int64_t after_seq,
                            struct gate_pending *pending, struct error *error);
@@ -362,6 +363,13 @@ enum status gate_look(struct gate *gate, int64_t policy_id, struct error *error)
 
 /* Policy ids above `after_id` in rising order. */
 size_t gate_list(struct gate *gate, int64_t after_id, int64_t *ids, size_t ids_max);
+
+/* Which of a gate's servers has the policy, as far as known: a number below GATE_PLACES_MAX. What
+ * is slow or away at one place says nothing about the others. It may change at any time. Never
+ * blocks.
+ */
+#define GATE_PLACES_MAX 64
+size_t gate_place(struct gate *gate, int64_t policy_id);
 
 /* Whether a verdict that waited for its ticket may be told now that the ticket is durable. False
  * when it may rest on a claim that ended VOID or MERGED: then it has to be decided again. A win

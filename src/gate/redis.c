@@ -271,6 +271,11 @@ static size_t gate_redis_list(struct gate *gate, int64_t after_id, int64_t *ids,
     return redis_watch_list(&gate_redis_of(gate)->watch, after_id, ids, ids_max);
 }
 
+static size_t gate_redis_place(struct gate *gate, int64_t policy_id)
+{
+    return redis_map_place(&gate_redis_of(gate)->map, policy_id) % GATE_PLACES_MAX;
+}
+
 /* What was told was told by Redis; nothing is decided again. */
 static bool gate_redis_stands(struct gate *gate, const struct wish *wish)
 {
@@ -419,6 +424,7 @@ static const struct gate_ops gate_redis_ops = {
     .look = gate_redis_look,
     .list = gate_redis_list,
     .stands = gate_redis_stands,
+    .place = gate_redis_place,
     .pending = gate_redis_pending,
     .acknowledge_keys = gate_redis_acknowledge_keys,
     .reset = gate_redis_reset,

@@ -159,8 +159,30 @@ static enum status redis_map_ask(const struct redis_map *map, const struct redis
     return status;
 }
 
+/* Under the lock: gives those that were known the places they had, and the others what is free. */
+static void redis_map_give_places(const struct redis_map *map, struct redis_map *fresh)
+{
+    bool is_taken[REDIS_NODES_MAX] = {false};
+    bool is_known[REDIS_NODES_MAX] = {false};
+
+    for (size_t i = 0; i < fresh->node_count; i++) {
+        for (size_t old = 0; old < map->node_count && !is_known[i]; old++) {
+            is_known[i] = redis_address_equal(&map->nodes[old], &fresh->nodes[i]);
+            if (is_known[i])
+                is_taken[fresh->places[i] = map->places[old]] = true;
+        }
+    }
+    for (size_t i = 0, place = 0; i < fresh->node_count; i++) {
+        if (is_known[i])
+            continue;
+        while (is_taken[place])
+            place++;
+        fresh->places[i] = (uint16_t)place++;
+    }
+}
+
 /* Takes over what was learnt. */
-static void redis_map_take(struct redis_map *map, const struct redis_map *fresh)
+static void redis_map_take(struct redis_map *map, struct redis_map *fresh)
 {
     pthread_mutex_lock(&map->lock);
     bool same = map->node_count == fresh->node_count &&
@@ -169,6 +191,8 @@ static void redis_map_take(struct redis_map *map, const struct redis_map *fresh)
     for (size_t i = 0; i < fresh->node_count && same; i++)
         same = redis_address_equal(&map->nodes[i], &fresh->nodes[i]);
     if (!same) {
+        redis_map_give_places(map, fresh);
+        memcpy(map->places, fresh->places, sizeof(map->places));
         memcpy(map->nodes, fresh->nodes, fresh->node_count * sizeof(map->nodes[0]));
         memcpy(map->slots, fresh->slots, sizeof(map->slots));
         map->node_count = fresh->node_count;
@@ -234,6 +258,18 @@ bool redis_map_find_slot(struct redis_map *map, unsigned slot, struct redis_addr
         *address = map->nodes[map->target->mode == REDIS_MODE_CLUSTER ? map->slots[slot] : 0];
     pthread_mutex_unlock(&map->lock);
     return known;
+}
+
+size_t redis_map_place(struct redis_map *map, int64_t policy_id)
+{
+    unsigned slot = redis_map_slot(policy_id);
+
+    pthread_mutex_lock(&map->lock);
+    size_t place = map->target->mode == REDIS_MODE_CLUSTER && map->node_count > 0
+                       ? map->places[map->slots[slot]]
+                       : 0;
+    pthread_mutex_unlock(&map->lock);
+    return place;
 }
 
 size_t redis_map_list(struct redis_map *map, struct redis_address *addresses, size_t max)

@@ -19,6 +19,7 @@ struct redis_map {
     int64_t refreshed_ms;         /* under it; 0: never */
     pthread_mutex_t lock;         /* never held while anyone is asked */
     struct redis_address nodes[REDIS_NODES_MAX];
+    uint16_t places[REDIS_NODES_MAX]; /* of the nodes; one keeps its place, whatever moves */
     size_t node_count;
     uint16_t slots[REDIS_SLOTS]; /* the index of the node; of a cluster only */
 };
@@ -33,6 +34,10 @@ enum status redis_map_refresh(struct redis_map *map, struct error *error) MUST_C
 /* Who has this policy, or this slot, as far as known. False: nobody is known yet. */
 bool redis_map_find(struct redis_map *map, int64_t policy_id, struct redis_address *address);
 bool redis_map_find_slot(struct redis_map *map, unsigned slot, struct redis_address *address);
+
+/* The place of the server that has this policy: servers have different ones, from 0 on. Whoever
+ * takes over from another takes its place. */
+size_t redis_map_place(struct redis_map *map, int64_t policy_id);
 
 /* Every server that holds policies. Returns how many were written. */
 size_t redis_map_list(struct redis_map *map, struct redis_address *addresses, size_t max);

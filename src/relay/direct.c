@@ -38,7 +38,7 @@ static enum status relay_direct_carry(struct relay *relay, struct relay_way *way
 {
     const struct relay_outlet *outlet = &relay_direct_of(relay)->outlet;
 
-    if (outlet->outstanding(outlet->context) > OUTSTANDING_MAX)
+    if (outlet->outstanding(outlet->context, way->policy_id) > OUTSTANDING_MAX)
         return error_set(error, STATUS_BUSY, "the ledger has much to do");
     way->cursor = claims[count - 1].seq;
     count = outlet->sift(outlet->context, claims, count);
@@ -52,7 +52,7 @@ static bool relay_direct_rest(struct relay *relay, struct relay_way *way, int64_
 {
     const struct relay_outlet *outlet = &relay_direct_of(relay)->outlet;
 
-    if (way->cursor == 0 || outlet->outstanding(outlet->context) > 0)
+    if (way->cursor == 0 || outlet->outstanding(outlet->context, way->policy_id) > 0)
         return false;
     way->cursor = 0;
     return pending_count > (int64_t)outlet->waiting(outlet->context, way->policy_id);

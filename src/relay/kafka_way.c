@@ -257,7 +257,8 @@ static enum status kafka_way_carry_lingering(struct relay_kafka *kafka, struct r
 
     while (lingering_count < count && claims[lingering_count].seq <= state->sweep_seq)
         lingering_count++;
-    if (lingering_count > 0 && outlet->outstanding(outlet->context) > OUTSTANDING_MAX)
+    if (lingering_count > 0 &&
+        outlet->outstanding(outlet->context, way->policy_id) > OUTSTANDING_MAX)
         return error_set(error, STATUS_BUSY, "the ledger has much to do");
     if (lingering_count < count)
         kafka_way_end_sweep(way);

@@ -38,8 +38,9 @@ struct relay_outlet {
     void (*issue)(void *context, const struct claim *claims, size_t count);
     /* Takes out those that the ledger refused a moment ago; returns how many are left. */
     size_t (*sift)(void *context, struct claim *claims, size_t count);
-    /* How many claims the ledger was given that the gate has not heard of. */
-    size_t (*outstanding)(void *context);
+    /* How many claims the ledger was given that the gate has not heard of, of all policies that are
+     * at the same place as this one. */
+    size_t (*outstanding)(void *context, int64_t policy_id);
     /* Of the policy's claims, how many wait to be tried again. */
     size_t (*waiting)(void *context, int64_t policy_id);
     /* Whoever gave the last token publishes the policy: *mark is up to where that was done. */

@@ -10,6 +10,7 @@ from harness import expect, expect_problem, run_dibs, wait_until
 from ledger import coupons
 from proxy import Proxy
 from redis_shop import keys_of
+from servers import RedisCluster
 
 
 def open_breaker(server, policy, user):
@@ -154,3 +155,53 @@ def test_redis_drain__a_redis_that_is_full(shop_on, redis):
             wait_until(lambda one=one: one.get("/readyz").status == 200, "it is ready", 30)
         shop.settle([policy])
         assert worker.alive
+
+
+def policies_by_owner(server, cluster, count):
+    """So many policies of each primary."""
+    made = {node: [] for node in cluster.nodes}
+    while any(len(policies) < count for policies in made.values()):
+        policy = server.create(total=20)["id"]
+        made[cluster.owner(policy)].append(policy)
+    return made
+
+
+def test_redis_drain__one_primary_of_a_cluster_stands_still(shop_on):
+    """Trap 48: what is won at the others becomes coupons, and their policies are made and changed,
+    also while a change of a coupon at that one waits for it."""
+    with RedisCluster() as cluster, shop_on(cluster, gate=cluster.url(), servers=1,
+                                            workers=1, stop_timeout="3s") as shop:
+        server, worker = shop.servers[0], shop.workers[0]
+        made = policies_by_owner(server, cluster, 3)
+        frozen, *others = cluster.nodes
+        stuck, well = made[frozen], [policy for node in others for policy in made[node]]
+        for policy in [*stuck, *well]:
+            assert server.claim(policy, "early").status == 202
+        for policy in [*stuck, *well]:
+            wait_until(lambda policy=policy: "early" in shop.holders(policy), "all are issued", 30)
+        fresh = next(one for one in range(1000, 2000) if cluster.owner(one) in others)
+        frozen.pause()
+        try:
+            coupon = f"{stuck[0]}-{shop.holders(stuck[0])['early']}"
+            assert expect(server.cancel(coupon), 200)["state"] == "CANCELLED"
+            for policy in well:
+                wait_until(lambda policy=policy: server.claim(policy, "late").status in (200, 202),
+                           "it wins", 30)
+            for policy in well:
+                wait_until(lambda policy=policy: "late" in shop.holders(policy),
+                           "the others are drained", 30)
+                assert expect(server.patch(policy, total=30), 200)["total"] == 30
+            answer = server.post("/v1/policies", {
+                "id": fresh, "name": "n", "discount": {"type": "percent", "value": 1}, "total": 5})
+            expect(answer, 201)
+            # A worker that is told to stop does not wait for it.
+            worker.stop()
+        finally:
+            frozen.resume()
+        shop.workers[0] = shop.work()
+        # The change of the coupon has come through: its user may win again.
+        wait_until(lambda: server.claim(stuck[0], "early").status == 202, "they win again", 30)
+        for policy in stuck:
+            wait_until(lambda policy=policy: server.claim(policy, "late").status in (200, 202),
+                       "it wins", 30)
+            wait_until(lambda policy=policy: "late" in shop.holders(policy), "and is issued", 30)

@@ -93,9 +93,10 @@ static size_t play_sift(void *context, struct claim *claims, size_t count)
     return count;
 }
 
-static size_t play_outstanding(void *context)
+static size_t play_outstanding(void *context, int64_t policy_id)
 {
     (void)context;
+    (void)policy_id;
     return 0;
 }
 
