@@ -10,7 +10,7 @@ import time
 from harness import run_dibs, wait_until
 from ledger import audit, coupons
 
-from .people import WON, Caller, Wish
+from .people import KEY, WON, Caller, Wish
 
 SETTLE_S = 60
 RETURN_S = 2      # Returned stock is claimable within a second; a busy machine takes another.
@@ -234,7 +234,7 @@ class Checks:
         wrong = []
         for policy, server, keyed in itertools.product(policies, self.rig.servers, (True, False)):
             user = f"new-{policy}-{server.name}-{keyed}"
-            wish = Wish(policy, user, f"k-{user}" if keyed else None)
+            wish = Wish(policy, user, KEY if keyed else None)
             answer = caller.claim(wish, server)
             if answer is None or answer.status not in WON:
                 wrong.append((wish, server.name, answer))
@@ -251,7 +251,7 @@ class Checks:
             deadline = time.monotonic() + SETTLE_S
             while time.monotonic() < deadline:
                 user = f"late-{policy}-{seller}-{next(numbers)}-{time.monotonic_ns()}"
-                wish = Wish(policy, user, f"k-{user}")
+                wish = Wish(policy, user, KEY)
                 while True:
                     answer = caller.claim(wish, self.rig.servers[seller % 2])
                     if answer is not None and answer.status != 503:

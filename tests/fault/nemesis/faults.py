@@ -199,7 +199,8 @@ class Faults:
                        "a new master", 20)
 
     def do_slot_move(self, step):
-        self.rig.topology.move(self.rig.policies[step.detail], self.rig.node(step.target))
+        self.rig.moves[self.rig.policies[step.detail]] = self.rig.node(step.target)
+        self.rig.move_slots()
 
     # --- the database ---
 

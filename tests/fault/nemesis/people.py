@@ -15,6 +15,7 @@ TRIES = 3            # before a user gives up for a while
 ANSWER_S = 45        # no request may take longer, whatever is broken
 WON = (200, 201, 202)
 UNKNOWN = (None, 503)
+KEY, OTHER_KEY = "first", "second"  # Everybody's: another user's same key is another key.
 
 Wish = collections.namedtuple("Wish", "policy user key")
 
@@ -220,7 +221,7 @@ class People:
     def _new(self, caller, chance):
         policy = chance.choice(list(self.specs))
         user = f"u{next(self.numbers)}"
-        key = f"k-{user}" if chance.random() < 0.6 else None
+        key = KEY if chance.random() < 0.6 else None
         self._settle(caller, chance, Wish(policy, user, key), is_first=True)
 
     def _settle(self, caller, chance, wish, is_first=False):
@@ -253,7 +254,7 @@ class People:
         """The same user once more, with another key: the one they hold, or their second."""
         win = self.book.some_win(chance)
         if win:
-            self._settle(caller, chance, Wish(win.policy, win.user, f"k2-{win.user}"))
+            self._settle(caller, chance, Wish(win.policy, win.user, OTHER_KEY))
 
     def _cancel(self, caller, chance):
         win = self.book.some_win(chance)

@@ -105,6 +105,7 @@ class Member:
                 code = self.process.wait(STOP_S)
             except subprocess.TimeoutExpired:
                 self.rig.violation(f"{self.name} did not end within {STOP_S} s of SIGTERM")
+                self.rig.stacks[self.name] = stacks_of(self.process.pid)
                 self.process.signal(signal.SIGABRT)
                 code = self.process.wait(STOP_S)
             self.process.address = None
@@ -156,9 +157,11 @@ class Rig:
         self.variant = schedule.variant
         self.violations = []
         self.stops_s = []
+        self.stacks = {}  # of those that hung, by their names
         self.began = time.monotonic()
         self.members = {}
         self.policies = []
+        self.moves = {}  # policy → the primary that its slot is on the way to
         self.stream = None
         self.over = threading.Event()
         self.noting = threading.Lock()
@@ -266,6 +269,12 @@ class Rig:
                         raise
         raise redis.ConnectionError("nobody has it")
 
+    def move_slots(self):
+        """Moves the slots that are to be moved, or ends moves that were cut short."""
+        for policy, target in list(self.moves.items()):
+            self.topology.move(policy, target)
+            del self.moves[policy]
+
     def pending(self, policy):
         return self.gate_value(policy, lambda client, prefix: client.zcard(prefix + "PENDING"))
 
@@ -290,15 +299,28 @@ class Rig:
             if not node.alive:
                 node.kill()
                 node.start()
+        if self.stream:
+            # One that was killed comes up, and at times ends again when it finds its port taken.
+            wait_until(self._has_broker, "a broker", FOLLOW_S)
         for node in self.nodes():
             with node.client() as client:
                 client.config_set("maxmemory", 0)
                 client.execute_command("CLIENT", "UNPAUSE")
         for member in self.members.values():
             member.spawn()
+        if self.variant == "cluster":
+            wait_until(self.topology.is_well, "the cluster is well", FOLLOW_S)
+            self.move_slots()
         if self.variant == "sentinel":
             # A sentinel takes ten seconds to make a replica of one that came back as a master.
             wait_until(self._is_followed, "the replica follows", FOLLOW_S)
+
+    def _has_broker(self):
+        broker = self.bench.broker
+        if not broker.alive:
+            broker.kill()
+            broker.start()
+        return broker.answers()
 
     def _is_followed(self):
         master = self.topology.master()
@@ -340,11 +362,22 @@ class Rig:
         folder.mkdir(parents=True, exist_ok=True)
         for member in self.members.values():
             (folder / f"{member.name}.log").write_text("".join(member.process.log))
+        for name, text in self.stacks.items():
+            (folder / f"{name}.stacks").write_text(text)
         nodes = itertools.chain(self.nodes(), [self.database_server],
                                 [self.topology.sentinel] if self.variant == "sentinel" else [],
                                 [self.bench.broker] if self.stream else [])
         for number, node in enumerate(nodes):
             shutil.copyfile(node.log_path, folder / f"{node.KIND}-{number}.log")
+
+
+def stacks_of(pid):
+    """Where the threads of a process are, if there is a debugger."""
+    try:
+        return subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt 20"],
+                              check=False, capture_output=True, text=True, timeout=60).stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
 
 
 def heal_way(way):

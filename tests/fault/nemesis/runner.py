@@ -11,7 +11,7 @@ from harness import BUILD_DIR, wait_until
 
 from .checks import Checks
 from .faults import Faults
-from .people import Book, People
+from .people import KEY, Book, People
 from .rig import Rig
 from .samples import Sampler
 from .schedule import Schedule, show
@@ -101,13 +101,12 @@ class Run:
         def is_ready():
             for server, policy in sorted(left, key=str):
                 try:
-                    answer = server.process.claim(policy, f"probe-{policy}", key="probe")
+                    answer = server.process.claim(policy, f"probe-{policy}", key=KEY)
                 except Exception:  # pylint: disable=broad-except
-                    return False  # not listening yet
-                if answer.status == 503:
-                    return False
-                left.discard((server, policy))
-            return all(member.ready() for member in rig.members.values())
+                    continue  # not listening yet
+                if answer.status != 503:
+                    left.discard((server, policy))
+            return not left and all(member.ready() for member in rig.members.values())
 
         try:
             wait_until(is_ready, "all is ready", GIVE_UP_S)
