@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <strings.h>
 
 /* Classes of characters. */
 enum { CLASS_TOKEN = 1, CLASS_REG_NAME = 2, CLASS_ADDRESS = 4, CLASS_TARGET = 8 };
@@ -240,11 +241,8 @@ static inline bool word_is_plain(uint64_t word)
     return ((word | not_visible | is_number_sign) & tops) == 0;
 }
 
-bool http_target_is_valid(struct span target)
+static bool path_is_valid(struct span target)
 {
-    if (target.length == 0 || target.bytes[0] != '/') {
-        return false;
-    }
     size_t at = 0;
     while (at + 8 <= target.length && word_is_plain(load_u64(target.bytes + at))) {
         at += 8;
@@ -254,6 +252,39 @@ bool http_target_is_valid(struct span target)
         return true; /* The last word overlaps the one before. */
     }
     return at + run_length(target, at, CLASS_TARGET) == target.length;
+}
+
+/* The length of "http://" or "https://" at the start, else 0. */
+static size_t scheme_length(struct span target)
+{
+    static const char *const schemes[] = {"http://", "https://"};
+    for (size_t index = 0; index < sizeof(schemes) / sizeof(schemes[0]); index++) {
+        size_t length = strlen(schemes[index]);
+        if (target.length > length && strncasecmp(target.bytes, schemes[index], length) == 0) {
+            return length;
+        }
+    }
+    return 0;
+}
+
+bool http_target_split(struct span target, struct span *authority, struct span *path)
+{
+    *authority = (struct span){NULL, 0};
+    *path = target;
+    if (target.length > 0 && target.bytes[0] == '/') {
+        return path_is_valid(target);
+    }
+    size_t start = scheme_length(target);
+    if (start == 0) {
+        return false;
+    }
+    const char *slash = memchr(target.bytes + start, '/', target.length - start);
+    size_t end = slash != NULL ? (size_t)(slash - target.bytes) : target.length;
+    *authority = (struct span){target.bytes + start, end - start};
+    /* Nothing is the root, for which the scheme's last character stands. */
+    *path = slash != NULL ? (struct span){slash, target.length - end}
+                          : (struct span){target.bytes + start - 1, 1};
+    return http_host_is_valid(*authority) && path_is_valid(*path);
 }
 
 enum http_version http_version_of(struct span rest)

@@ -49,8 +49,11 @@ struct span *http_header_span(struct http_request *request, enum http_header hea
 /* Host: a name, an IPv4 address or a bracketed IPv6 address, and perhaps a port. */
 bool http_host_is_valid(struct span host);
 
-/* Origin form only: starts with '/', visible ASCII, no fragment. */
-bool http_target_is_valid(struct span target);
+/* Takes a target apart; visible ASCII only, no fragment. Of the origin form ("/path?query") all of
+ * it is the path and there is no authority (bytes == NULL); of the absolute form
+ * ("http://host:port/path?query") the authority has to be what a Host may be. False for the rest.
+ */
+bool http_target_split(struct span target, struct span *authority, struct span *path);
 
 /* What follows the target in the request line, from the space on, without CRLF. */
 enum http_version {

@@ -24,6 +24,11 @@ static struct span parser_span(const struct http_parser *parser, size_t offset, 
     return (struct span){.bytes = parser->window + offset, .length = end - offset};
 }
 
+static struct http_piece parser_piece(const struct http_parser *parser, struct span span)
+{
+    return (struct http_piece){(uint16_t)(span.bytes - parser->window), (uint16_t)span.length};
+}
+
 /* --- what llhttp tells --- */
 
 static inline struct http_parser *parser_of(llhttp_t *llhttp)
@@ -200,16 +205,24 @@ static int parser_check_line(struct http_parser *parser)
         return parser_refuse(parser, HTTP_REFUSE_BAD_REQUEST, "malformed request line");
     }
     parser->method = method_of(parser->llhttp.method);
-    if (parser->method == HTTP_METHOD_OTHER) {
+    /* TRACE is known and taken by nobody, which is for the router to say. */
+    if (parser->method == HTTP_METHOD_OTHER && parser->llhttp.method != HTTP_TRACE) {
         return parser_refuse(parser, HTTP_REFUSE_NOT_IMPLEMENTED, "unknown method");
     }
     /* One space after the method: the byte before it is the method's last letter. */
     struct span target = parser_span(parser, parser->target.offset, target_end);
-    if (target.bytes[-1] != ' ' || target.bytes[-2] == ' ' || !http_target_is_valid(target)) {
+    struct span authority;
+    struct span path;
+    if (target.bytes[-1] != ' ' || target.bytes[-2] == ' ' ||
+        !http_target_split(target, &authority, &path)) {
         return parser_refuse(parser, HTTP_REFUSE_BAD_REQUEST, "malformed request target");
     }
-    const char *mark = memchr(target.bytes, '?', target.length);
-    parser->path_length = (uint16_t)(mark != NULL ? (size_t)(mark - target.bytes) : target.length);
+    parser->target = parser_piece(parser, path);
+    if (authority.bytes != NULL) {
+        parser->authority = parser_piece(parser, authority);
+    }
+    const char *mark = memchr(path.bytes, '?', path.length);
+    parser->path_length = (uint16_t)(mark != NULL ? (size_t)(mark - path.bytes) : path.length);
     return 0;
 }
 
@@ -337,6 +350,7 @@ static void parser_finish_request(struct http_parser *parser)
     parser->header_count = 0;
     parser->seen = 0;
     parser->target.length = 0;
+    parser->authority.length = 0;
     parser->in_name = false;
     parser->blank_line_seen = false;
     parser->http_1_0 = false;
@@ -527,6 +541,11 @@ static void parser_fill(struct http_parser *parser, struct http_request *request
         enum http_header header = (enum http_header)__builtin_ctz(left);
         left &= left - 1;
         *http_header_span(request, header) = parser_value(parser, header);
+    }
+    if (parser->authority.length > 0) {
+        /* RFC 9112 3.2.2: then Host is not looked at. */
+        size_t start = parser->authority.offset;
+        request->host = parser_span(parser, start, start + parser->authority.length);
     }
 }
 

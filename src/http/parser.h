@@ -77,9 +77,10 @@ struct http_parser {
     uint32_t body_length;
     uint16_t value_end;
     uint16_t header_count;
-    uint32_t seen; /* one bit per enum http_header */
-    struct http_piece target;
-    uint16_t path_length; /* of the target up to its '?' */
+    uint32_t seen;               /* one bit per enum http_header */
+    struct http_piece target;    /* once the head is complete, from its path on */
+    struct http_piece authority; /* of a target in absolute form; stands for Host */
+    uint16_t path_length;        /* of the target up to its '?' */
     struct http_piece name;
     struct http_piece *value; /* of the header being read */
     struct http_piece unknown;

@@ -152,17 +152,14 @@ static size_t split_path(struct span path, struct span segments[SEGMENTS_MAX])
     return count;
 }
 
-/* Decodes the segments; false when an escape is broken. What is cut is longer than every word
- * and id, so that it matches none. */
-static bool decode_segments(struct span *segments, size_t count,
-                            char storage[SEGMENTS_MAX][ROUTE_PARAM_SIZE])
+/* False when an escape is broken. */
+static bool escapes_are_whole(const struct span *segments, size_t count)
 {
     for (size_t index = 0; index < count; index++) {
         size_t length;
-        if (!percent_decode(segments[index], storage[index], ROUTE_PARAM_SIZE, &length)) {
+        if (!percent_decode(segments[index], NULL, 0, &length)) {
             return false;
         }
-        segments[index] = (struct span){storage[index], length};
     }
     return true;
 }
@@ -192,11 +189,10 @@ static bool pattern_matches(const char *pattern, const struct span *segments, si
 
 void router_match(struct span path, struct route_match *match)
 {
-    char storage[SEGMENTS_MAX][ROUTE_PARAM_SIZE];
     struct span segments[SEGMENTS_MAX];
     *match = (struct route_match){.route = ROUTE_NONE};
     size_t count = split_path(path, segments);
-    if (!decode_segments(segments, count, storage)) {
+    if (!escapes_are_whole(segments, count)) {
         match->route = ROUTE_MALFORMED;
         return;
     }
@@ -207,9 +203,11 @@ void router_match(struct span path, struct route_match *match)
         }
         match->route = (enum route)route;
         for (size_t index = 0; index < match->param_count; index++) {
-            struct span value = segments[params[index]];
-            memcpy(match->storage[index], value.bytes, value.length);
-            match->params[index] = (struct span){match->storage[index], value.length};
+            size_t length = 0;
+            /* What is cut is longer than every id and code, so that it matches none. */
+            (void)percent_decode(segments[params[index]], match->storage[index], ROUTE_PARAM_SIZE,
+                                 &length);
+            match->params[index] = (struct span){match->storage[index], length};
         }
         return;
     }

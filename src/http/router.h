@@ -1,7 +1,8 @@
 /* router.h: which call a path names, and the values in it.
  *
- * The table in router.c is the only list of paths. Segments are percent-decoded once; a trailing
- * slash, an empty segment or an unknown word names nothing.
+ * The table in router.c is the only list of paths. Its words are compared as they came, so that a
+ * proxy's rule about a path means the same here; what stands for a parameter is percent-decoded
+ * once. A trailing slash, an empty segment or an unknown word names nothing.
  *
  * Threads: constants and values only.
  */
@@ -38,7 +39,7 @@ enum route {
     ROUTE_ORDER_REFUND,
     ROUTE_SIGNALS,
     ROUTE_PRODUCTS,
-    ROUTE_PRODUCTS_TOP, /* before any product, of which none can be called so */
+    ROUTE_PRODUCTS_TOP, /* before any product */
     ROUTE_PRODUCT,
     ROUTE_PRODUCT_RANK,
     ROUTE_AUDIT,

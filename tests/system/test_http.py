@@ -216,11 +216,41 @@ def test_http__half_closed_client_still_gets_its_answer(shared):
     assert body.status in (200, 201) and body.json["seq"] == 1
 
 
-def test_http__absolute_form_and_query(shared):
-    with shared.connect() as connection:
-        connection.send(b"GET http://dibs.test/healthz HTTP/1.1\r\nHost: dibs.test\r\n\r\n", "GET")
-        answer = connection.receive()
-    assert answer.status in (200, 400), answer
+def ask_target(server, target, method="GET", host="127.0.0.1"):
+    with server.connect() as connection:
+        connection.send(f"{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode(), method)
+        return connection.receive()
+
+
+def test_http__absolute_form_is_the_path_and_the_host(shared):
+    policy_id = shared.create(total=1)["id"]
+    for start in ("http://127.0.0.1", "HTTP://localhost:8080", "https://[::1]"):
+        expect(ask_target(shared, f"{start}/v1/policies/{policy_id}"), 200)
+        assert len(expect(ask_target(shared, f"{start}/v1/policies?limit=1"), 200)["items"]) == 1
+        assert ask_target(shared, start).status == 200
+    # Its host is the one that counts, as Host would.
+    for host in ("127.0.0.1", "shop.example"):
+        answer = ask_target(shared, f"http://shop.example/v1/policies/{policy_id}", host=host)
+        expect_problem(answer, 401, "UNAUTHORIZED")
+        expect(ask_target(shared, f"http://127.0.0.1/v1/policies/{policy_id}", host=host), 200)
+
+
+def test_http__fixed_words_are_compared_as_they_came(shared):
+    """What a proxy forbids by its path must not be reached by another spelling."""
+    policy_id = shared.create(total=1)["id"]
+    for path in ("/%6detrics", "/%76%31/policies", f"/v1/%70olicies/{policy_id}",
+                 f"/v1/policies/{policy_id}/winners%2ecsv", f"/v1/policies/{policy_id}/%63laims"):
+        expect_problem(ask_target(shared, path), 404, "NOT_FOUND")
+    encoded = "".join(f"%{ord(digit):x}" for digit in str(policy_id))
+    expect(ask_target(shared, f"/v1/policies/{encoded}"), 200)
+
+
+def test_http__trace_is_not_allowed_where_there_is_something(shared):
+    for path, allow in (("/healthz", "GET"), ("/v1/orders", "POST")):
+        answer = ask_target(shared, path, "TRACE")
+        expect_problem(answer, 405, "METHOD_NOT_ALLOWED")
+        assert allow in answer.headers["allow"].split(", ")
+    expect_problem(ask_target(shared, "/nothing", "TRACE"), 404, "NOT_FOUND")
 
 
 # --- limits ---

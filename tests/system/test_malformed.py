@@ -27,7 +27,6 @@ CORPUS = {
     "unknown method": (b"FROB /healthz HTTP/1.1\r\n" + H + b"\r\n", {400, 405, 501}),
     "lower-case method": (b"get /healthz HTTP/1.1\r\n" + H + b"\r\n", {400, 405, 501}),
     "connect": (b"CONNECT example.com:443 HTTP/1.1\r\n" + H + b"\r\n", {400, 404, 405, 501}),
-    "trace": (b"TRACE /healthz HTTP/1.1\r\n" + H + b"\r\n", {400, 405, 501}),
     "webdav": (b"MKCOL /healthz HTTP/1.1\r\n" + H + b"\r\n", {400, 405, 501}),
     "asterisk": (b"GET * HTTP/1.1\r\n" + H + b"\r\n", {400, 404}),
     "no slash": (b"GET healthz HTTP/1.1\r\n" + H + b"\r\n", {400, 404}),

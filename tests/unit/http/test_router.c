@@ -46,7 +46,8 @@ static void test_router__finds_every_path(void **state)
         {"/v1/dead", ROUTE_DEAD, {NULL, NULL}},
         {"/v1/dead/42-17", ROUTE_DEAD_LETTER, {"42-17", NULL}},
         {"/v1/dead/42-17/retry", ROUTE_DEAD_RETRY, {"42-17", NULL}},
-        {"/%761/policies", ROUTE_POLICIES, {NULL, NULL}},
+        {"/v1/policies/%34%32", ROUTE_POLICY, {"42", NULL}},
+        {"/v1/products/%74op", ROUTE_PRODUCT, {"top", NULL}},
         {"/v1/session", ROUTE_SESSION, {NULL, NULL}},
         {"/healthz", ROUTE_HEALTHZ, {NULL, NULL}},
         {"/readyz", ROUTE_READYZ, {NULL, NULL}},
@@ -105,6 +106,10 @@ static void test_router__near_misses_are_nothing(void **state)
         "/problems/",
         "/a/b/c/d/e/f/g/h/i/j/k/l",
         "/v1%2fpolicies",
+        "/%761/policies",
+        "/%6detrics",
+        "/v1/policies/42/%63laims",
+        "/v1/policies/42/winners%2ecsv",
     };
     for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
         assert_int_equal(route_of(paths[i]), ROUTE_NONE);
