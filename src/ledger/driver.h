@@ -100,14 +100,16 @@ struct store_options {
  *                nothing of it may be kept
  *   UNAVAILABLE  not done, may work later: the connection is lost, the database refuses
  *   UNKNOWN      (commit) the connection was lost while committing: look before doing it again
- *   CONFLICT     (begin, or the first run after it) a writer that connected again is not the owner
- *                any more: another connection is, a lost one of its own or that of another process
- *   FAILED       the statement itself is wrong, a right is missing, or the database is damaged
- * A session whose connection is lost connects again by itself in the next begin(), or in the next
- * run() outside a transaction, which is tried a second time then. After BUSY, CONFLICT, INVALID and
- * FAILED the transaction may have to be rolled back as a whole, unless a savepoint was set.
- * A driver that learns that data it called safe may not be (a failed fsync) ends the process.
- * Every slot is required. */
+ *   NOT_FOUND    (begin, commit, of a writer) nothing was done: the database at the URL is not the
+ * one that was opened. Opening a SESSION_SCHEMA makes it the one that all sessions use CONFLICT
+ * (begin, or the first run after it) a writer that connected again is not the owner any more:
+ * another connection is, a lost one of its own or that of another process FAILED       the
+ * statement itself is wrong, a right is missing, or the database is damaged A session whose
+ * connection is lost connects again by itself in the next begin(), or in the next run() outside a
+ * transaction, which is tried a second time then. After BUSY, CONFLICT, INVALID and FAILED the
+ * transaction may have to be rolled back as a whole, unless a savepoint was set. A driver that
+ * learns that data it called safe may not be (a failed fsync) ends the process. Every slot is
+ * required. */
 struct ledger_driver {
     const char *name;           /* "sqlite", also the dialect in the names of migrations */
     const char *const *schemes; /* of its URLs, in front of the colon; NULL ends them */

@@ -461,12 +461,9 @@ enum status ledger_repair(struct ledger *ledger, const struct ledger_memory *mem
                           struct ledger_repair *done, struct error *error)
 {
     struct repair repair;
-    enum status status = STATUS_OK;
 
     repair_init(&repair, memory, clock_wall_ms());
-    /* A file is never exchanged under the process that has it locked. */
-    if (ledger->driver->is_remote)
-        status = writer_repair(&ledger->writer, repair_write, &repair, error);
+    enum status status = writer_repair(&ledger->writer, repair_write, &repair, error);
     *done = status == STATUS_OK ? repair.done : (struct ledger_repair){0};
     if (done->is_done)
         repair_log(&repair);

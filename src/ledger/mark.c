@@ -61,11 +61,33 @@ static enum status mark_not_owner(struct mark *mark, struct sql *sql, struct err
     return STATUS_CONFLICT;
 }
 
+/* The driver says NOT_FOUND when what it has open is not what is there. */
+static enum status mark_note_exchange(struct mark *mark, enum status status, struct error *error)
+{
+    if (status == STATUS_OK || status == STATUS_NOT_FOUND)
+        mark->is_behind = status == STATUS_NOT_FOUND || mark->is_another;
+    if (!mark->is_behind || (status != STATUS_OK && status != STATUS_NOT_FOUND))
+        return status;
+    return error_set(error, STATUS_FAILED,
+                     "the ledger's file was replaced or deleted while this server runs; bring the "
+                     "newer one back, or write what the one there lacks from this server's memory "
+                     "with `dibs audit --repair`");
+}
+
 enum status mark_begin(struct mark *mark, struct sql *sql, struct error *error)
 {
     enum status status = sql->driver->begin(sql->session, error);
 
-    return status == STATUS_CONFLICT ? mark_not_owner(mark, sql, error) : status;
+    if (status == STATUS_CONFLICT)
+        return mark_not_owner(mark, sql, error);
+    return sql->driver->is_remote ? status : mark_note_exchange(mark, status, error);
+}
+
+enum status mark_commit(struct mark *mark, struct sql *sql, struct error *error)
+{
+    enum status status = sql->driver->commit(sql->session, error);
+
+    return sql->driver->is_remote ? status : mark_note_exchange(mark, status, error);
 }
 
 static enum status mark_read(struct mark *mark, struct sql *sql, struct mark_row *row,
@@ -201,6 +223,12 @@ static enum status mark_fetch(struct mark *mark, struct sql *sql, struct mark_ro
 enum status mark_check(struct mark *mark, struct sql *sql, struct error *error)
 {
     struct mark_row row;
+
+    if (!sql->driver->is_remote) {
+        enum status begun = mark_begin(mark, sql, error);
+        sql->driver->rollback(sql->session);
+        return begun;
+    }
     enum status status = mark_fetch(mark, sql, &row, error);
 
     return status == STATUS_OK ? mark_explain(mark, &row, error) : status;

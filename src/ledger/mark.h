@@ -1,4 +1,6 @@
-/* mark.h: how far a writer has come, kept in a database that is another process.
+/* mark.h: how far a writer has come, kept in a database that is another process. A file of our own
+ * needs no mark, because its driver knows whether it is still there; what follows from that is the
+ * same.
  *
  * Every transaction of the writer moves its mark by one, and only from where the writer left it.
  * So a commit whose answer was lost is looked up instead of guessed, a database that was restored
@@ -19,6 +21,7 @@ struct mark {
     int64_t value;    /* as of our last commit */
     int64_t repaired; /* what a repair, whose commit was not answered, may have set it to; else 0 */
     bool is_behind;   /* when last looked at, the ledger was older than what we have committed */
+    bool is_another; /* what is open is not what we have written to, and no repair has made it so */
 };
 
 /* Finds or makes our row, in a transaction of its own. */
@@ -28,8 +31,12 @@ enum status mark_enter(struct mark *mark, struct sql *sql, enum ledger_use use,
 /* Puts "the ledger was last taken by …" in front of the words; on a session of any kind. */
 void mark_name_owner(struct sql *sql, struct error *error);
 
-/* Begins a transaction of the writer. CONFLICT: another process has taken the ledger over. */
+/* Begins a transaction of the writer. CONFLICT: another process has taken the ledger over. FAILED,
+ * with `is_behind`: the file was exchanged. */
 enum status mark_begin(struct mark *mark, struct sql *sql, struct error *error) MUST_CHECK;
+
+/* Commits it. FAILED, with `is_behind`: nothing was committed, the file was exchanged. */
+enum status mark_commit(struct mark *mark, struct sql *sql, struct error *error) MUST_CHECK;
 
 /* Removes the row of one that shared, if that still works. */
 void mark_leave(struct mark *mark, struct sql *sql, enum ledger_use use);

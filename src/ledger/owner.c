@@ -83,9 +83,11 @@ static enum status owner_lock_refused(int descriptor, const char *path, struct e
                      path, holder);
 }
 
-enum status owner_lock_take(struct owner_lock *lock, const char *path, struct error *error)
+/* Locks the file; the words are about `path`. */
+static enum status owner_lock_file(struct owner_lock *lock, const char *file, const char *path,
+                                   struct error *error)
 {
-    int descriptor = open(path, O_RDONLY | O_CREAT | O_CLOEXEC, 0600);
+    int descriptor = open(file, O_RDONLY | O_CREAT | O_CLOEXEC, 0600);
 
     if (descriptor < 0)
         return error_set(error, STATUS_FAILED, "cannot open %s: %s", path, strerror(errno));
@@ -99,6 +101,22 @@ enum status owner_lock_take(struct owner_lock *lock, const char *path, struct er
     }
     *lock = (struct owner_lock){.descriptor = descriptor, .held = true};
     return STATUS_OK;
+}
+
+enum status owner_lock_take(struct owner_lock *lock, const char *path, struct error *error)
+{
+    return owner_lock_file(lock, path, path, error);
+}
+
+enum status owner_lock_take_name(struct owner_lock *lock, const char *path, struct error *error)
+{
+    char *file = NULL;
+
+    if (asprintf(&file, "%s-lock", path) < 0)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory to lock %s", path);
+    enum status status = owner_lock_file(lock, file, path, error);
+    free(file);
+    return status;
 }
 
 void owner_lock_release(struct owner_lock *lock)

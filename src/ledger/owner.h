@@ -1,7 +1,7 @@
 /* owner.h: one process per database file: a lock that dies with its holder.
  *
  * The lock is on the file itself, so it holds under every name of it: a relative path, a symbolic
- * link, a hard link.
+ * link, a hard link. A second one is on the name, so it holds when the file is exchanged.
  *
  * Threads: one owner at a time.
  */
@@ -23,6 +23,11 @@ struct owner_lock {
  * closing any descriptor of a file drops the locks that SQLite has on it. */
 enum status owner_lock_take(struct owner_lock *lock, const char *path,
                             struct error *error) MUST_CHECK;
+
+/* Locks the name as well, by a file beside it that stays: whoever is given another file of the same
+ * name, because somebody replaced or deleted the first, finds that it is in use. */
+enum status owner_lock_take_name(struct owner_lock *lock, const char *path,
+                                 struct error *error) MUST_CHECK;
 void owner_lock_release(struct owner_lock *lock);
 
 #endif

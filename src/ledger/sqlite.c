@@ -2,286 +2,47 @@
  *
  * Only the writer checkpoints, and it does so itself after a commit instead of through SQLite's
  * automatic checkpoints, which would swallow a failed fsync. Readers open the file read-only. */
-#include <errno.h>
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "ledger/driver.h"
-#include "ledger/owner.h"
 #include "ledger/sqlite_batch.h"
-#include "ledger/sqlite_vfs.h"
+#include "ledger/sqlite_store.h"
 
-/* A claim changes one page of the table's end, shared by its batch, and one page of the users'
- * index, which is its own. Small pages make that cheap, and a long WAL lets many changes of an
- * index page share one checkpoint. */
-#define PAGE_SIZE             2048
-#define CHECKPOINT_FRAMES     64000 /* 128 MiB of WAL */
-#define BUSY_TIMEOUT_MS       5000
-#define PAGE_CACHE_KIB_WRITER 32768
-#define PAGE_CACHE_KIB_READER 2048
-
-struct ledger_store {
-    char *path;
-    bool is_still; /* only looked at, and nobody has it open: its path is a URI that says so */
-    struct owner_lock owner;
-    bool has_writer; /* there is never a second one */
-};
+#define CHECKPOINT_FRAMES 64000 /* 128 MiB of WAL */
 
 struct ledger_session {
     struct ledger_store *store;
     enum session_kind kind;
+    unsigned generation; /* of the store, when this was connected */
     sqlite3 *database;
     sqlite3_stmt *statements[STATEMENT_COUNT];
     int wal_frames;
     struct sqlite_batch batch; /* of the writer: what insert_coupons is writing */
 };
 
-/* After a failed fsync the kernel may have dropped the pages it could not write and report success
- * the next time. Nothing this process believes about the file can be trusted any more; a restart
- * reads what is really there. */
-static void ledger_sqlite_die(const char *words)
-{
-    log_event(LOG_ERROR, "fsync_failed", LOG_FIELD("error", LOG_TEXT(words)),
-              LOG_FIELD("next", LOG_TEXT("the process ends; check the disk, then start again")));
-    log_flush();
-    _exit(1);
-}
-
-static enum status ledger_sqlite_error(sqlite3 *database, int code, const char *what,
-                                       struct error *error)
-{
-    const char *words = database != NULL ? sqlite3_errmsg(database) : sqlite3_errstr(code);
-
-    switch (code) {
-    case SQLITE_IOERR_FSYNC:
-    case SQLITE_IOERR_DIR_FSYNC:
-        ledger_sqlite_die(words);
-        break;
-    default:
-        break;
-    }
-    switch (code & 0xff) {
-    case SQLITE_FULL:
-        return error_set(error, STATUS_UNAVAILABLE, "%s: the disk is full", what);
-    case SQLITE_IOERR:
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-    case SQLITE_NOMEM:
-    case SQLITE_READONLY:
-    case SQLITE_CANTOPEN:
-    case SQLITE_INTERRUPT:
-        return error_set(error, STATUS_UNAVAILABLE, "%s: %s (%d)", what, words, code);
-    default:
-        return error_set(error, STATUS_FAILED, "%s: %s (%d)", what, words, code);
-    }
-}
-
-static enum status ledger_sqlite_execute(sqlite3 *database, const char *text, const char *what,
-                                         struct error *error)
-{
-    if (sqlite3_exec(database, text, NULL, NULL, NULL) == SQLITE_OK)
-        return STATUS_OK;
-    return ledger_sqlite_error(database, sqlite3_extended_errcode(database), what, error);
-}
-
-/* --- opening --- */
-
-static int ledger_sqlite_keep_text(void *context, int count, char **values, char **names)
-{
-    (void)names;
-    if (count > 0 && values[0] != NULL)
-        error_set(context, STATUS_OK, "%s", values[0]);
-    return 0;
-}
-
-/* The single text a pragma answers. */
-static enum status ledger_sqlite_pragma(sqlite3 *database, const char *text, struct error *answer,
-                                        struct error *error)
-{
-    answer->text[0] = '\0';
-    if (sqlite3_exec(database, text, ledger_sqlite_keep_text, answer, NULL) == SQLITE_OK)
-        return STATUS_OK;
-    return ledger_sqlite_error(database, sqlite3_extended_errcode(database), text, error);
-}
-
-static enum status ledger_sqlite_configure_writer(sqlite3 *database, struct error *error)
-{
-    struct error answer;
-    char page_size[64];
-
-    sqlite3_snprintf(sizeof(page_size), page_size, "PRAGMA page_size = %d", PAGE_SIZE);
-    enum status status = ledger_sqlite_execute(database, page_size, "page_size", error);
-    if (status == STATUS_OK)
-        status = ledger_sqlite_pragma(database, "PRAGMA journal_mode = WAL", &answer, error);
-    if (status != STATUS_OK)
-        return status;
-    if (strcmp(answer.text, "wal") != 0)
-        return error_set(error, STATUS_FAILED,
-                         "the file system does not allow WAL mode (journal_mode is %s); use a "
-                         "local disk",
-                         answer.text);
-    return ledger_sqlite_execute(database,
-                                 "PRAGMA synchronous = FULL;"
-                                 "PRAGMA wal_autocheckpoint = 0;"
-                                 "PRAGMA journal_size_limit = 134217728;"
-                                 "PRAGMA foreign_keys = ON;"
-                                 "PRAGMA secure_delete = OFF;"
-                                 "PRAGMA temp_store = MEMORY;",
-                                 "setting up the database", error);
-}
-
-static enum status ledger_sqlite_connect(const struct ledger_store *store, enum session_kind kind,
-                                         sqlite3 **database, struct error *error)
-{
-    const char *path = store->path;
-    int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE |
-                (store->is_still ? SQLITE_OPEN_URI : 0) |
-                (kind == SESSION_READER ? SQLITE_OPEN_READONLY
-                                        : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
-    int code = sqlite3_open_v2(path, database, flags, sqlite_vfs_register());
-    enum status status = STATUS_OK;
-
-    if (code != SQLITE_OK) {
-        status = ledger_sqlite_error(*database, code, path, error);
-    } else {
-        char cache[64];
-        sqlite3_snprintf(sizeof(cache), cache, "PRAGMA cache_size = -%d",
-                         kind == SESSION_WRITER ? PAGE_CACHE_KIB_WRITER : PAGE_CACHE_KIB_READER);
-        sqlite3_busy_timeout(*database, BUSY_TIMEOUT_MS);
-        status = ledger_sqlite_execute(*database, cache, path, error);
-    }
-    if (status == STATUS_OK && kind != SESSION_READER)
-        status = ledger_sqlite_configure_writer(*database, error);
-    if (status != STATUS_OK) {
-        sqlite3_close(*database);
-        *database = NULL;
-    }
-    return status;
-}
-
-static enum status ledger_sqlite_check(sqlite3 *database, const char *path,
-                                       enum ledger_integrity integrity, struct error *error)
-{
-    struct error answer;
-
-    if (integrity == LEDGER_CHECK_OFF)
-        return STATUS_OK;
-    enum status status = ledger_sqlite_pragma(
-        database,
-        integrity == LEDGER_CHECK_FULL ? "PRAGMA integrity_check(1)" : "PRAGMA quick_check(1)",
-        &answer, error);
-    if (status == STATUS_OK && strcmp(answer.text, "ok") != 0)
-        return error_set(error, STATUS_FAILED,
-                         "%s is damaged: %s; restore a backup, or save what is left with "
-                         "`sqlite3 %s .recover`",
-                         path, answer.text, path);
-    return status;
-}
-
-static void ledger_sqlite_store_close(struct ledger_store *store)
-{
-    if (store == NULL)
-        return;
-    owner_lock_release(&store->owner);
-    free(store->path);
-    free(store);
-}
-
-static const char *ledger_sqlite_path(const char *url)
-{
-    return url + strlen("sqlite:");
-}
-
-/* "file:PATH?immutable=1", with what URIs give a meaning to escaped. */
-static char *ledger_sqlite_still_uri(const char *path)
-{
-    struct buffer uri;
-
-    buffer_init(&uri, 4 * strlen(path) + 64);
-    buffer_append_text(&uri, "file:");
-    for (const char *at = path; *at != '\0'; at++)
-        buffer_printf(&uri, strchr("%?#", *at) != NULL ? "%%%02X" : "%c", (unsigned char)*at);
-    buffer_append_text(&uri, "?immutable=1");
-    char *text = uri.overflowed ? NULL : strndup(uri.bytes, uri.length);
-    buffer_release(&uri);
-    return text;
-}
-
-/* A database that is only looked at and does not exist is an empty one in memory. One that nobody
- * has open has no log beside it; opened as usual, SQLite would make one. */
-static enum status ledger_sqlite_store_look(struct ledger_store *store, struct error *error)
-{
-    char *log_path = sqlite3_mprintf("%s-wal", store->path);
-    char *path = NULL;
-    bool exists = access(store->path, F_OK) == 0 || errno != ENOENT;
-
-    store->is_still = exists && log_path != NULL && access(log_path, F_OK) != 0;
-    sqlite3_free(log_path);
-    if (exists && !store->is_still)
-        return STATUS_OK;
-    path = exists ? ledger_sqlite_still_uri(store->path) : strdup(":memory:");
-    free(store->path);
-    store->path = path;
-    return path != NULL ? STATUS_OK : error_set(error, STATUS_UNAVAILABLE, "no memory");
-}
-
-/* Locks the file and checks it. */
-static enum status ledger_sqlite_store_own(struct ledger_store *store,
-                                           enum ledger_integrity integrity, struct error *error)
-{
-    sqlite3 *database = NULL;
-    enum status status = owner_lock_take(&store->owner, store->path, error);
-
-    if (status == STATUS_OK)
-        status = ledger_sqlite_connect(store, SESSION_WRITER, &database, error);
-    if (status == STATUS_OK)
-        status = ledger_sqlite_check(database, store->path, integrity, error);
-    sqlite3_close(database);
-    return status;
-}
-
-static enum status ledger_sqlite_store_open(struct ledger_store **store,
-                                            const struct store_options *options,
-                                            struct error *error)
-{
-    const char *path = ledger_sqlite_path(options->url);
-    struct ledger_store *opened = calloc(1, sizeof(*opened));
-
-    *store = NULL;
-    if (path[0] == '\0' || strcmp(path, ":memory:") == 0) {
-        free(opened);
-        return error_set(error, STATUS_INVALID, "sqlite: needs a file name, as in sqlite:dibs.db");
-    }
-    if (opened == NULL || (opened->path = strdup(path)) == NULL) {
-        free(opened);
-        return error_set(error, STATUS_UNAVAILABLE, "no memory to open %s", path);
-    }
-    enum status status = options->looks_only
-                             ? ledger_sqlite_store_look(opened, error)
-                             : ledger_sqlite_store_own(opened, options->integrity, error);
-    if (status != STATUS_OK) {
-        ledger_sqlite_store_close(opened);
-        return status;
-    }
-    *store = opened;
-    return STATUS_OK;
-}
-
 /* --- sessions --- */
+
+static void ledger_sqlite_session_disconnect(struct ledger_session *session)
+{
+    for (size_t i = 0; i < STATEMENT_COUNT; i++) {
+        sqlite3_finalize(session->statements[i]);
+        session->statements[i] = NULL;
+    }
+    ledger_sqlite_disconnect(session->store, session->database);
+    session->database = NULL;
+}
 
 static void ledger_sqlite_session_close(struct ledger_session *session)
 {
     if (session == NULL)
         return;
-    for (size_t i = 0; i < STATEMENT_COUNT; i++)
-        sqlite3_finalize(session->statements[i]);
-    sqlite3_close(session->database);
+    ledger_sqlite_session_disconnect(session);
     if (session->kind == SESSION_WRITER)
         session->store->has_writer = false;
     free(session);
@@ -296,26 +57,54 @@ static int ledger_sqlite_note_frames(void *context, sqlite3 *database, const cha
     return SQLITE_OK;
 }
 
+static enum status ledger_sqlite_session_connect(struct ledger_session *session,
+                                                 struct error *error)
+{
+    struct ledger_store *store = session->store;
+    enum status status = ledger_sqlite_connect(store, session->kind, &session->database, error);
+
+    if (status != STATUS_OK)
+        return status;
+    session->generation = atomic_load(&store->generation);
+    if (session->kind == SESSION_WRITER) {
+        store->log = ledger_sqlite_identify(store->path, "-wal");
+        sqlite3_wal_hook(session->database, ledger_sqlite_note_frames, session);
+        ensure(sqlite_batch_register(session->database, &session->batch) == SQLITE_OK);
+    }
+    return STATUS_OK;
+}
+
+/* Outside a transaction: another file may have taken the place of the one it is connected to. */
+static enum status ledger_sqlite_session_follow(struct ledger_session *session, struct error *error)
+{
+    if (session->database != NULL &&
+        session->generation == atomic_load(&session->store->generation))
+        return STATUS_OK;
+    ledger_sqlite_session_disconnect(session);
+    return ledger_sqlite_session_connect(session, error);
+}
+
 static enum status ledger_sqlite_session_open(struct ledger_store *store, enum session_kind kind,
                                               struct ledger_session **session, struct error *error)
 {
     struct ledger_session *opened = calloc(1, sizeof(*opened));
+    enum status status = STATUS_OK;
 
     *session = NULL;
     if (opened == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "no memory for a session");
-    enum status status = ledger_sqlite_connect(store, kind, &opened->database, error);
+    *opened = (struct ledger_session){.store = store, .kind = kind};
+    if (kind == SESSION_SCHEMA && !ledger_sqlite_is_there(store))
+        status = ledger_sqlite_adopt(store, error);
+    if (status == STATUS_OK)
+        status = ledger_sqlite_session_connect(opened, error);
     if (status != STATUS_OK) {
         free(opened);
         return status;
     }
-    opened->store = store;
-    opened->kind = kind;
     if (kind == SESSION_WRITER) {
         ensure(!store->has_writer);
         store->has_writer = true;
-        sqlite3_wal_hook(opened->database, ledger_sqlite_note_frames, opened);
-        ensure(sqlite_batch_register(opened->database, &opened->batch) == SQLITE_OK);
     }
     *session = opened;
     return STATUS_OK;
@@ -343,6 +132,12 @@ static enum status ledger_sqlite_prepare(struct ledger_session *session, enum st
 
 static enum status ledger_sqlite_begin(struct ledger_session *session, struct error *error)
 {
+    enum status status = ledger_sqlite_session_follow(session, error);
+
+    if (status != STATUS_OK)
+        return status;
+    if (session->kind == SESSION_WRITER && !ledger_sqlite_is_there(session->store))
+        return ledger_sqlite_exchanged(session->store, error);
     return ledger_sqlite_execute(session->database,
                                  session->kind == SESSION_WRITER ? "BEGIN IMMEDIATE" : "BEGIN",
                                  "begin", error);
@@ -350,12 +145,14 @@ static enum status ledger_sqlite_begin(struct ledger_session *session, struct er
 
 static enum status ledger_sqlite_commit(struct ledger_session *session, struct error *error)
 {
+    if (session->kind == SESSION_WRITER && !ledger_sqlite_is_there(session->store))
+        return ledger_sqlite_exchanged(session->store, error);
     return ledger_sqlite_execute(session->database, "COMMIT", "commit", error);
 }
 
 static void ledger_sqlite_rollback(struct ledger_session *session)
 {
-    if (!sqlite3_get_autocommit(session->database))
+    if (session->database != NULL && !sqlite3_get_autocommit(session->database))
         sqlite3_exec(session->database, "ROLLBACK", NULL, NULL, NULL);
 }
 
@@ -425,9 +222,13 @@ static enum status ledger_sqlite_run(struct ledger_session *session, enum statem
 {
     sqlite3_stmt *prepared = NULL;
     struct sql_value columns[SQL_COLUMNS_MAX];
-    enum status status = ledger_sqlite_prepare(session, statement, &prepared, error);
     int code = SQLITE_OK;
+    enum status status = STATUS_OK;
 
+    if (session->database == NULL || sqlite3_get_autocommit(session->database))
+        status = ledger_sqlite_session_follow(session, error);
+    if (status == STATUS_OK)
+        status = ledger_sqlite_prepare(session, statement, &prepared, error);
     if (status != STATUS_OK)
         return status;
     for (size_t i = 0; i < value_count && code == SQLITE_OK; i++)

@@ -203,7 +203,7 @@ static enum status writer_write(struct writer *writer, struct write_batch *batch
         status = writer_apply_all(writer, batch, WRITE_BEHIND_EVENTS, error);
     FAULT_POINT("ledger.before_commit");
     if (status == STATUS_OK)
-        status = sql->driver->commit(sql->session, error);
+        status = mark_commit(&writer->mark, sql, error);
     FAULT_POINT("ledger.after_commit");
     if (status == STATUS_OK)
         writer->mark.value++;
@@ -394,7 +394,8 @@ static void writer_commit_batch(struct writer *writer, struct write_batch *batch
         bool goes_on = batch->claim_count + batch->binding_count > 0 || writer->is_in_doubt;
         /* Where nothing is left to try again, only a look around would notice a recovery; and
          * others in the way of a write concern nobody else. */
-        bool is_away = writer->sql.driver->is_remote && status != STATUS_BUSY;
+        bool is_away =
+            (writer->sql.driver->is_remote || writer->mark.is_behind) && status != STATUS_BUSY;
         /* Before those who wait hear of a doubt: while it lasts the ledger is not healthy. */
         if (goes_on || is_away)
             writer_set_health(writer, status, &error);
@@ -448,16 +449,12 @@ static void writer_look_around(struct writer *writer)
     writer_set_health(writer, status, &error);
 }
 
-/* Waits for work. A remote database is looked at meanwhile: it may go and come back while nobody
- * writes. Called with the lock held. */
+/* Waits for work. The database is looked at meanwhile: it may go and come back while nobody writes,
+ * or be exchanged. Called with the lock held. */
 static void writer_wait(struct writer *writer)
 {
     writer_serve_repair(writer);
     while (write_batch_is_empty(&writer->gathering) && !writer->stopping) {
-        if (!writer->sql.driver->is_remote) {
-            pthread_cond_wait(&writer->work, &writer->lock);
-            continue;
-        }
         int64_t pause_ms = atomic_load(&writer->healthy) ? IDLE_CHECK_MS : AWAY_CHECK_MS;
         struct timespec until = clock_deadline_in_ms(pause_ms);
         if (pthread_cond_timedwait(&writer->work, &writer->lock, &until) != 0) {

@@ -47,7 +47,7 @@ static inline void database_make_folder(struct database *database)
 
 static inline void database_remove_folder(struct database *database)
 {
-    static const char *const suffixes[] = {"", "-wal", "-shm"};
+    static const char *const suffixes[] = {"", "-wal", "-shm", "-lock"};
     char path[128];
 
     for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {

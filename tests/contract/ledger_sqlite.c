@@ -25,7 +25,7 @@ const char *ledger_suite_create(void)
 
 void ledger_suite_drop(void)
 {
-    static const char *const suffixes[] = {"", "-wal", "-shm"};
+    static const char *const suffixes[] = {"", "-wal", "-shm", "-lock"};
     char path[192];
     for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
         snprintf(path, sizeof(path), "%s/dibs.db%s", folder, suffixes[i]);

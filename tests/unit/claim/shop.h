@@ -127,7 +127,7 @@ static inline int shop_set_up(void **state)
 
 static inline int shop_tear_down(void **state)
 {
-    static const char *const suffixes[] = {"", "-wal", "-shm", "-owner"};
+    static const char *const suffixes[] = {"", "-wal", "-shm", "-lock"};
     struct shop *shop = *state;
     char name[128];
 
