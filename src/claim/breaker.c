@@ -70,6 +70,12 @@ void breaker_try(struct breaker *breaker, int64_t now_ms)
     breaker_enter_state(breaker, BREAKER_HALF_OPEN, now_ms);
 }
 
+void breaker_distrust(struct breaker *breaker, int64_t now_ms)
+{
+    breaker_open(breaker, now_ms);
+    breaker->look_at_ms = now_ms;
+}
+
 bool breaker_forget(struct breaker *breaker, int64_t now_ms)
 {
     bool is_old = now_ms - breaker->changed_at_ms >= BREAKER_FORGET_MS;

@@ -49,6 +49,9 @@ void breaker_put_off(struct breaker *breaker, int64_t now_ms, uint32_t jitter);
 /* The gate is there again, and all is ready for it: half open from now on. */
 void breaker_try(struct breaker *breaker, int64_t now_ms);
 
+/* Opens one that is to be looked at before anyone is let through. */
+void breaker_distrust(struct breaker *breaker, int64_t now_ms);
+
 /* Closes one that nobody has used for long. True: the state has changed. */
 bool breaker_forget(struct breaker *breaker, int64_t now_ms);
 

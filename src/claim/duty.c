@@ -8,6 +8,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "claim/entering.h"
 #include "claim/worker_parts.h"
 
 #define PAUSE_MIN_MS  10
@@ -433,6 +434,22 @@ static void duty_count_pending(struct duty *duty, const struct gate_pending *pen
     duty_say(duty, "claims_without_users", &error);
 }
 
+/* What a server gave while the gate was away, and could not tell the gate itself. */
+static void duty_enter(struct worker *worker, struct duty *duty)
+{
+    struct error error = {""};
+    bool is_done = false;
+    enum status status = STATUS_OK;
+
+    if (!duty->is_entering)
+        return;
+    duty->is_entering = false; /* until the next list */
+    while (status == STATUS_OK && !is_done && !worker_must_end(worker))
+        status = entering_tell(worker->service, duty->policy_id, &is_done, &error);
+    if (status != STATUS_OK && status != STATUS_UNAVAILABLE)
+        duty_say(duty, "enter_failed", &error);
+}
+
 void duty_attend(struct worker *worker, struct duty *duty, int64_t now_ms)
 {
     struct gate_pending *pending = worker->pending;
@@ -453,14 +470,17 @@ void duty_attend(struct worker *worker, struct duty *duty, int64_t now_ms)
                                 : pending->pending_count == 0 ? 0
                                                               : duty->oldest_requested_ms;
     if (!pending->is_known || !pending->is_armed) {
-        if (!(duty->is_closed && !pending->is_known))
+        if (!(duty->is_closed && !pending->is_known)) {
             duty_reconcile(worker, duty, now_ms);
-        else
+        } else {
+            duty_enter(worker, duty); /* Nobody has to hear of them any more. */
             duty->is_retired = true;
+        }
         return;
     }
     duty->is_built = false;
     bool is_busy = duty_drain(worker, duty, now_ms);
+    duty_enter(worker, duty);
     duty_refill(worker, duty, now_ms);
     duty_push(worker, duty, now_ms);
     duty_retire(worker, duty);

@@ -21,6 +21,7 @@ struct duty {
     struct key_binding *keys; /* that the ledger was given; NULL: none */
     size_t key_count;
     uint64_t keys_ticket;      /* under which they become durable */
+    bool is_entering;          /* the ledger gave coupons that the gate has not heard of */
     bool is_built;             /* anew, and not armed yet */
     int64_t built_count;       /* active coupons that were restored */
     int64_t next_look_ms;      /* monotonic, as all of these */

@@ -2,8 +2,8 @@
  * served from the stock that the ledger keeps in reserve.
  *
  * Every policy has a breaker of its own, since the servers of a cluster fail one by one. While it
- * is open a thread looks at the gate; before claims go there again, everyone who won meanwhile
- * through this process enters it, so that they are known there.
+ * is open a thread looks at the gate; before claims go there again, everyone who won without it,
+ * through this process or one that has ended, enters it, so that they are known there.
  *
  * Threads: every function may be called from any thread; start and stop from the owner.
  */
@@ -21,11 +21,12 @@ struct fallback;
 struct fallback_numbers;
 struct wish;
 
+/* UNAVAILABLE: the ledger cannot be asked whom the gate has to hear of. */
 enum status fallback_start(struct fallback **fallback, struct service *service,
                            struct error *error) MUST_CHECK;
 
-/* Winners who have not entered the gate are in the ledger all the same: if they win again, the
- * ledger merges it. */
+/* Winners who have not entered the gate are marked in the ledger: whoever starts next enters them,
+ * or a worker. */
 void fallback_stop(struct fallback *fallback);
 
 /* Where claims go. */

@@ -337,7 +337,7 @@ static const struct service_step {
     {service_load_code_key, ASKS_LEDGER},
     {service_fill_gate, ASKS_LEDGER},
     {service_start_worker, ASKS_NOBODY},
-    {service_start_fallback, ASKS_NOBODY},
+    {service_start_fallback, ASKS_LEDGER},
     {service_start_sync, ASKS_GATE},
     {service_run_worker, ASKS_NOBODY},
     {service_announce, ASKS_NOBODY},

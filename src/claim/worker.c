@@ -194,7 +194,8 @@ static void worker_leave(struct worker *worker, struct duty *duty)
 static void worker_note(struct duty *duty, const struct worker_policy *policy)
 {
     duty->is_closed = policy->is_closed;
-    if (duty->version != policy->version) {
+    duty->is_entering = policy->is_entering;
+    if (duty->version != policy->version || policy->is_entering) {
         duty->is_retired = false;
         duty->next_look_ms = 0;
     }

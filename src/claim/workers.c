@@ -293,10 +293,39 @@ static bool workers_read(struct workers *workers, struct worker_roster rosters[G
     return is_read;
 }
 
+/* Notes which policies have coupons that the gate has not heard of. What cannot be read is read the
+ * next time. */
+static void workers_read_entering(struct workers *workers,
+                                  struct worker_roster rosters[GATE_PLACES_MAX])
+{
+    size_t at[GATE_PLACES_MAX] = {0};
+    int64_t ids[LIST_PAGE];
+    int64_t after_id = 0;
+    size_t count = 0;
+    struct error error;
+
+    while (ledger_entering_policies(workers->service->ledger, after_id, ids, LIST_PAGE, &count,
+                                    &error) == STATUS_OK &&
+           count > 0) {
+        for (size_t i = 0; i < count; i++) {
+            after_id = ids[i];
+            size_t place = gate_place(workers->service->gate, after_id);
+            const struct worker_roster *roster = &rosters[place];
+            while (at[place] < roster->count && roster->policies[at[place]].id < after_id)
+                at[place]++;
+            if (at[place] < roster->count && roster->policies[at[place]].id == after_id)
+                roster->policies[at[place]].is_entering = true;
+        }
+    }
+}
+
 static void workers_list(struct workers *workers)
 {
     struct worker_roster rosters[GATE_PLACES_MAX] = {{0}};
     bool is_read = workers_read(workers, rosters);
+
+    if (is_read)
+        workers_read_entering(workers, rosters);
 
     pthread_mutex_lock(&workers->lock);
     for (size_t place = 0; place < GATE_PLACES_MAX && is_read; place++) {

@@ -1,6 +1,7 @@
 /* fallback.c: the verdicts of a gate, in their order, from the tables. */
 #include "ledger/fallback.h"
 
+#include "ledger/entering.h"
 #include "ledger/outbox.h"
 #include "ledger/rows.h"
 #include "ledger/transactions.h"
@@ -76,9 +77,12 @@ static enum status fallback_bind_key(struct sql *sql, struct ledger_wish *wish, 
         wish->verdict = VERDICT_KEYS_FULL;
     if (status != STATUS_OK || wish->verdict == VERDICT_KEYS_FULL)
         return status;
-    return SQL_RUN(sql, STATEMENT_key_insert, NULL, NULL, error, sql_i64(wish->policy_id),
-                   sql_blob(wish->request_id.bytes, sizeof(wish->request_id.bytes)),
-                   sql_i64(wish->coupon.claim.seq));
+    status = SQL_RUN(sql, STATEMENT_key_insert, NULL, NULL, error, sql_i64(wish->policy_id),
+                     sql_blob(wish->request_id.bytes, sizeof(wish->request_id.bytes)),
+                     sql_i64(wish->coupon.claim.seq));
+    wish->is_news = true;
+    return status == STATUS_OK ? entering_mark(sql, wish->policy_id, wish->coupon.claim.seq, error)
+                               : status;
 }
 
 static enum verdict fallback_judge(const struct policy *policy, const struct fallback_user *user,
@@ -130,9 +134,10 @@ static enum status fallback_win(struct sql *sql, struct policy *policy,
                                    .expires_at_ms = coupon_expires_at_ms(policy, wish->now_ms)};
     row.claim = &wish->coupon.claim; /* which outlives this call */
     row.ends_at_ms = wish->coupon.expires_at_ms;
+    wish->is_news = true;
     if (status == STATUS_OK)
         outbox_note_row(sql->outbox, &row);
-    return status;
+    return status == STATUS_OK ? entering_mark(sql, policy->id, claim.seq, error) : status;
 }
 
 enum status fallback_claim(struct sql *sql, void *argument, struct error *error)
@@ -143,6 +148,7 @@ enum status fallback_claim(struct sql *sql, void *argument, struct error *error)
     bool is_blocked = false;
     enum status status = rows_policy_by_id(sql, wish->policy_id, ROWS_LOCK, &policy, error);
 
+    wish->is_news = false;
     wish->verdict = status == STATUS_NOT_FOUND ? VERDICT_NO_POLICY : VERDICT_UNDECIDED;
     if (status != STATUS_OK)
         return status == STATUS_NOT_FOUND ? STATUS_OK : status;

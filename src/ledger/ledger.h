@@ -97,10 +97,41 @@ struct ledger_wish {
     /* decided */
     enum verdict verdict; /* WON, HELD and the refusals; UNAVAILABLE: no unleased stock is left */
     struct coupon coupon; /* of WON and HELD */
+    bool is_news;         /* the coupon is marked: a gate has something to hear of it */
     int64_t opens_at_ms;  /* of NOT_OPEN */
 };
 enum status ledger_claim(struct ledger *ledger, struct ledger_wish *wish,
                          struct error *error) MUST_CHECK;
+
+/* --- what a shared gate has not heard of ---
+ *
+ * A coupon that ledger_claim() gave or bound a key to is marked in the same transaction, until the
+ * gate has been told of it. Any process may do that, also several at once. */
+struct entering_coupon {
+    struct coupon coupon;
+    int64_t changes; /* rises when there is more to tell of it */
+};
+
+/* Policies above `after_id` that have such coupons, in rising order. */
+enum status ledger_entering_policies(struct ledger *ledger, int64_t after_id, int64_t *ids,
+                                     size_t max, size_t *count, struct error *error) MUST_CHECK;
+
+/* The first of a policy's, in rising order of seqs. `key` is called for every key that is bound to
+ * one of them besides its own. */
+enum status ledger_entering(struct ledger *ledger, int64_t policy_id,
+                            struct entering_coupon *coupons, size_t max, size_t *count,
+                            enum status (*key)(void *context, const struct key_binding *binding,
+                                               struct error *error),
+                            void *context, struct error *error) MUST_CHECK;
+
+/* The gate has heard of these, as they were then; one that has changed since stays marked.
+ * *left_count is how many do. */
+enum status ledger_entered(struct ledger *ledger, const struct entering_coupon *coupons,
+                           size_t count, size_t *left_count, struct error *error) MUST_CHECK;
+
+/* No gate has to hear of this policy's any more. */
+enum status ledger_entering_forget(struct ledger *ledger, int64_t policy_id,
+                                   struct error *error) MUST_CHECK;
 
 /* --- policies and leases --- */
 

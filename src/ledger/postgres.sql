@@ -267,6 +267,36 @@ SELECT COUNT(*) FROM claim_key WHERE policy_id = $1 AND seq = $2;
 -- name: key_scan
 SELECT policy_id, request_id, seq FROM claim_key;
 
+-- name: entering_insert
+INSERT INTO entering_coupon (policy_id, seq, changes) VALUES ($1, $2, 1)
+ON CONFLICT (policy_id, seq) DO UPDATE SET changes = entering_coupon.changes + 1;
+
+-- name: entering_policies
+SELECT DISTINCT policy_id FROM entering_coupon WHERE policy_id > $1 ORDER BY policy_id LIMIT $2;
+
+-- name: entering_list
+SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, c.requested_at,
+    c.issued_at, COALESCE(c.expires_at, p.closes_at), c.redeemed_at, c.cancelled_at, c.order_id,
+    c.merged_into, c.reason, e.changes
+FROM entering_coupon e JOIN coupon c ON c.policy_id = e.policy_id AND c.seq = e.seq
+    JOIN policy p ON p.id = c.policy_id
+WHERE e.policy_id = $1 ORDER BY e.seq LIMIT $2;
+
+-- name: entering_keys
+-- The keys of those coupons up to a seq.
+SELECT k.policy_id, k.request_id, k.seq, c.user_id, c.nth
+FROM entering_coupon e JOIN claim_key k ON k.policy_id = e.policy_id AND k.seq = e.seq
+    JOIN coupon c ON c.policy_id = e.policy_id AND c.seq = e.seq
+WHERE e.policy_id = $1 AND e.seq <= $2;
+
+-- name: entering_delete
+-- Unless there is more to tell by now, or the coupon has become something else.
+DELETE FROM entering_coupon WHERE policy_id = $1 AND seq = $2 AND changes = $3
+  AND EXISTS (SELECT 1 FROM coupon c WHERE c.policy_id = $1 AND c.seq = $2 AND c.state = $4);
+
+-- name: entering_forget
+DELETE FROM entering_coupon WHERE policy_id = $1;
+
 -- name: exceptions_any
 -- Whether anyone is blocked, and whether any claim was refused.
 SELECT (EXISTS (SELECT 1 FROM blocked_user))::integer, (EXISTS (SELECT 1 FROM refused_claim))::integer;

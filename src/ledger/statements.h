@@ -48,6 +48,12 @@
     X(key_by_id)               \
     X(key_count)               \
     X(key_scan)                \
+    X(entering_insert)         \
+    X(entering_policies)       \
+    X(entering_list)           \
+    X(entering_keys)           \
+    X(entering_delete)         \
+    X(entering_forget)         \
     X(exceptions_any)          \
     X(blocked_has)             \
     X(blocked_among)           \

@@ -231,6 +231,99 @@ static void test_issuing__bad_rows_are_refused_alone(void **state)
     }
 }
 
+/* --- what a shared gate has not heard of --- */
+
+struct heard {
+    struct entering_coupon coupons[4];
+    size_t count;
+    struct key_binding keys[4];
+    size_t key_count;
+};
+
+static enum status hear_key(void *context, const struct key_binding *binding, struct error *error)
+{
+    struct heard *heard = context;
+    (void)error;
+    heard->keys[heard->key_count++] = *binding;
+    return STATUS_OK;
+}
+
+static struct heard hear(struct fixture *fixture, int64_t policy_id)
+{
+    struct heard heard = {.count = 0};
+    check(fixture, ledger_entering(fixture->ledger, policy_id, heard.coupons, 4, &heard.count,
+                                   hear_key, &heard, &fixture->error));
+    return heard;
+}
+
+static struct ledger_wish claim_from_reserve(struct fixture *fixture, int64_t policy_id,
+                                             const char *user, uint8_t key)
+{
+    struct ledger_wish wish = {.policy_id = policy_id,
+                               .user = user_id_of(span_of(user)),
+                               .request_id = {{0x80, key}},
+                               .now_ms = NOW};
+    check(fixture, ledger_claim(fixture->ledger, &wish, &fixture->error));
+    return wish;
+}
+
+static size_t unmark(struct fixture *fixture, const struct heard *heard)
+{
+    size_t left_count = 99;
+    check(fixture, ledger_entered(fixture->ledger, heard->coupons, heard->count, &left_count,
+                                  &fixture->error));
+    return left_count;
+}
+
+/* What the fallback gave is marked until the gate has heard of all of it, as it is by then. */
+static void test_issuing__what_the_gate_has_not_heard_of(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lease lease;
+    int64_t id = create_with(fixture, 5, 5, 1, &lease).id;
+    int64_t other_id = create_with(fixture, 5, 5, 1, &lease).id;
+    int64_t ids[4];
+    size_t count;
+
+    assert_int_equal(hear(fixture, id).count, 0);
+    assert_true(claim_from_reserve(fixture, id, "a", 1).is_news);
+    assert_true(claim_from_reserve(fixture, id, "b", 2).is_news);
+    assert_false(claim_from_reserve(fixture, id, "b", 2).is_news);
+    assert_true(claim_from_reserve(fixture, id, "b", 3).is_news);
+    claim_from_reserve(fixture, other_id, "a", 1);
+    check(fixture, ledger_entering_policies(fixture->ledger, 0, ids, 4, &count, &fixture->error));
+    assert_int_equal(count, 2);
+    assert_int_equal(ids[0], id);
+    assert_int_equal(ids[1], other_id);
+
+    struct heard heard = hear(fixture, id);
+    assert_int_equal(heard.count, 2);
+    assert_int_equal(heard.coupons[0].coupon.claim.seq, 1);
+    assert_memory_equal(heard.coupons[1].coupon.claim.user.bytes, "b", 1);
+    assert_int_equal(heard.key_count, 1);
+    assert_int_equal(heard.keys[0].seq, 2);
+    assert_int_equal(heard.keys[0].request_id.bytes[1], 3);
+    assert_memory_equal(heard.keys[0].user.bytes, "b", 1);
+    assert_int_equal(heard.keys[0].nth, 1);
+
+    /* Meanwhile one is cancelled, and the other gets another key: neither was heard of whole. */
+    struct coupon cancelled;
+    struct policy policy;
+    check(fixture, ledger_coupon_cancel(fixture->ledger, id, 1, NOW, NULL, &cancelled, &policy,
+                                        &fixture->error));
+    claim_from_reserve(fixture, id, "b", 4);
+    assert_int_equal(unmark(fixture, &heard), 2);
+    heard = hear(fixture, id);
+    assert_int_equal(heard.count, 2);
+    assert_int_equal(heard.coupons[0].coupon.state, COUPON_CANCELLED);
+    assert_int_equal(heard.key_count, 2);
+    assert_int_equal(unmark(fixture, &heard), 0);
+    assert_int_equal(hear(fixture, id).count, 0);
+    assert_int_equal(hear(fixture, other_id).count, 1);
+    check(fixture, ledger_entering_forget(fixture->ledger, other_id, &fixture->error));
+    assert_int_equal(hear(fixture, other_id).count, 0);
+}
+
 int ledger_suite_run_issuing(void)
 {
 #define ISSUING_TEST(name) cmocka_unit_test_setup_teardown(test_issuing__##name, set_up, tear_down)
@@ -245,6 +338,7 @@ int ledger_suite_run_issuing(void)
         ISSUING_TEST(the_same_batch_again),
         ISSUING_TEST(any_order_in_a_batch),
         ISSUING_TEST(bad_rows_are_refused_alone),
+        ISSUING_TEST(what_the_gate_has_not_heard_of),
     };
     return cmocka_run_group_tests_name("ledger: issuing", tests, NULL, NULL);
 }

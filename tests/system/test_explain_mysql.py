@@ -35,6 +35,9 @@ VALUES = {
     "coupon_adopt": [3],
     "user_over_limit": [3, 1],
     "key_scan_of_policy": [3],
+    "entering_list": [3, 100],
+    "entering_keys": [3, 900],
+    "entering_delete": [3, 17, 1, "ISSUED"],
     "coupon_in_the_way": ['[[3, 17, "user-17", 1], [3, 18, "user-18"]]'],
 }
 # Those that are for all coupons of a policy.

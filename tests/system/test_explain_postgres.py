@@ -41,6 +41,9 @@ ARGUMENTS = {
     "user_over_limit": "3, 1",
     "coupon_scan_of_policy": "3",
     "key_scan_of_policy": "3",
+    "entering_list": "3, 100",
+    "entering_keys": "3, 900",
+    "entering_delete": "3, 17, 1, 'ISSUED'",
 }
 OF_A_USER = ("coupon_by_slot", "coupon_list_of_user", "coupon_list_of_claimant")
 

@@ -225,3 +225,85 @@ def test_redis_fallback__nobody_is_turned_away_at_first(tmp_path, redis):
         redis.start()
         await_closed(server, policy)
         assert len(shop.holders(policy)) >= 10
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_redis_fallback__winners_are_known_after_a_restart(tmp_path, redis, end):
+    """Redis has not heard of them when their server ends, and was never gone itself."""
+    with Sharing(tmp_path, redis, ledger="sqlite") as shop, Proxy(redis.port) as way:
+        server = shop.serve(gate=f"redis://127.0.0.1:{way.port}", fallback="ledger")
+        policy = server.create(total=8, reserve=4)["id"]
+        way.refuse()
+        way.cut()
+        open_breaker(server, policy)
+        won = expect(server.claim(policy, "ann", key="k"), 201)
+        plain = expect(server.claim(policy, "bob"), 201)
+        assert expect(server.claim(policy, "bob", key="later"), 200)["seq"] == plain["seq"]
+        gone = expect(server.claim(policy, "cyd", key="k"), 201)
+        expect(server.cancel(gone["coupon_id"]), 200)
+        getattr(server, end)()
+        way.admit()
+        server.start()
+
+        def expect_known():
+            assert expect(server.claim(policy, "ann"), 200)["seq"] == won["seq"]
+            assert expect(server.claim(policy, "ann", key="k"), 200)["seq"] == won["seq"]
+            assert expect(server.claim(policy, "bob", key="later"), 200)["seq"] == plain["seq"]
+            again = expect(server.claim(policy, "cyd", key="k"), 200)
+            assert (again["seq"], again["coupon_state"]) == (gone["seq"], "CANCELLED")
+
+        expect_known()
+        others = itertools.count()
+        wait_until(lambda: server.claim(policy, f"u{next(others)}").code == "SOLD_OUT", "sold out")
+        expect_known()
+        shop.await_drained(policy)
+        assert not [row for row in coupons(shop.database, policy) if row["state"] == "MERGED"]
+        with shop.database.snapshot() as snapshot:
+            assert snapshot.one("SELECT count(*) FROM entering_coupon") == 0
+
+
+def test_redis_fallback__a_worker_enters_what_a_dead_server_gave(tmp_path, redis):
+    """The other servers were never cut off, and nobody starts again."""
+    with Sharing(tmp_path, redis) as shop, Proxy(redis.port) as way:
+        near = shop.serve()
+        far = shop.serve(gate=f"redis://127.0.0.1:{way.port}", fallback="ledger")
+        shop.work()
+        policy = near.create(total=20, reserve=5)["id"]
+        wait_until(lambda: far.claim(policy, "probe").status in (200, 202), "both know it")
+        way.refuse()
+        way.cut()
+        open_breaker(far, policy)
+        won = expect(far.claim(policy, "ann", key="k"), 201)
+        far.kill()
+        # By its status, which asks for nothing new.
+        wait_until(lambda: near.status(policy, "ann").status == 200, "Redis has heard of it", 30)
+
+        def is_entered():
+            with shop.database.snapshot() as snapshot:
+                return snapshot.one("SELECT count(*) FROM entering_coupon") == 0
+
+        wait_until(is_entered, "all have entered", 30)
+        assert expect(near.claim(policy, "ann"), 200)["seq"] == won["seq"]
+        assert expect(near.claim(policy, "ann", key="k"), 200)["seq"] == won["seq"]
+
+
+def test_redis_fallback__where_the_order_ends(tmp_path, redis):
+    """Seqs of the reserve lie above all that was lent before, rise, and every later lease lies above
+    them; between the two kinds there is no order."""
+    with Sharing(tmp_path, redis, ledger="sqlite") as shop, Proxy(redis.port) as way:
+        server = shop.serve(gate=f"redis://127.0.0.1:{way.port}", fallback="ledger")
+        policy = server.create(total=8, reserve=5)["id"]
+        before = expect(server.claim(policy, "before"), 202)["seq"]
+        shop.await_drained(policy)
+        way.refuse()
+        way.cut()
+        open_breaker(server, policy)
+        reserved = [expect(server.claim(policy, f"u{i}"), 201)["seq"] for i in range(3)]
+        way.admit()
+        await_closed(server, policy)
+        lent = [expect(server.claim(policy, f"v{i}"), 202)["seq"] for i in range(2)]
+        later = wait_until(lambda: next((answer.json["seq"] for answer in
+                                         [server.claim(policy, "w")] if answer.status == 202), None),
+                           "the rest is lent")
+        assert [before, *lent] == [1, 2, 3]
+        assert reserved == sorted(reserved) and reserved[0] > 3 and later > reserved[-1]
