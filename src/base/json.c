@@ -514,7 +514,7 @@ static void append_escape(struct buffer *out, unsigned char byte)
 void json_append_text(struct buffer *out, struct span text)
 {
     static const bool plain[256] = {
-        [' ' ... '!'] = true, ['#' ... '['] = true, [']' ... 0x7f] = true};
+        [' ' ... '!'] = true, ['#' ... '['] = true, [']' ... '~'] = true};
 
     buffer_append_literal(out, "\"");
     size_t run_start = 0; /* what follows it and is plain goes out in one piece */
@@ -528,7 +528,7 @@ void json_append_text(struct buffer *out, struct span text)
         }
         uint32_t code_point;
         size_t count = utf8_decode(text.bytes + at, text.length - at, &code_point);
-        if (count > 1) {
+        if (count > 1 && !utf8_is_deceptive(code_point)) {
             at += count;
             continue;
         }
@@ -537,10 +537,13 @@ void json_append_text(struct buffer *out, struct span text)
         }
         if (count == 1) {
             append_escape(out, (unsigned char)text.bytes[at]);
+        } else if (count > 1) {
+            buffer_printf(out, "\\u%04x", (unsigned)code_point & 0xffff);
         } else {
             buffer_append_literal(out, "\xef\xbf\xbd");
         }
-        run_start = ++at;
+        at += count > 1 ? count : 1;
+        run_start = at;
     }
     if (at > run_start) {
         buffer_append(out, text.bytes + run_start, at - run_start);

@@ -71,15 +71,6 @@ static bool line_append(struct log_line *line, struct span bytes)
     return true;
 }
 
-/* What would end a line, move a terminal's cursor or turn its text around. */
-static bool is_deceptive(uint32_t code_point)
-{
-    return code_point < 0x20 || (code_point >= 0x7f && code_point <= 0x9f) ||
-           code_point == 0x061c || (code_point >= 0x200e && code_point <= 0x200f) ||
-           (code_point >= 0x2028 && code_point <= 0x202e) ||
-           (code_point >= 0x2066 && code_point <= 0x2069) || code_point == 0xfeff;
-}
-
 /* The same escapes serve logfmt and JSON. */
 static bool line_append_escaped(struct log_line *line, struct span text)
 {
@@ -96,7 +87,7 @@ static bool line_append_escaped(struct log_line *line, struct span text)
             piece.bytes = escape;
         } else if (code_point == '\n') {
             piece = SPAN("\\n");
-        } else if (is_deceptive(code_point)) {
+        } else if (utf8_is_deceptive(code_point)) {
             piece.length =
                 (size_t)snprintf(escape, sizeof(escape), "\\u%04x", (unsigned)code_point & 0xffff);
             piece.bytes = escape;

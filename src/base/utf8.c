@@ -34,6 +34,33 @@ size_t utf8_decode(const char *bytes, size_t length, uint32_t *code_point)
     return count;
 }
 
+bool utf8_is_deceptive(uint32_t code_point)
+{
+    return code_point < 0x20 || (code_point >= 0x7f && code_point <= 0x9f) ||
+           code_point == 0x061c || (code_point >= 0x200e && code_point <= 0x200f) ||
+           (code_point >= 0x2028 && code_point <= 0x202e) ||
+           (code_point >= 0x2066 && code_point <= 0x2069) || code_point == 0xfeff;
+}
+
+void utf8_append_visible(struct buffer *out, struct span text)
+{
+    size_t at = 0;
+
+    while (at < text.length) {
+        uint32_t code_point;
+        size_t count = utf8_decode(text.bytes + at, text.length - at, &code_point);
+        if (count == 0) {
+            buffer_append_literal(out, "\xef\xbf\xbd");
+            count = 1;
+        } else if (utf8_is_deceptive(code_point)) {
+            buffer_printf(out, "\\u%04x", (unsigned)code_point & 0xffff);
+        } else {
+            buffer_append(out, text.bytes + at, count);
+        }
+        at += count;
+    }
+}
+
 struct span utf8_prefix(struct span text, size_t length_max)
 {
     if (text.length <= length_max) {

@@ -7,6 +7,7 @@
 #ifndef BASE_UTF8_H
 #define BASE_UTF8_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,6 +16,13 @@
 /* The length (1-4) of the character at the start of `bytes`, or 0 when there is none or it is
  * malformed; `code_point` is set only in the first case. */
 size_t utf8_decode(const char *bytes, size_t length, uint32_t *code_point);
+
+/* Whether it would end a line, move a terminal's cursor or turn its text around: all of them below
+ * U+10000, so that \uXXXX can stand for them. */
+bool utf8_is_deceptive(uint32_t code_point);
+
+/* Appends the text with \uXXXX for each deceptive character, and U+FFFD for what is malformed. */
+void utf8_append_visible(struct buffer *out, struct span text);
 
 /* The longest beginning of `text` that has at most `length_max` bytes and splits no character. */
 struct span utf8_prefix(struct span text, size_t length_max);

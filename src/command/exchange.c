@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/model.h"
+#include "base/utf8.h"
 #include "config/read.h"
 #include "config/value.h"
 
@@ -182,7 +183,7 @@ int exchange_refused(struct exchange *exchange)
     buffer_append_text(&words, exchange_text(exchange->root, "detail", detail));
     struct buffer clean;
     buffer_init(&clean, 4 * EXCHANGE_TEXT_SIZE);
-    terminal_append_clean(&clean, (struct span){words.bytes, words.length});
+    utf8_append_visible(&clean, (struct span){words.bytes, words.length});
     command_fail(exchange->call, "%s", clean.bytes);
     if (exchange->answer.status == 401) {
         fprintf(stderr, "Set DIBS_ADMIN_TOKEN or use --token-file FILE.\n");

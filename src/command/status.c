@@ -1,4 +1,6 @@
-/* status.c: `dibs status`: how the server and its policies stand, or one user's claim. */
+/* status.c: `dibs status`: how the server and its policies stand, or one policy, or one user's
+ * claim.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,10 +150,7 @@ static int show_claim(struct exchange *exchange, const char *policy, const char 
 
 static int check_claim_words(const struct command_call *call, const char *wait_s)
 {
-    if (call->word_count == 1) {
-        return command_usage(call, "wants POLICY and USER, or neither");
-    }
-    if (wait_s != NULL && call->word_count == 0) {
+    if (wait_s != NULL && call->word_count < 2) {
         return command_usage(call, "--wait: is for the claim of a POLICY and USER");
     }
     if (wait_s != NULL &&
@@ -164,7 +163,9 @@ static int check_claim_words(const struct command_call *call, const char *wait_s
         return COMMAND_FINE;
     }
     int code = exchange_check_policy(call, call->words[0]);
-    return code != COMMAND_FINE ? code : exchange_check_user(call, call->words[1]);
+    return code != COMMAND_FINE || call->word_count == 1
+               ? code
+               : exchange_check_user(call, call->words[1]);
 }
 
 int command_status(const struct command_call *call)
@@ -172,6 +173,9 @@ int command_status(const struct command_call *call)
     const char *wait_s = command_option(call, "wait");
     int code = check_claim_words(call, wait_s);
     struct exchange exchange;
+    if (code == COMMAND_FINE && call->word_count == 1) {
+        return command_policy_show(call);
+    }
     if (code == COMMAND_FINE) {
         code = exchange_begin(&exchange, call,
                               call->word_count > 0 ? EXCHANGE_SERVICE : EXCHANGE_ADMIN);

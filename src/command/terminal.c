@@ -6,8 +6,9 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 
-#define CELL_LENGTH_MAX 4096
+#define CELL_LENGTH_MAX 8192
 
 #define COLOUR_RESET    "\x1b[0m"
 #define COLOUR_TITLE    "\x1b[2m"
@@ -31,23 +32,6 @@ static const char *colour_of(const char *text)
         }
     }
     return "";
-}
-
-void terminal_append_clean(struct buffer *out, struct span text)
-{
-    for (size_t i = 0; i < text.length; i++) {
-        unsigned char byte = (unsigned char)text.bytes[i];
-        /* The second range is C1 in UTF-8, which some terminals obey too. */
-        bool is_c1 = byte == 0xc2 && i + 1 < text.length &&
-                     (unsigned char)text.bytes[i + 1] >= 0x80 &&
-                     (unsigned char)text.bytes[i + 1] < 0xa0;
-        if (byte < 0x20 || byte == 0x7f || is_c1) {
-            buffer_append_text(out, "?");
-            i += is_c1;
-        } else {
-            buffer_append(out, &text.bytes[i], 1);
-        }
-    }
 }
 
 bool terminal_wants_colour(FILE *stream)
@@ -82,7 +66,7 @@ void table_add(struct table *table, const char *text)
     }
     struct buffer clean;
     buffer_init(&clean, CELL_LENGTH_MAX);
-    terminal_append_clean(&clean, span_of(text));
+    utf8_append_visible(&clean, span_of(text));
     char *cell = strdup(clean.length > 0 ? clean.bytes : "");
     ensure(cell != NULL);
     table->cells[table->cell_count++] = cell;

@@ -34,15 +34,12 @@ struct table {
 void table_init(struct table *table, const struct table_column *columns, size_t column_count);
 void table_release(struct table *table);
 
-/* The next cell; the text is copied. */
+/* The next cell; the text is copied, with escapes for what could drive a terminal. */
 void table_add(struct table *table, const char *text);
 
 /* Appends the titles and all rows; the last row must be complete. No titles when they are all
  * NULL. */
 void table_append(struct buffer *out, const struct table *table, bool in_colour);
-
-/* Appends without control characters. */
-void terminal_append_clean(struct buffer *out, struct span text);
 
 /* Whether this stream wants colours. */
 bool terminal_wants_colour(FILE *stream);

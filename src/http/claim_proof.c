@@ -30,8 +30,7 @@ static void work_prove(struct call *call, struct service *service)
     if (out->length < sizeof call->location) {
         memcpy(call->location, out->bytes, out->length + 1);
     }
-    render_claim(call_json(call, 200), service, SPAN("ALREADY_ISSUED"), wish,
-                 proven ? CODE_SHOWN : CODE_HIDDEN);
+    render_claim(call_json(call, 200), service, wish, proven ? CODE_SHOWN : CODE_HIDDEN);
 }
 
 void claim_proof_answer(struct api_loop *loop, struct http_exchange *exchange,

@@ -225,11 +225,8 @@ static void answer_held(struct api_loop *loop, struct http_exchange *exchange,
     buffer_clear(body);
     render_claim_location(body, wish->policy_id, &wish->user);
     size_t location_length = body->length;
-    render_claim(body, loop->api->service,
-                 !won                ? SPAN("ALREADY_ISSUED")
-                 : wish->is_accepted ? SPAN("ACCEPTED")
-                                     : SPAN("ISSUED"),
-                 wish, won || held == HELD_CODE_SHOWN ? CODE_SHOWN : CODE_HIDDEN);
+    render_claim(body, loop->api->service, wish,
+                 won || held == HELD_CODE_SHOWN ? CODE_SHOWN : CODE_HIDDEN);
     reply_begin(loop, exchange, !won ? 200 : wish->is_accepted ? 202 : 201, JSON_CONTENT_TYPE);
     http_answer_header(exchange, SPAN("Location"), (struct span){body->bytes, location_length});
     http_answer_end(exchange,

@@ -175,8 +175,7 @@ static void work_retry(struct call *call, struct service *service)
     }
     call_log(call, "letter_retried", LOG_FIELD("policy", LOG_I64(self->policy_id)),
              LOG_FIELD("seq", LOG_I64(self->seq)), LOG_FIELD("new_seq", LOG_I64(wish.seq)));
-    render_claim(call_json(call, wish.is_accepted ? 202 : 201), service,
-                 wish.is_accepted ? SPAN("ACCEPTED") : SPAN("ISSUED"), &wish, CODE_SHOWN);
+    render_claim(call_json(call, wish.is_accepted ? 202 : 201), service, &wish, CODE_SHOWN);
 }
 
 void dead_retry(struct ask *ask)

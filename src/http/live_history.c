@@ -52,13 +52,17 @@ double live_latency_ms(unsigned bucket)
     return ((4 + bucket % 4) * step + step / 2) / 1000;
 }
 
-double live_past_latency_ms(const struct live_past *past, int64_t now_ms, double quantile)
+double live_past_latency_ms(const struct live_past *past, double quantile)
 {
     uint64_t counts[LIVE_LATENCIES] = {0};
     uint64_t count = 0;
+    int64_t last = 0;
+    for (size_t index = 0; index < LIVE_LATENCY_SECONDS + 1; index++) {
+        last = past->latencies[index].second > last ? past->latencies[index].second : last;
+    }
     for (size_t index = 0; index < LIVE_LATENCY_SECONDS + 1; index++) {
         const struct live_latency *latency = &past->latencies[index];
-        if (latency->second <= now_ms / 1000 - LIVE_LATENCY_SECONDS) {
+        if (latency->second <= last - LIVE_LATENCY_SECONDS) {
             continue;
         }
         for (unsigned bucket = 0; bucket < LIVE_LATENCIES; bucket++) {

@@ -164,7 +164,7 @@ bool live_history_copy(struct live_history *history, int64_t policy_id, struct l
 void live_history_look(struct live_history *history, int64_t policy_id, const struct live_look *now,
                        int64_t now_ms, struct live_look *before);
 
-/* The quantile of the latencies of the ten seconds up to now; 0 when nothing was claimed. */
-double live_past_latency_ms(const struct live_past *past, int64_t now_ms, double quantile);
+/* The quantile of the latencies of the ten seconds up to the last claim; 0 when there was none. */
+double live_past_latency_ms(const struct live_past *past, double quantile);
 
 #endif

@@ -179,12 +179,23 @@ static void render_log(struct buffer *out, struct service *service, int64_t poli
 
 /* --- rendering: the present --- */
 
-static void render_latency(struct buffer *out, const struct live_past *past, int64_t wall_ms)
+static void render_latency(struct buffer *out, const struct live_past *past)
 {
-    buffer_printf(
-        out, ",\"latency_ms\":{\"p50\":%.3f,\"p90\":%.3f,\"p99\":%.3f,\"p999\":%.3f}",
-        live_past_latency_ms(past, wall_ms, 0.5), live_past_latency_ms(past, wall_ms, 0.9),
-        live_past_latency_ms(past, wall_ms, 0.99), live_past_latency_ms(past, wall_ms, 0.999));
+    static const struct {
+        const char *name;
+        double quantile;
+    } quantiles[] = {{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p999", 0.999}};
+    buffer_append_literal(out, ",\"latency_ms\":{");
+    for (size_t index = 0; index < sizeof quantiles / sizeof quantiles[0]; index++) {
+        double ms = live_past_latency_ms(past, quantiles[index].quantile);
+        buffer_printf(out, "%s\"%s\":", index > 0 ? "," : "", quantiles[index].name);
+        if (ms > 0) {
+            buffer_printf(out, "%.4f", ms);
+        } else {
+            buffer_append_literal(out, "null");
+        }
+    }
+    buffer_append_literal(out, "}");
 }
 
 /* How long the oldest pending claim has waited, as far as this server can tell. */
@@ -211,7 +222,7 @@ static int64_t pending_age_ms(struct live_watch *watch, const struct gate_number
 static void render_present(struct buffer *out, const struct live_past *past,
                            const struct gate_numbers *numbers, int64_t age_ms, int64_t wall_ms)
 {
-    render_latency(out, past, wall_ms);
+    render_latency(out, past);
     buffer_append_literal(out, ",\"funnel\":{\"received\":");
     buffer_append_u64(out, past->received);
     buffer_append_literal(out, ",\"won\":");

@@ -60,8 +60,8 @@ static bool read_new_policy(struct ask *ask, struct new_policy *body)
 {
     const struct json_field discount[] = {
         {"type", JSON_TEXT, JSON_REQUIRED, 1, 20, &body->discount_type, NULL, NULL, 0},
-        {"value", JSON_INTEGER, JSON_REQUIRED, 1, DISCOUNT_FIXED_MAX, &body->discount_value, NULL,
-         NULL, 0},
+        {"value", JSON_INTEGER, JSON_REQUIRED, INT64_MIN, INT64_MAX, &body->discount_value, NULL,
+         NULL, 0}, /* The range is its type's. */
     };
     const struct json_field fields[] = {
         {"id", JSON_INTEGER, JSON_OPTIONAL, 1, POLICY_ID_MAX, &body->id, NULL, NULL, 0},
@@ -91,9 +91,11 @@ static const char *check_new_policy(const struct new_policy *body, const char **
         *field = "discount.type";
         return "discount.type: must be percent or fixed";
     }
-    if (percent && body->discount_value > 100) {
+    if (body->discount_value < 1 ||
+        body->discount_value > (percent ? DISCOUNT_PERCENT_MAX : DISCOUNT_FIXED_MAX)) {
         *field = "discount.value";
-        return "discount.value: must be an integer from 1 to 100";
+        return percent ? "discount.value: must be an integer from 1 to 100"
+                       : "discount.value: must be an integer from 1 to 1000000000000";
     }
     if (body->reserve > body->total) {
         *field = "reserve";

@@ -135,6 +135,16 @@ static void append_identity(struct buffer *out, const struct service *service, i
     buffer_append_literal(out, "\"");
 }
 
+/* A claim that came to nothing was never issued: the row's time is when that was decided. */
+static void append_lifetime(struct buffer *out, const struct coupon *coupon)
+{
+    bool was_issued = coupon->state != COUPON_VOID && coupon->state != COUPON_MERGED;
+    buffer_append_literal(out, ",\"issued_at\":");
+    json_append_time(out, was_issued ? coupon->issued_at_ms : 0);
+    buffer_append_literal(out, ",\"expires_at\":");
+    json_append_time(out, was_issued ? coupon->expires_at_ms : 0);
+}
+
 void render_coupon(struct buffer *out, const struct service *service, const struct coupon *coupon,
                    int64_t now_ms, enum code_sight sight)
 {
@@ -144,10 +154,7 @@ void render_coupon(struct buffer *out, const struct service *service, const stru
     buffer_append_literal(out, ",\"state\":");
     append_quoted(out,
                   coupon_state_name(coupon_state_at(coupon->state, coupon->expires_at_ms, now_ms)));
-    buffer_append_literal(out, ",\"issued_at\":");
-    json_append_time(out, coupon->issued_at_ms);
-    buffer_append_literal(out, ",\"expires_at\":");
-    json_append_time(out, coupon->expires_at_ms);
+    append_lifetime(out, coupon);
     buffer_append_literal(out, ",\"redeemed_at\":");
     json_append_time(out, coupon->redeemed_at_ms);
     buffer_append_literal(out, ",\"cancelled_at\":");
@@ -196,10 +203,7 @@ static void append_claim_entry(struct buffer *out, const struct service *service
     append_identity(out, service, claim->policy_id, &claim->user, claim->seq, claim->nth, sight);
     buffer_append_literal(out, ",\"requested_at\":");
     json_append_time(out, claim->requested_at_ms);
-    buffer_append_literal(out, ",\"issued_at\":");
-    json_append_time(out, coupon->issued_at_ms);
-    buffer_append_literal(out, ",\"expires_at\":");
-    json_append_time(out, coupon->expires_at_ms);
+    append_lifetime(out, coupon);
     if (!status->pending && coupon->state == COUPON_VOID) {
         buffer_append_literal(out, ",\"reason\":");
         json_append_text(out, span_of(coupon->reason));
@@ -229,12 +233,14 @@ void render_claim_status(struct buffer *out, const struct service *service,
     buffer_append_literal(out, "]}");
 }
 
-void render_claim(struct buffer *out, const struct service *service, struct span result,
-                  const struct wish *wish, enum code_sight sight)
+void render_claim(struct buffer *out, const struct service *service, const struct wish *wish,
+                  enum code_sight sight)
 {
-    buffer_append_literal(out, "{\"result\":\"");
-    buffer_append_span(out, result);
-    buffer_append_literal(out, "\",");
+    buffer_append_literal(out, "{\"result\":");
+    append_quoted(out, wish->is_accepted               ? "ACCEPTED"
+                       : wish->verdict == VERDICT_HELD ? "ALREADY_ISSUED"
+                                                       : "ISSUED");
+    buffer_append_literal(out, ",");
     append_identity(out, service, wish->policy_id, &wish->user, wish->seq, wish->nth, sight);
     buffer_append_literal(out, ",");
     if (wish->is_accepted) {

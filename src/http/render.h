@@ -28,9 +28,10 @@ void render_claim_status(struct buffer *out, const struct service *service,
                          const struct claim_status *claims, size_t count, int64_t now_ms,
                          enum code_sight sight);
 
-/* The answer to a claim; `result` is "ISSUED", "ACCEPTED" or "ALREADY_ISSUED". */
-void render_claim(struct buffer *out, const struct service *service, struct span result,
-                  const struct wish *wish, enum code_sight sight);
+/* The answer to a claim that is held. `result` is "ACCEPTED" while it is pending, then "ISSUED" for
+ * the one who won it just now and "ALREADY_ISSUED" for one who asks again. */
+void render_claim(struct buffer *out, const struct service *service, const struct wish *wish,
+                  enum code_sight sight);
 
 /* "/v1/policies/42/claims/u1" */
 void render_claim_location(struct buffer *out, int64_t policy_id, const struct user_id *user);

@@ -7,6 +7,9 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
+
+#define TEXT_VISIBLE_MAX 8192
 
 static const char *const top_result_names[TOP_RESULTS] = {
     [TOP_WON] = "won",         [TOP_HELD] = "asked again",        [TOP_SOLD_OUT] = "sold out",
@@ -25,17 +28,18 @@ void top_sight_release(struct top_sight *sight)
     *sight = (struct top_sight){0};
 }
 
-/* Without control characters, so that no name can drive the terminal. */
+/* No name can drive the terminal. */
 static void top_take_text(char *text, size_t size, yyjson_val *value)
 {
-    const char *from = yyjson_get_str(value);
-    size_t length = 0;
+    struct span from = {.bytes = yyjson_get_str(value), .length = yyjson_get_len(value)};
+    struct buffer visible;
 
-    for (; from != NULL && *from != '\0' && length + 1 < size; from++) {
-        if ((unsigned char)*from >= ' ' && *from != 0x7f)
-            text[length++] = *from;
-    }
-    text[length] = '\0';
+    buffer_init(&visible, TEXT_VISIBLE_MAX);
+    utf8_append_visible(&visible, from);
+    struct span shown =
+        utf8_prefix((struct span){.bytes = visible.bytes, .length = visible.length}, size - 1);
+    snprintf(text, size, "%.*s", (int)shown.length, shown.length > 0 ? shown.bytes : "");
+    buffer_release(&visible);
 }
 
 void top_sight_read_readiness(struct top_sight *sight, yyjson_val *root)

@@ -1,5 +1,6 @@
 """A database that is there and refuses: nobody listens, no connection is free, it is read-only, the
-password is another one, a right is missing. At the start that is said and ends it; later claims get
+password is another one, a right is missing. At the start that is said and ends it (what may pass by
+itself when it was waited for, see test_database_start.py); later claims get
 503 until it takes them again, and nobody's claim is lost or void for it."""
 
 import contextlib
@@ -16,11 +17,12 @@ from servers import KINDS, USER
 
 PORT = {"postgres": 5432, "mysql": 3306}
 SCHEME = KINDS[KIND].SCHEME
+AT_ONCE = {"start_timeout": "1h"}  # It does not pass by itself, and is not waited for.
 
 
 def refused(url, **config):
     """The words of a start that must not work; never a password among them."""
-    ended = run_serve(url, config={"ledger_timeout": "2s", **config})
+    ended = run_serve(url, config={"ledger_timeout": "2s", "start_timeout": "0s", **config})
     assert ended.returncode == 1, ended
     assert "sesame" not in ended.stderr
     return ended.stderr
@@ -41,7 +43,7 @@ def test_database_start__no_such_machine():
 
 
 def test_database_start__no_such_database(victim):
-    words = refused(victim.url("absent"))
+    words = refused(victim.url("absent"), **AT_ONCE)
     assert "absent" in words, words
 
 
@@ -53,9 +55,9 @@ def test_database_start__silent_server(victim, proxy):
 
 
 def test_database_start__wrong_password(guarded):
-    words = refused(guarded.url, ledger_password="open-sesame")
+    words = refused(guarded.url, ledger_password="open-sesame", **AT_ONCE)
     assert USER_WITH_PASSWORD in words and "127.0.0.1" in words, words
-    words = refused(guarded.url)
+    words = refused(guarded.url, **AT_ONCE)
     assert "127.0.0.1" in words and "password" in words, words
 
 

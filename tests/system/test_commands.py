@@ -46,7 +46,7 @@ def test_help__exists_for_every_command():
 
 @pytest.mark.parametrize("arguments", [
     [], ["nonsense"], ["serv"], ["serve", "--nonsense"], ["serve", "--listen"], ["claim"],
-    ["policy"], ["policy", "nonsense"], ["policy", "show"], ["status", "1"], ["serve", "extra"],
+    ["policy"], ["policy", "nonsense"], ["policy", "show"], ["status", "1", "--wait", "5"], ["serve", "extra"],
     ["claim", "x", "u1"], ["serve", "--threads", "many"], ["serve", "--listen", "nowhere"],
     ["serve", "--ledger", "oracle:x"], ["policy", "create"], ["serve", "--threads=-1"],
     ["serve", "--ledger", "mysql://db/"], ["serve", "--ledger", "postgres://db/shop?nonsense=1"],
@@ -68,6 +68,34 @@ def test_usage__did_you_mean(arguments, word):
     ended = run_dibs(*arguments)
     assert ended.returncode == 2
     assert "did you mean" in ended.stderr.lower() and word in ended.stderr, ended.stderr
+
+
+def test_status__of_one_policy(server):
+    policy = str(server.create(total=2, name="Launch")["id"])
+    shown = dibs(server, "status", policy)
+    assert shown.returncode == 0 and "Launch" in shown.stdout and "OPEN" in shown.stdout, shown
+    assert as_json(dibs(server, "status", policy, "--json"))["remaining"] == 2
+    assert dibs(server, "status", "999").returncode == 1
+
+
+# ESC, CSI in one character, DEL, text that runs backwards, a line that ends where none should.
+DECEPTIVE = "a\x1b[31mb\u009b31mc\x7fd\u202ee\u2028f\x07"
+
+
+@pytest.mark.parametrize("arguments", [
+    ["status"], ["policy", "list"], ["policy", "show", "ID"], ["policy", "pause", "ID"],
+    ["top", "--once"], ["audit"]], ids=" ".join)
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["words", "json"])
+def test_names__cannot_drive_a_terminal(shared, arguments, form):
+    policy = str(shared.create(total=2, name=DECEPTIVE)["id"])
+    words = [policy if word == "ID" else word for word in arguments]
+    ended = dibs(shared, *words, *form)
+    assert ended.returncode == 0, ended
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e]", ended.stdout), ended.stdout
+    if form and arguments[0] == "policy":
+        shown = json.loads(ended.stdout)
+        names = [item["name"] for item in shown.get("items", [shown])]
+        assert DECEPTIVE in names
 
 
 def test_policy_and_claim__round_trip(server):
@@ -333,7 +361,7 @@ def test_migrate__looks_while_the_ledger_is_served(server):
 def test_migrate__a_database_that_is_not_there_exits_1(tmp_path):
     for ledger in ("postgres://dibs@127.0.0.1:1/shop", "mysql://dibs@127.0.0.1:1/shop",
                    f"sqlite:{tmp_path}/none/dibs.db"):
-        for arguments in (["migrate"], ["serve", "--listen", "127.0.0.1:0"]):
+        for arguments in (["migrate"], ["serve", "--listen", "127.0.0.1:0", "--start-timeout", "0s"]):
             ended = run_dibs(*arguments, "--ledger", ledger, "--ledger-timeout", "2s",
                              config={"ledger_password": "hunter2"} if "@" in ledger else None)
             assert ended.returncode == 1 and not ended.stdout, ended

@@ -78,6 +78,7 @@ def test_live__tells_what_became_of_a_crowd(serve):
     server = serve(config={"threads": 2})
     policy = server.create(total=300)["id"]
     watchers = [Watcher(server, policy) for _ in range(6)]
+    assert set(watchers[0].latest["latency_ms"].values()) == {None}
     before = now_rfc3339()
     replies = tally(server.claims(policy, [f"visitor-{i}" for i in range(1000)]))
     again = tally(server.claims(policy, [f"visitor-{i}" for i in range(1000)]))

@@ -460,3 +460,13 @@ def test_policy__sold_out_at_is_a_time_in_the_past(shared):
     problem = expect_problem(shared.status(policy["id"], "u2"), 404, "NO_CLAIM")
     assert problem["policy_state"] == "SOLD_OUT"
     assert before <= problem["sold_out_at"] <= now_rfc3339(1)
+
+
+def test_policy__says_the_range_of_its_own_discount(shared):
+    for kind, values, words in (("percent", (0, 101, -1), "from 1 to 100"),
+                                ("fixed", (0, 10 ** 12 + 1), "from 1 to 1000000000000")):
+        for value in values:
+            answer = shared.post("/v1/policies", {**BASE, "discount": {"type": kind,
+                                                                        "value": value}})
+            problem = expect_problem(answer, 400, "INVALID_REQUEST")
+            assert problem["detail"].endswith(words), problem

@@ -144,6 +144,8 @@ def test_redis_dead__the_blocked_leave_a_letter(tmp_path, redis):
         assert states == {"villain": "VOID", "friend": "ISSUED"}
         status = expect(server.status(policy, "villain"), 200)
         assert status["state"] == "VOID" and "blocked" in status["reason"]
+        assert status["issued_at"] is None and status["claims"][0]["issued_at"] is None
+        assert expect(server.get(f"/v1/coupons/{won['coupon_id']}"), 200)["issued_at"] is None
 
 
 def dibs_dead(server, *arguments):

@@ -58,6 +58,20 @@ def test_redis_worker__is_watched(tmp_path, redis):
                    60)
 
 
+def test_redis_worker__what_is_pending_is_not_called_issued(tmp_path, redis):
+    with Sharing(tmp_path, redis) as shop:
+        server = shop.serve()
+        policy = server.create(total=1)["id"]
+        won = expect(server.claim(policy, "u1", key="k"), 202)
+        for key in (None, "k"):
+            again = expect(server.claim(policy, "u1", key=key), 200)
+            assert again == won and (again["result"], again["state"]) == ("ACCEPTED", "PENDING")
+        shop.work()
+        shop.await_drained(policy)
+        again = expect(server.claim(policy, "u1"), 200)
+        assert (again["result"], again["state"]) == ("ALREADY_ISSUED", "ISSUED")
+
+
 def test_redis_worker__drains_everything_before_it_ends(tmp_path, redis):
     with Sharing(tmp_path, redis) as shop:
         server = shop.serve()

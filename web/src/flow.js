@@ -76,11 +76,11 @@ export function latencies() {
         { class: "latency" },
         rows.map(({ node }) => node),
       ),
-      h("p", { class: "fact" }, "Claims of the last 10 seconds, in the server"),
+      h("p", { class: "fact" }, "The last 10 seconds with claims, in the server"),
     ),
     show(numbers) {
       PERCENTILES.forEach(([name], i) => {
-        const ms = numbers[name] > 0 ? numbers[name] : null; // Nobody claimed lately.
+        const ms = numbers[name]; // null: nobody has claimed yet.
         put(rows[i].number, milliseconds(ms));
         vary(rows[i].node, "--share", ms === null ? 0 : reach(ms));
       });

@@ -643,7 +643,9 @@ static void test_json__append_text_escapes(void **state)
     append_and_compare(SPAN("\n\r\t\b\f\x01\x1f\0"),
                        "\"\\n\\r\\t\\u0008\\u000c\\u0001\\u001f\\u0000\"");
     append_and_compare(SPAN("caf\xc3\xa9 \xf0\x9f\x8e\x9f\x7f"),
-                       "\"caf\xc3\xa9 \xf0\x9f\x8e\x9f\x7f\"");
+                       "\"caf\xc3\xa9 \xf0\x9f\x8e\x9f\\u007f\"");
+    /* What could drive a terminal: CSI in one character, text that runs backwards, a line's end. */
+    append_and_compare(SPAN("a\xc2\x9b\xe2\x80\xaez\xe2\x80\xa8"), "\"a\\u009b\\u202ez\\u2028\"");
     append_and_compare(SPAN("a\xff\xc3z\xe2\x82"),
                        "\"a\xef\xbf\xbd\xef\xbf\xbdz\xef\xbf\xbd\xef\xbf\xbd\"");
     append_and_compare(SPAN("\xed\xa0\x80"), "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"");

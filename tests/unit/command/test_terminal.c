@@ -62,13 +62,13 @@ static void test_terminal__colours_states_without_moving_columns(void **state)
     table_release(&table);
 }
 
-static void test_terminal__takes_control_characters_out(void **state)
+static void test_terminal__escapes_control_characters(void **state)
 {
     struct table table;
     table_init(&table, untitled, 2);
     table_add(&table, "\x1b]0;owned\x07");
     table_add(&table, "a\nb\x7f\xc2\x9bm\xc2\xa0");
-    assert_table(&table, false, "?]0;owned?  a?b??m\xc2\xa0\n");
+    assert_table(&table, false, "\\u001b]0;owned\\u0007  a\\u000ab\\u007f\\u009bm\xc2\xa0\n");
     table_release(&table);
 }
 
@@ -86,7 +86,7 @@ int main(void)
         cmocka_unit_test(test_terminal__lines_columns_up),
         cmocka_unit_test(test_terminal__counts_characters_and_not_bytes),
         cmocka_unit_test(test_terminal__colours_states_without_moving_columns),
-        cmocka_unit_test(test_terminal__takes_control_characters_out),
+        cmocka_unit_test(test_terminal__escapes_control_characters),
         cmocka_unit_test(test_terminal__wants_no_colour_off_a_terminal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

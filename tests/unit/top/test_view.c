@@ -112,7 +112,7 @@ static void test_view__changes_become_events(void **state)
     top_view_take(&view, &first);
     top_view_take(&view, &second);
     assert_int_equal(view.event_count, 2);
-    assert_string_equal(view.events[0].text, "policy 2 was created: New[2J");
+    assert_string_equal(view.events[0].text, "policy 2 was created: New\\u001b[2J");
     assert_string_equal(view.events[1].text, "policy 3 is SOLD_OUT, it was OPEN");
     /* What can be claimed is shown first. */
     assert_int_equal(top_view_policy(&view, 0)->id, 2);
