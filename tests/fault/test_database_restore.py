@@ -211,7 +211,7 @@ def test_restore__noticed_refused_repaired(on_victim, victim):
                     "board_built": False, "detail": ""}
     (note,) = expect(server.get("/v1/audit/repairs"), 200)["items"]
     assert note["found"] == "the ledger is older than the server" and note["done_at"]
-    assert len(server.events("policy_repaired")) == 7
+    assert len(server.await_events("policy_repaired", 7)) == 7
     story.check()
     expect_repaired_for_good(server)
     story.go_on("after the repair")

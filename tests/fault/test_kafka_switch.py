@@ -66,11 +66,11 @@ def test_kafka_direct__claims_need_no_broker(shop_on, redis, stream, number):
         part = wait_until(lambda: relay_of(worker)["detail"] == "ok" and relay_of(worker),
                           "it is well again", 30)
         assert part["kind"] == "kafka", part
+        wait_until(lambda: worker.metrics()["dibs_relay_up"] == 1, "its number", 30)
+        wait_until(lambda: {value for name, value in worker.metrics().items()
+                            if name.startswith("dibs_relay_lag")} == {0}, "nothing lags", 30)
         metrics = worker.metrics()
-        assert metrics["dibs_relay_up"] == 1
         assert metrics["dibs_relay_published_total"] == metrics["dibs_relay_consumed_total"] == 0
-        assert {value for name, value in metrics.items()
-                if name.startswith("dibs_relay_lag")} == {0}
 
 
 def test_kafka_switch__workers_change_one_by_one(shop_on, redis, stream):

@@ -204,8 +204,13 @@ class Server:
                 if not self._log_changed.wait(deadline - time.monotonic()):
                     raise AssertionError(f"no event={event} in time\n{self.log_text()}")
 
+    def await_events(self, event, count):
+        """The same as events(), when there are so many: a line may come after what it tells of."""
+        wait_until(lambda: len(self.events(event)) >= count, f"{count} lines with event={event}")
+        return self.events(event)
+
     def events(self, event):
-        """The fields of all log lines of one event."""
+        """The fields of all log lines of one event that have come by now."""
         lines = (parse_logfmt(line) for line in list(self.log))
         return [fields for fields in lines if fields and fields["event"] == event]
 

@@ -383,7 +383,7 @@ def test_background__counts_drift_and_pauses_what_is_oversold(serve):
     server = serve(config={"audit_interval": "200ms"})
     policy, _ = fill(server)
     fine = server.create(total=3)["id"]
-    assert server.metrics()["dibs_audit_last_seconds"] >= 0
+    wait_until(lambda: server.metrics().get("dibs_audit_last_seconds", -1) >= 0, "the first audit")
     assert server.metrics()['dibs_audit_drift{check="stock"}'] == 0
     server.database.execute("UPDATE policy SET unleased = unleased + 2 WHERE id = ?", policy)
     wait_until(lambda: server.metrics()['dibs_audit_drift{check="stock"}'] == 2, "it is counted")

@@ -165,7 +165,8 @@ def test_slow_clients__limits_can_be_set(serve):
 
 
 @pytest.mark.heavy
-def test_ten_thousand_idle_connections__do_not_disturb_claims(server):
+def test_ten_thousand_idle_connections__do_not_disturb_claims(serve):
+    server = serve(config={"idle_timeout": "5m"})  # Opening them may take a while.
     policy = server.create(total=2000)
     idle = []
     raw = encode("GET", "/healthz")

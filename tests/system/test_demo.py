@@ -19,10 +19,10 @@ def test_demo__a_drop_that_people_can_watch(serve):
     (drop,) = wait_until(lambda: drops(server), "a drop")
     opens_at = time.mktime(time.strptime(drop["opens_at"][:19], "%Y-%m-%dT%H:%M:%S")) - time.timezone
     assert drop["state"] == "SCHEDULED" and drop["total"] == TOTAL
-    assert 3 < opens_at - began < 10 * SLOW
-    assert len(server.events("demo")) == 1
-    top = expect(server.get("/v1/products/top"), 200)["items"]
-    assert top and top[0]["name"]
+    assert began + 3 < opens_at <= time.time() + 6
+    assert len(server.await_events("demo", 1)) == 1
+    top = wait_until(lambda: expect(server.get("/v1/products/top"), 200)["items"], "sales")
+    assert top[0]["name"]
 
     # What people make beside it is theirs.
     mine = server.create(id=1, total=2)
@@ -51,7 +51,7 @@ def test_demo__a_drop_that_people_can_watch(serve):
     # It ends with the server, and the next run tidies up.
     begin = time.monotonic()
     server.stop()
-    assert time.monotonic() - begin < 5 * SLOW
+    assert time.monotonic() - begin < 30 * SLOW
     server.start()
     wait_until(lambda: [policy["state"] for policy in drops(server)] == ["CLOSED", "SCHEDULED"],
                "a new drop")

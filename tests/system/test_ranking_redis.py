@@ -101,7 +101,8 @@ def test_ranking_redis__two_servers_share_a_board(shop):
     await_board(shop, one)
     # What the board does not keep, the ledger knows.
     assert top(one, days=4, fresh=True)["source"] == "ledger"
-    assert sum(len(server.events("board_built")) for server in (one, two)) == 1
+    wait_until(lambda: sum(len(server.events("board_built")) for server in (one, two)) == 1,
+               "it was built once")
 
 
 def test_ranking_redis__keys_and_cached_answer(shop, redis):
