@@ -298,12 +298,16 @@ static const struct command commands[] = {
             "itself. --repair shows what it would do and asks; it takes no coupon from anyone, and "
             "--history shows what repairs have done. After the database was restored from an "
             "older backup, or failed over to a replica that lagged, it writes what the database "
-            "lacks from the memory of a server with a local gate: do not restart that before.",
+            "lacks from the memory of a server with a local gate (do not restart that before), or "
+            "from Redis.",
         .options = OPTIONS({"policy", "N", "Look at this policy only."},
                            {"watch", NULL, "Look again and again, a line each, until interrupted."},
                            {"interval", "DURATION", "Between looks of --watch. [10s]"},
                            {"repair", NULL, "Put right what is wrong."},
                            {"yes", NULL, "Repair without asking."},
+                           {"forget", NULL,
+                            "Let a policy go that the ledger has lost, with a dead letter for each "
+                            "claim, instead of writing it back; with --policy."},
                            {"history", NULL, "Show what repairs have done."}),
         .shared_options = exchange_options,
         .takes_settings = true,

@@ -9,6 +9,7 @@
 
 #define SUSPECTS_MAX  10000
 #define STRAYS_MAX    1000
+#define LIST_PAGE     64
 #define COUPONS_LIGHT 200000 /* of more than these a light audit takes the sums only */
 
 /* A change under way is over by the last look. */
@@ -66,7 +67,7 @@ bool policy_audit_is_fine(const struct policy_audit *audit)
 
 /* --- suspects --- */
 
-void audit_look_release(struct audit_look *look)
+static void audit_look_release(struct audit_look *look)
 {
     free(look->suspects);
     free(look->leases);
@@ -138,6 +139,12 @@ static bool audit_is_covered(const struct audit_look *look, const struct claim *
     return lease != NULL && (claim->lease_id == 0 || claim->lease_id == lease->id);
 }
 
+bool audit_look_is_lost(const struct audit_look *look)
+{
+    return service_audits_shared(look->service) &&
+           (look->before.is_suspended || look->audit.is_lacking || look->audit.is_older);
+}
+
 static void audit_differs(void *context, enum ledger_difference difference,
                           const struct held_claim *held)
 {
@@ -149,7 +156,8 @@ static void audit_differs(void *context, enum ledger_difference difference,
         break;
     case LEDGER_LACKS_YET:
         look->audit.pending++;
-        if (look->service->gate->ops->is_shared && !audit_is_covered(look, &held->claim))
+        if (service_audits_shared(look->service) && !audit_look_is_lost(look) &&
+            !audit_is_covered(look, &held->claim))
             audit_suspect(look, AUDIT_UNLEASED, held);
         break;
     case LEDGER_IS_LATE:
@@ -232,7 +240,7 @@ static enum status audit_compare_claims(struct audit_look *look, struct error *e
     enum status status =
         ledger_compare(look->service->ledger, &memory, look->audit.policy_id, &gap, error);
     look->audit.is_lacking = gap.lacks_policy;
-    look->audit.is_older = gap.has_older_policy;
+    look->audit.is_older = look->audit.is_older || gap.has_older_policy;
     return status;
 }
 
@@ -286,7 +294,8 @@ static void audit_count_ledger(struct policy_audit *audit)
 {
     const struct ledger_balance *balance = &audit->balance;
 
-    audit->counts[AUDIT_POLICY] = audit->is_lacking || audit->is_older;
+    audit->counts[AUDIT_POLICY] =
+        audit->is_lacking || audit->is_older || audit->gate == AUDIT_GATE_SUSPENDED;
     if (audit->is_lacking)
         return;
     if (balance->active > balance->total)
@@ -348,6 +357,9 @@ static enum status audit_look_into_gate(struct audit_look *look, enum audit_dept
         status = audit_find_strays(look, error);
     if (status == STATUS_OK)
         status = gate_inspect(service->gate, policy_id, &look->after, error);
+    /* What is suspended waits as it is. */
+    if (status == STATUS_OK && look->after.is_known && audit_look_is_lost(look))
+        return STATUS_OK;
     /* While it is built anew it is neither what it was nor what it will be. */
     if (status == STATUS_NOT_FOUND || (status == STATUS_OK && !look->after.is_armed)) {
         look->audit.gate = AUDIT_GATE_UNARMED;
@@ -357,6 +369,14 @@ static enum status audit_look_into_gate(struct audit_look *look, enum audit_dept
     if (status == STATUS_OK)
         audit_count_gate(look);
     return status == STATUS_OK ? audit_count_told(look, error) : status;
+}
+
+static enum audit_gate audit_gate_of(const struct gate_state *state)
+{
+    return state->is_armed       ? AUDIT_GATE_ARMED
+           : state->is_suspended ? AUDIT_GATE_SUSPENDED
+           : state->is_known     ? AUDIT_GATE_UNARMED
+                                 : AUDIT_GATE_UNKNOWN;
 }
 
 static enum status audit_look_once(struct audit_look *look, enum audit_depth depth,
@@ -371,10 +391,11 @@ static enum status audit_look_once(struct audit_look *look, enum audit_depth dep
     audit->is_lacking = status == STATUS_NOT_FOUND;
     if (status == STATUS_NOT_FOUND && look->before.is_known)
         status = STATUS_OK;
-    audit->gate = look->before.is_armed   ? AUDIT_GATE_ARMED
-                  : look->before.is_known ? AUDIT_GATE_UNARMED
-                                          : AUDIT_GATE_UNKNOWN;
-    if (status == STATUS_OK && audit->gate == AUDIT_GATE_ARMED)
+    /* What the gate was told, the ledger has had before. */
+    audit->is_older = service_audits_shared(service) && status == STATUS_OK && !audit->is_lacking &&
+                      look->before.version > audit->balance.version;
+    audit->gate = audit_gate_of(&look->before);
+    if (status == STATUS_OK && (audit->gate == AUDIT_GATE_ARMED || audit_look_is_lost(look)))
         status = audit_look_into_gate(look, depth, error);
     if (status != STATUS_OK)
         return status;
@@ -399,31 +420,64 @@ static void audit_look_agree(struct audit_look *later, const struct audit_look *
     }
 }
 
-enum status audit_look_surely(struct service *service, enum audit_depth depth, int64_t policy_id,
-                              struct audit_look *look, struct error *error)
+/* One more look, held against the one before. */
+static void audit_look_again(struct audit_look *look, enum audit_depth depth, bool is_first)
 {
-    enum status status = STATUS_OK;
+    struct audit_look earlier = *look;
+
+    *look =
+        (struct audit_look){.service = earlier.service, .audit.policy_id = earlier.audit.policy_id};
+    look->status = audit_look_once(look, depth, &look->error);
+    if (look->status == STATUS_OK && !is_first)
+        audit_look_agree(look, &earlier);
+    audit_look_release(&earlier);
+    look->is_sure = look->status != STATUS_OK ||
+                    (look->suspect_count == 0 && policy_audit_is_fine(&look->audit));
+}
+
+static void audit_look_rounds(struct audit_look *looks, size_t count, enum audit_depth depth,
+                              size_t rounds)
+{
+    size_t open_count = count;
+
+    for (size_t round = 0; round < rounds && open_count > 0; round++) {
+        const struct timespec pause = {.tv_sec = audit_pauses_ms[round] / 1000,
+                                       .tv_nsec = audit_pauses_ms[round] % 1000 * 1000000};
+        nanosleep(&pause, NULL);
+        open_count = 0;
+        for (size_t i = 0; i < count; i++) {
+            if (!looks[i].is_sure)
+                audit_look_again(&looks[i], depth, round == 0);
+            open_count += !looks[i].is_sure;
+        }
+    }
+}
+
+enum status audit_look_surely(struct service *service, enum audit_depth depth, const int64_t *ids,
+                              size_t count, struct audit_look **looks, struct error *error)
+{
     /* A gate of our own holds still beside a ledger that is too old: nobody claims or writes. */
     bool is_still = !service_audits_shared(service) && ledger_is_behind(service->ledger);
-    size_t looks = is_still ? 1 : LOOKS;
+    struct audit_look *all = calloc(count + 1, sizeof(*all));
 
-    *look = (struct audit_look){.service = service, .audit.policy_id = policy_id};
-    for (size_t i = 0; i < looks && status == STATUS_OK; i++) {
-        struct audit_look earlier = *look;
-        const struct timespec pause = {.tv_sec = audit_pauses_ms[i] / 1000,
-                                       .tv_nsec = audit_pauses_ms[i] % 1000 * 1000000};
-        nanosleep(&pause, NULL);
-        *look = (struct audit_look){.service = service, .audit.policy_id = policy_id};
-        status = audit_look_once(look, depth, error);
-        if (status == STATUS_OK && i > 0)
-            audit_look_agree(look, &earlier);
-        audit_look_release(&earlier);
-        if (status == STATUS_OK && look->suspect_count == 0 && policy_audit_is_fine(&look->audit))
-            break;
+    *looks = all;
+    if (all == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for the audit");
+    for (size_t i = 0; i < count; i++)
+        all[i] = (struct audit_look){.service = service, .audit.policy_id = ids[i]};
+    audit_look_rounds(all, count, depth, is_still ? 1 : LOOKS);
+    for (size_t i = 0; i < count; i++) {
+        for (size_t at = 0; at < all[i].suspect_count && all[i].status == STATUS_OK; at++)
+            all[i].audit.counts[all[i].suspects[at].check]++;
     }
-    for (size_t i = 0; i < look->suspect_count && status == STATUS_OK; i++)
-        look->audit.counts[look->suspects[i].check]++;
-    return status;
+    return STATUS_OK;
+}
+
+void audit_looks_free(struct audit_look *looks, size_t count)
+{
+    for (size_t i = 0; looks != NULL && i < count; i++)
+        audit_look_release(&looks[i]);
+    free(looks);
 }
 
 /* --- policies --- */
@@ -433,29 +487,74 @@ bool service_audits_shared(const struct service *service)
     return service->gate->ops->is_shared;
 }
 
-/* A gate in memory may know a policy that the ledger lacks; the ledger is there when Redis is not.
- */
-bool audit_next(struct service *service, int64_t after_id, int64_t *policy_id)
+static int audit_compare_ids(const void *a, const void *b)
 {
-    struct policy policy;
-    struct error error;
-    size_t count = 0;
+    const int64_t *left = a;
+    const int64_t *right = b;
+    return (*left > *right) - (*left < *right);
+}
 
-    if (!service_audits_shared(service) ||
-        ledger_policy_list(service->ledger, after_id, &policy, 1, &count, &error) != STATUS_OK)
-        return gate_list(service->gate, after_id, policy_id, 1) == 1;
-    *policy_id = count == 1 ? policy.id : 0;
-    return count == 1;
+/* Puts the ledger's policies behind those that are there. */
+static enum status audit_list_ledger(struct service *service, int64_t **ids, size_t *count,
+                                     struct error *error)
+{
+    struct policy *page = malloc(LIST_PAGE * sizeof(*page));
+    enum status status = STATUS_OK;
+    size_t page_count = LIST_PAGE;
+    int64_t after_id = 0;
+
+    while (page != NULL && status == STATUS_OK && page_count == LIST_PAGE) {
+        status = ledger_policy_list(service->ledger, after_id, page, LIST_PAGE, &page_count, error);
+        int64_t *grown =
+            status == STATUS_OK ? realloc(*ids, (*count + LIST_PAGE) * sizeof(*grown)) : NULL;
+        if (grown == NULL)
+            break;
+        *ids = grown;
+        for (size_t i = 0; i < page_count; i++)
+            grown[(*count)++] = after_id = page[i].id;
+        page_count = page_count == LIST_PAGE ? LIST_PAGE : 0;
+    }
+    if (status == STATUS_OK && (page == NULL || page_count != 0))
+        status = error_set(error, STATUS_UNAVAILABLE, "no memory for the list of policies");
+    free(page);
+    return status;
+}
+
+/* A gate in memory has all policies. A shared one may lack some, and so may the ledger; while the
+ * ledger is away, those are audited that the gate has. */
+enum status audit_list(struct service *service, int64_t after_id, int64_t **ids, size_t *count,
+                       struct error *error)
+{
+    size_t kept = 0;
+    enum status status = gate_enumerate(service->gate, ids, count, error);
+
+    if (service_audits_shared(service)) {
+        enum status listed = audit_list_ledger(service, ids, count, error);
+        status = status == STATUS_OK || listed == STATUS_OK ? STATUS_OK : status;
+    }
+    if (*count > 0)
+        qsort(*ids, *count, sizeof(**ids), audit_compare_ids);
+    for (size_t i = 0; i < *count; i++) {
+        if ((*ids)[i] > after_id && (kept == 0 || (*ids)[kept - 1] != (*ids)[i]))
+            (*ids)[kept++] = (*ids)[i];
+    }
+    *count = kept;
+    return status;
 }
 
 enum status service_audit_one(struct service *service, enum audit_depth depth, int64_t policy_id,
                               struct policy_audit *audit, struct error *error)
 {
-    struct audit_look look;
-    enum status status = audit_look_surely(service, depth, policy_id, &look, error);
+    struct audit_look *look = NULL;
+    enum status status = audit_look_surely(service, depth, &policy_id, 1, &look, error);
 
-    *audit = look.audit;
-    audit_look_release(&look);
+    if (status == STATUS_OK) {
+        status = look->status;
+        *audit = look->audit;
+        if (error != NULL)
+            *error = look->error;
+    }
+    audit_looks_free(look, 1);
     return status;
 }
 
@@ -463,14 +562,29 @@ enum status service_audit(struct service *service, enum audit_depth depth, int64
                           struct policy_audit *audits, size_t max, size_t *count, bool *has_more,
                           struct error *error)
 {
-    enum status status = STATUS_OK;
-    int64_t next_id;
+    int64_t *ids = NULL;
+    size_t id_count = 0;
+    size_t at = 0;
+    enum status status = audit_list(service, after_id, &ids, &id_count, error);
 
     *count = 0;
-    while (*count < max && status == STATUS_OK && audit_next(service, after_id, &after_id)) {
-        status = service_audit_one(service, depth, after_id, &audits[*count], error);
-        (*count)++;
+    *has_more = id_count > max;
+    id_count = *has_more ? max : id_count;
+    while (status == STATUS_OK && at < id_count) {
+        struct audit_look *looks = NULL;
+        size_t some = id_count - at < AUDIT_LOOKS_MAX ? id_count - at : AUDIT_LOOKS_MAX;
+        status = audit_look_surely(service, depth, ids + at, some, &looks, error);
+        for (size_t i = 0; i < some && status == STATUS_OK; i++) {
+            if (looks[i].status == STATUS_NOT_FOUND)
+                continue; /* It went meanwhile. */
+            status = looks[i].status;
+            if (status != STATUS_OK && error != NULL)
+                *error = looks[i].error;
+            audits[(*count)++] = looks[i].audit;
+        }
+        audit_looks_free(looks, some);
+        at += some;
     }
-    *has_more = status == STATUS_OK && *count == max && audit_next(service, after_id, &next_id);
+    free(ids);
     return status;
 }

@@ -45,14 +45,19 @@ enum audit_check {
 const char *audit_check_name(enum audit_check check);
 const char *audit_check_words(enum audit_check check);
 
-enum audit_gate { AUDIT_GATE_ARMED, AUDIT_GATE_UNARMED, AUDIT_GATE_UNKNOWN };
+enum audit_gate {
+    AUDIT_GATE_ARMED,
+    AUDIT_GATE_UNARMED,
+    AUDIT_GATE_SUSPENDED, /* the ledger lacks the policy, or has an older copy of it */
+    AUDIT_GATE_UNKNOWN,
+};
 
 struct policy_audit {
     int64_t policy_id;
     struct ledger_balance balance; /* zeros when the ledger lacks the policy */
     bool is_lacking;               /* the ledger has no such policy */
     bool is_older;                 /* the ledger's row is older than the gate's */
-    enum audit_gate gate;          /* unless ARMED, the gate was not looked into */
+    enum audit_gate gate;          /* UNARMED, UNKNOWN: the gate was not looked into */
     int64_t pending;               /* claims that the ledger has not yet: no drift */
     int64_t unaccounted; /* seqs with neither a coupon nor a unit: lost 202s, or never given */
     int64_t counts[AUDIT_CHECKS];
@@ -102,15 +107,21 @@ struct audit_repair {
     int64_t stock_count;  /* whose stock was set right */
     int64_t claim_count;  /* claims put back, or removed, in a shared gate */
     int64_t built_count;  /* policies that were built anew in it */
+    int64_t letter_count; /* dead letters of policies that were let go */
     bool is_board_built;  /* the ranking's board was built anew */
     char words[512];      /* what is left to be done by people; "": nothing */
 };
 
+/* What becomes of a policy that a shared gate has and the ledger lacks. */
+enum audit_lacking {
+    AUDIT_WRITE_BACK, /* the ledger gets it, with all claims, as the gate has it */
+    AUDIT_LET_GO,     /* it goes, and of every claim a dead letter stays */
+};
+
 /* Repairs one policy, or all (0). Nothing is done where nothing is wrong. CONFLICT: the ledger is
- * not an older copy of this one, or is older than a shared gate; the words say what to do. UNKNOWN:
- * it may have been done. */
-enum status service_repair(struct service *service, int64_t policy_id, struct audit_repair *done,
-                           struct error *error) MUST_CHECK;
+ * not an older copy of this one; the words say what to do. UNKNOWN: it may have been done. */
+enum status service_repair(struct service *service, int64_t policy_id, enum audit_lacking lacking,
+                           struct audit_repair *done, struct error *error) MUST_CHECK;
 
 /* --- in the background --- */
 

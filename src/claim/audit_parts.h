@@ -17,6 +17,9 @@ struct audit_suspect {
 struct audit_look {
     struct service *service;
     struct policy_audit audit;
+    enum status status; /* unless OK, nothing can be said, and `error` tells why */
+    struct error error;
+    bool is_sure; /* what was found is found every time, or nothing is left of it */
     struct audit_suspect *suspects; /* by check, seq and user; at most SUSPECTS_MAX */
     size_t suspect_count;
     size_t suspect_capacity;
@@ -27,11 +30,19 @@ struct audit_look {
     int64_t told_seq; /* of the claim that the gate told last */
 };
 
-void audit_look_release(struct audit_look *look);
+/* How many policies are looked at together. */
+#define AUDIT_LOOKS_MAX 128
 
-/* Looks until what was found is found again and again, or nothing is left of it. */
-enum status audit_look_surely(struct service *service, enum audit_depth depth, int64_t policy_id,
-                              struct audit_look *look, struct error *error) MUST_CHECK;
+/* Looks at those policies until what was found is found again and again, or nothing is left of it.
+ * The pauses between are those of all: it takes no longer because much is wrong. *looks is the
+ * caller's, for audit_looks_free(). */
+enum status audit_look_surely(struct service *service, enum audit_depth depth, const int64_t *ids,
+                              size_t count, struct audit_look **looks,
+                              struct error *error) MUST_CHECK;
+void audit_looks_free(struct audit_look *looks, size_t count);
+
+/* Whether the ledger lacks the policy, or has an older copy of it, beside a shared gate. */
+bool audit_look_is_lost(const struct audit_look *look);
 
 /* The lease whose range that seq is in, as the ledger has it, or NULL. */
 const struct lease *audit_look_lease(const struct audit_look *look, int64_t seq);
@@ -43,7 +54,18 @@ void audit_note(struct service *service, struct ledger_repair_note *note, const 
 enum status audit_board_repair(struct service *service, struct audit_repair *done,
                                struct error *error) MUST_CHECK;
 
-/* The next policy above `after_id`: false when there is none. */
-bool audit_next(struct service *service, int64_t after_id, int64_t *policy_id);
+/* The policies above `after_id` that gate or ledger have, by rising ids; *ids is the caller's to
+ * free(), also when this fails. */
+enum status audit_list(struct service *service, int64_t after_id, int64_t **ids, size_t *count,
+                       struct error *error) MUST_CHECK;
+
+/* A policy that the ledger lacks, or has an older copy of: in audit_lost.c. */
+enum status audit_repair_lost(struct service *service, const struct audit_look *look,
+                              enum audit_lacking lacking, struct audit_repair *done,
+                              const char **outcome, struct error *error) MUST_CHECK;
+
+/* Waits until a worker has built the policy anew: in audit_repair.c. */
+enum status audit_await_built(struct service *service, int64_t policy_id, bool *is_built,
+                              struct error *error) MUST_CHECK;
 
 #endif

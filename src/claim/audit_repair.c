@@ -28,7 +28,10 @@ static const struct {
                      "set what is unleased by what is issued and lent"},
     [AUDIT_STRAY] = {"keep the coupons, as coupons without a lease",
                      "keep the coupons, as coupons without a lease"},
-    [AUDIT_POLICY] = {"write the policy as the server knows it", NULL},
+    [AUDIT_POLICY] = {"write the policy as the server knows it",
+                      "write the policy and its claims as Redis has them, and build it anew; one "
+                      "that the ledger lacks is let go with --forget, with a dead letter for each "
+                      "claim"},
     [AUDIT_MISSING] = {"write the coupons that are missing from the server's memory",
                        "put the claims back among the pending ones, for a worker to write"},
     [AUDIT_UNKNOWN] = {NULL, "build the policy anew in the gate, with all coupons of the ledger"},
@@ -50,9 +53,8 @@ const char *policy_audit_plan(const struct policy_audit *audit, bool is_shared, 
     for (size_t i = 0; i < AUDIT_CHECKS; i++) {
         if (audit->counts[i] != 0 && number-- == 0) {
             const char *plan = is_shared ? audit_plans[i].shared : audit_plans[i].alone;
-            return plan != NULL        ? plan
-                   : i == AUDIT_POLICY ? "nothing: bring the newer database back"
-                   : i == AUDIT_SLOT   ? "nothing: set it by hand, as operations.md says"
+            return plan != NULL      ? plan
+                   : i == AUDIT_SLOT ? "nothing: set it by hand, as operations.md says"
                    : i == AUDIT_OVERSOLD
                        ? "nothing: raise the total to the coupons that people hold, or cancel "
                          "some, then restart the server"
@@ -204,20 +206,69 @@ static enum status audit_adopt(struct service *service, int64_t policy_id, struc
     return status;
 }
 
-/* Notes what is to be done about one policy, if anything is. */
+/* Notes what is to be done about a policy, if anything is. */
+static enum status audit_plan_one(struct service *service, const struct audit_look *look,
+                                  struct audit_repair *done, struct ledger_repair_note *note,
+                                  struct error *error)
+{
+    const struct policy_audit *audit = &look->audit;
+
+    if (look->status != STATUS_OK)
+        *error = look->error;
+    if (look->status != STATUS_OK || !audit_is_for_rewrite(audit))
+        return look->status;
+    done->policy_count++;
+    note->policy_id = audit->policy_id;
+    audit_write_plan(audit, note->plan, sizeof(note->plan));
+    return audit->counts[AUDIT_STRAY] != 0 ? audit_adopt(service, audit->policy_id, error)
+                                           : STATUS_OK;
+}
+
+/* Does that for one policy, or all (0), many at a time. */
+static enum status audit_for_each(struct service *service, int64_t policy_id,
+                                  enum status (*each)(void *context, const struct audit_look *look,
+                                                      struct error *error),
+                                  void *context, struct error *error)
+{
+    int64_t *ids = NULL;
+    size_t count = 1;
+    enum status status = policy_id == 0 ? audit_list(service, 0, &ids, &count, error) : STATUS_OK;
+
+    for (size_t at = 0; at < count && status == STATUS_OK; at += AUDIT_LOOKS_MAX) {
+        struct audit_look *looks = NULL;
+        size_t some = count - at < AUDIT_LOOKS_MAX ? count - at : AUDIT_LOOKS_MAX;
+        status = audit_look_surely(service, AUDIT_DEEP, policy_id == 0 ? ids + at : &policy_id,
+                                   some, &looks, error);
+        for (size_t i = 0; i < some && status == STATUS_OK; i++) {
+            /* One of many may have gone meanwhile. */
+            if (policy_id != 0 || looks[i].status != STATUS_NOT_FOUND)
+                status = each(context, &looks[i], error);
+        }
+        audit_looks_free(looks, some);
+    }
+    free(ids);
+    return status;
+}
+
+struct audit_plan {
+    struct service *service;
+    struct audit_repair *done;
+    struct ledger_repair_note *note;
+};
+
+static enum status audit_plan_each(void *context, const struct audit_look *look,
+                                   struct error *error)
+{
+    const struct audit_plan *plan = context;
+    return audit_plan_one(plan->service, look, plan->done, plan->note, error);
+}
+
 static enum status audit_plan_alone(struct service *service, int64_t policy_id,
                                     struct audit_repair *done, struct ledger_repair_note *note,
                                     struct error *error)
 {
-    struct policy_audit audit;
-    enum status status = service_audit_one(service, AUDIT_DEEP, policy_id, &audit, error);
-
-    if (status != STATUS_OK || !audit_is_for_rewrite(&audit))
-        return status;
-    done->policy_count++;
-    note->policy_id = policy_id;
-    audit_write_plan(&audit, note->plan, sizeof(note->plan));
-    return audit.counts[AUDIT_STRAY] != 0 ? audit_adopt(service, policy_id, error) : STATUS_OK;
+    struct audit_plan plan = {.service = service, .done = done, .note = note};
+    return audit_for_each(service, policy_id, audit_plan_each, &plan, error);
 }
 
 static enum status audit_repair_alone(struct service *service, int64_t policy_id,
@@ -228,15 +279,12 @@ static enum status audit_repair_alone(struct service *service, int64_t policy_id
     enum status status = STATUS_OK;
     int64_t id = 0;
 
-    if (policy_id != 0 && !(audit_next(service, policy_id - 1, &id) && id == policy_id))
+    if (policy_id != 0 && (gate_list(service->gate, policy_id - 1, &id, 1) == 0 || id != policy_id))
         return error_set(error, STATUS_NOT_FOUND, "there is no policy %" PRId64, policy_id);
     if (is_behind)
         snprintf(note.plan, sizeof(note.plan), "the ledger is older than the server");
-    else if (policy_id != 0)
-        status = audit_plan_alone(service, policy_id, done, &note, error);
     else
-        while (status == STATUS_OK && audit_next(service, id, &id))
-            status = audit_plan_alone(service, id, done, &note, error);
+        status = audit_plan_alone(service, policy_id, done, &note, error);
     if (status != STATUS_OK || note.plan[0] == '\0')
         return status;
     status = audit_write_ledger(service, is_behind, &done->ledger, error);
@@ -362,12 +410,12 @@ static void audit_redeem_again(struct service *service, const struct audit_look 
     }
 }
 
-static enum status audit_build_anew(struct service *service, int64_t policy_id, bool *is_built,
-                                    struct error *error)
+enum status audit_await_built(struct service *service, int64_t policy_id, bool *is_built,
+                              struct error *error)
 {
     int64_t until_ms = clock_monotonic_ms() + BUILD_WAIT_MS;
     struct gate_state state = {0};
-    enum status status = gate_lay_down(service->gate, policy_id, error);
+    enum status status = STATUS_OK;
 
     *is_built = false;
     while (status == STATUS_OK && !*is_built && clock_monotonic_ms() < until_ms) {
@@ -458,58 +506,63 @@ static enum status audit_repair_steps(struct service *service, const struct audi
     *outcome = "done";
     if (!is_overlent && !audit_needs_building(&look->audit))
         return STATUS_OK;
-    status = audit_build_anew(service, policy_id, &is_built, error);
+    status = gate_lay_down(service->gate, policy_id, error);
+    if (status == STATUS_OK)
+        status = audit_await_built(service, policy_id, &is_built, error);
     done->built_count += is_built;
     *outcome = is_built ? "done; built anew" : "laid down, and no worker has built it anew yet";
     return status;
 }
 
-static enum status audit_repair_policy(struct service *service, int64_t policy_id,
-                                       struct audit_repair *done, struct error *error)
+static enum status audit_repair_policy(struct service *service, const struct audit_look *look,
+                                       enum audit_lacking lacking, struct audit_repair *done,
+                                       struct error *error)
 {
+    int64_t policy_id = look->audit.policy_id;
     struct ledger_repair_note note = {.policy_id = policy_id, .asked_at_ms = clock_wall_ms()};
-    struct audit_look look;
     const char *outcome = "";
-    enum status status = audit_look_surely(service, AUDIT_DEEP, policy_id, &look, error);
 
-    if (status == STATUS_OK && !policy_audit_is_fine(&look.audit)) {
-        if (look.audit.counts[AUDIT_POLICY] != 0) {
-            status = error_set(error, STATUS_CONFLICT,
-                               "policy %lld is older in the ledger than in a gate in Redis, which "
-                               "many feed: bring the newer database back. Workers that wrote to "
-                               "that one wait for it",
-                               (long long)policy_id);
-        } else {
-            audit_write_plan(&look.audit, note.plan, sizeof(note.plan));
-            done->policy_count++;
-            status = ledger_repair_begin(service->ledger, &note, error);
-            if (status == STATUS_OK) {
-                status = audit_repair_steps(service, &look, done, &outcome, error);
-                audit_note(service, &note, status == STATUS_OK ? outcome : error->text);
-            }
-            if (status == STATUS_OK && outcome[0] != 'd')
-                snprintf(done->words, sizeof(done->words), "policy %lld: %s", (long long)policy_id,
-                         outcome);
-        }
+    if (look->status != STATUS_OK)
+        *error = look->error;
+    if (look->status != STATUS_OK || policy_audit_is_fine(&look->audit))
+        return look->status;
+    audit_write_plan(&look->audit, note.plan, sizeof(note.plan));
+    done->policy_count++;
+    enum status status = ledger_repair_begin(service->ledger, &note, error);
+    if (status == STATUS_OK) {
+        status = audit_look_is_lost(look)
+                     ? audit_repair_lost(service, look, lacking, done, &outcome, error)
+                     : audit_repair_steps(service, look, done, &outcome, error);
+        audit_note(service, &note, status == STATUS_OK ? outcome : error->text);
     }
-    audit_look_release(&look);
+    if (status == STATUS_OK && outcome[0] != 'd')
+        snprintf(done->words, sizeof(done->words), "policy %lld: %s", (long long)policy_id,
+                 outcome);
     return status;
 }
 
-enum status service_repair(struct service *service, int64_t policy_id, struct audit_repair *done,
-                           struct error *error)
+struct audit_task {
+    struct service *service;
+    enum audit_lacking lacking;
+    struct audit_repair *done;
+};
+
+static enum status audit_repair_each(void *context, const struct audit_look *look,
+                                     struct error *error)
 {
-    enum status status = STATUS_OK;
-    int64_t id = 0;
+    const struct audit_task *task = context;
+    return audit_repair_policy(task->service, look, task->lacking, task->done, error);
+}
+
+enum status service_repair(struct service *service, int64_t policy_id, enum audit_lacking lacking,
+                           struct audit_repair *done, struct error *error)
+{
+    struct audit_task task = {.service = service, .lacking = lacking, .done = done};
 
     *done = (struct audit_repair){0};
-    if (!service_audits_shared(service))
-        status = audit_repair_alone(service, policy_id, done, error);
-    else if (policy_id != 0)
-        status = audit_repair_policy(service, policy_id, done, error);
-    else
-        while (status == STATUS_OK && audit_next(service, id, &id))
-            status = audit_repair_policy(service, id, done, error);
+    enum status status = service_audits_shared(service)
+                             ? audit_for_each(service, policy_id, audit_repair_each, &task, error)
+                             : audit_repair_alone(service, policy_id, done, error);
     return status == STATUS_OK && policy_id == 0 ? audit_board_repair(service, done, error)
                                                  : status;
 }

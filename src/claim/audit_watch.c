@@ -102,28 +102,44 @@ static bool audit_watch_is_due(struct audit_watch *watch)
            held;
 }
 
+/* What one look found. Returns the worst status so far. */
+static enum status audit_watch_take(struct audit_watch *watch, const struct audit_look *look,
+                                    struct audit_numbers *numbers, char words[WORDS_SIZE],
+                                    enum status worst)
+{
+    if (look->status == STATUS_OK)
+        audit_watch_note(watch, &look->audit, numbers, words);
+    if (look->status == STATUS_OK || look->status == STATUS_NOT_FOUND)
+        return worst;
+    log_event(LOG_WARN, "audit_failed", LOG_FIELD("policy", LOG_I64(look->audit.policy_id)),
+              LOG_FIELD("status", LOG_TEXT(status_name(look->status))),
+              LOG_FIELD("error", LOG_TEXT(look->error.text)));
+    return worst == STATUS_UNAVAILABLE ? worst : look->status;
+}
+
 /* One policy that cannot be audited does not keep the others from it; while ledger or gate are away
  * none can. */
 static enum status audit_watch_policies(struct audit_watch *watch, struct audit_numbers *numbers,
                                         char words[WORDS_SIZE])
 {
-    enum status worst = STATUS_OK;
-    int64_t id = 0;
+    struct error error = {""};
+    int64_t *ids = NULL;
+    size_t count = 0;
+    enum status worst = audit_list(watch->service, 0, &ids, &count, &error);
 
-    while (worst != STATUS_UNAVAILABLE && !audit_watch_is_stopping(watch) &&
-           audit_next(watch->service, id, &id)) {
-        struct policy_audit audit;
-        struct error error = {""};
-        enum status status = service_audit_one(watch->service, AUDIT_LIGHT, id, &audit, &error);
-        if (status == STATUS_OK) {
-            audit_watch_note(watch, &audit, numbers, words);
-            continue;
-        }
-        worst = status;
-        log_event(LOG_WARN, "audit_failed", LOG_FIELD("policy", LOG_I64(id)),
-                  LOG_FIELD("status", LOG_TEXT(status_name(status))),
-                  LOG_FIELD("error", LOG_TEXT(error.text)));
+    for (size_t at = 0;
+         at < count && worst != STATUS_UNAVAILABLE && !audit_watch_is_stopping(watch);
+         at += AUDIT_LOOKS_MAX) {
+        struct audit_look *looks = NULL;
+        size_t some = count - at < AUDIT_LOOKS_MAX ? count - at : AUDIT_LOOKS_MAX;
+        enum status status =
+            audit_look_surely(watch->service, AUDIT_LIGHT, ids + at, some, &looks, &error);
+        for (size_t i = 0; i < some && status == STATUS_OK; i++)
+            worst = audit_watch_take(watch, &looks[i], numbers, words, worst);
+        worst = status == STATUS_OK ? worst : status;
+        audit_looks_free(looks, some);
     }
+    free(ids);
     return worst;
 }
 

@@ -469,6 +469,11 @@ void duty_attend(struct worker *worker, struct duty *duty, int64_t now_ms)
                                     ? pending->claims[0].requested_at_ms
                                 : pending->pending_count == 0 ? 0
                                                               : duty->oldest_requested_ms;
+    if (pending->is_suspended) {
+        duty->has_way = false;
+        duty->next_look_ms = now_ms + PAUSE_MAX_MS;
+        return;
+    }
     if (!pending->is_known || !pending->is_armed) {
         if (!(duty->is_closed && !pending->is_known)) {
             duty_reconcile(worker, duty, now_ms);

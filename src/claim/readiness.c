@@ -5,15 +5,16 @@
 #include "base/clock.h"
 #include "claim/parts.h"
 
-/* A policy that was paused for a broken guarantee is worth a word, but keeps nobody from the
- * others.
- */
+/* A policy that is suspended, or was paused for a broken guarantee, is worth a word, but keeps
+ * nobody from the others. */
 static void service_add_audit(struct service *service, struct service_part *part)
 {
     char words[200];
     size_t length = strlen(part->words);
 
-    audit_watch_words(service->audit_watch, words, sizeof(words));
+    sync_lost_words(service->sync, words, sizeof(words));
+    if (words[0] == '\0')
+        audit_watch_words(service->audit_watch, words, sizeof(words));
     if (words[0] != '\0')
         snprintf(part->words + length, sizeof(part->words) - length, "; %s", words);
 }

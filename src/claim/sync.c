@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "claim/lost.h"
 #include "claim/parts.h"
 
 #define LOOK_MS      1000
@@ -37,6 +38,7 @@ struct sync {
     size_t policy_count;
     size_t policy_capacity;
     struct synced_users touched; /* blocked or unblocked here since the last look; under lock */
+    struct lost lost;
     /* The thread's own. */
     struct synced_users blocked;
     unsigned look_count;
@@ -74,11 +76,11 @@ static struct synced_policy *sync_note(struct sync *sync, const struct policy *p
     return known;
 }
 
-bool sync_knows_closed(struct sync *sync, int64_t policy_id)
+/* Under the lock: NULL when the ledger had no such policy. */
+static const struct synced_policy *sync_find(const struct sync *sync, int64_t policy_id)
 {
     size_t low = 0;
 
-    pthread_mutex_lock(&sync->lock);
     for (size_t high = sync->policy_count; low < high;) {
         size_t middle = (low + high) / 2;
         if (sync->policies[middle].id < policy_id)
@@ -86,10 +88,45 @@ bool sync_knows_closed(struct sync *sync, int64_t policy_id)
         else
             high = middle;
     }
-    bool is_closed = low < sync->policy_count && sync->policies[low].id == policy_id &&
-                     sync->policies[low].is_closed;
+    return low < sync->policy_count && sync->policies[low].id == policy_id ? &sync->policies[low]
+                                                                           : NULL;
+}
+
+bool sync_knows_closed(struct sync *sync, int64_t policy_id)
+{
+    pthread_mutex_lock(&sync->lock);
+    const struct synced_policy *found = sync_find(sync, policy_id);
+    bool is_closed = found != NULL && found->is_closed;
     pthread_mutex_unlock(&sync->lock);
     return is_closed;
+}
+
+bool sync_lists(struct sync *sync, int64_t policy_id)
+{
+    pthread_mutex_lock(&sync->lock);
+    bool is_listed = sync_find(sync, policy_id) != NULL;
+    pthread_mutex_unlock(&sync->lock);
+    return is_listed;
+}
+
+void sync_lost_words(struct sync *sync, char *words, size_t size)
+{
+    words[0] = '\0';
+    if (sync != NULL)
+        lost_words(&sync->lost, words, size);
+}
+
+/* Those from `at` on with ids below that one are not in the ledger any more. */
+static void sync_drop_before(struct sync *sync, size_t at, int64_t id)
+{
+    while (at < sync->policy_count && sync->policies[at].id < id) {
+        lost_miss(&sync->lost, sync->policies[at].id);
+        pthread_mutex_lock(&sync->lock);
+        sync->policy_count--;
+        memmove(sync->policies + at, sync->policies + at + 1,
+                (sync->policy_count - at) * sizeof(*sync->policies));
+        pthread_mutex_unlock(&sync->lock);
+    }
 }
 
 static enum status sync_policies(struct sync *sync, struct error *error)
@@ -106,15 +143,19 @@ static enum status sync_policies(struct sync *sync, struct error *error)
         if (status != STATUS_OK || count == 0)
             break;
         for (size_t i = 0; i < count && status == STATUS_OK; i++, at++) {
+            sync_drop_before(sync, at, page[i].id);
             struct synced_policy *known = sync_note(sync, &page[i], at);
-            if (known == NULL || known->version == page[i].version)
-                continue;
-            status = gate_policy_set(service->gate, &page[i], error);
-            if (status == STATUS_OK)
-                known->version = page[i].version;
+            if (known != NULL && known->version != page[i].version) {
+                status = gate_policy_set(service->gate, &page[i], error);
+                if (status == STATUS_OK)
+                    known->version = page[i].version;
+            }
+            lost_compare(&sync->lost, &page[i]);
         }
         after_id = page[count - 1].id;
     }
+    if (status == STATUS_OK)
+        sync_drop_before(sync, at, INT64_MAX);
     free(page);
     return status;
 }
@@ -229,8 +270,11 @@ static enum status sync_look(struct sync *sync, struct error *error)
 {
     enum status status = sync_blocked(sync, error);
 
+    lost_begin(&sync->lost);
     if (status == STATUS_OK)
         status = sync_policies(sync, error);
+    if (status == STATUS_OK)
+        lost_end(&sync->lost);
     if (status == STATUS_OK && sync->look_count++ % LETTER_LOOKS == 0)
         status = sync_letters(sync, error);
     return status;
@@ -266,6 +310,7 @@ enum status sync_start(struct sync **sync, struct service *service, struct error
     if (started == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "no memory for the sync");
     started->service = service;
+    lost_init(&started->lost, service, started);
     pthread_mutex_init(&started->lock, NULL);
     clock_condition_init(&started->stop);
     enum status status = sync_look(started, error);
@@ -292,6 +337,7 @@ void sync_stop(struct sync *sync)
     if (sync->is_running)
         pthread_join(sync->thread, NULL);
     free(sync->touched.users);
+    lost_release(&sync->lost);
     pthread_cond_destroy(&sync->stop);
     pthread_mutex_destroy(&sync->lock);
     free(sync->policies);

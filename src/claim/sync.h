@@ -1,5 +1,6 @@
 /* sync.h: keeps a gate that processes share, and what this process remembers of it, in step with
- * the ledger: policies that others made or changed, and who is blocked.
+ * the ledger: policies that others made or changed, and who is blocked. What the ledger has lost of
+ * them is suspended: see lost.h.
  *
  * Threads: one of its own; start and stop from the owner.
  */
@@ -22,6 +23,13 @@ void sync_stop(struct sync *sync);
 /* Whether that policy was closed for good when the ledger was last looked at. From any thread;
  * never blocks on I/O. */
 bool sync_knows_closed(struct sync *sync, int64_t policy_id);
+
+/* Whether the ledger had that policy when it was last looked at. From any thread; never blocks on
+ * I/O. */
+bool sync_lists(struct sync *sync, int64_t policy_id);
+
+/* What people have to know of policies that the ledger has lost, "" as a rule. From any thread. */
+void sync_lost_words(struct sync *sync, char *words, size_t size);
 
 /* This server has blocked or forgiven the user, while others may do so too: the next look settles
  * who was last. From any thread. */

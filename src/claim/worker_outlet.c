@@ -46,7 +46,7 @@ static enum status worker_outlet_letter(void *context, int64_t policy_id, int64_
 static enum status worker_outlet_bury(void *context, const struct dead_letter *letter,
                                       struct error *error)
 {
-    return ledger_letter_write(workers_service(context)->ledger, letter, error);
+    return ledger_letters_write(workers_service(context)->ledger, letter, 1, error);
 }
 
 struct relay_outlet workers_outlet(struct workers *workers)

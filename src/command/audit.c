@@ -58,10 +58,10 @@ static void add_page(struct report *report, yyjson_mut_val *items, yyjson_val *p
     }
 }
 
-/* Audits all policies; COMMAND_FINE, whatever came out, or COMMAND_FAILED in words. */
-static int gather(struct audit_source *source, struct report *report)
+/* Audits that policy, or all (NULL); COMMAND_FINE, whatever came out, or COMMAND_FAILED in words.
+ */
+static int gather(struct audit_source *source, const char *policy, struct report *report)
 {
-    const char *policy = command_option(source->call, "policy");
     char after[EXCHANGE_TEXT_SIZE] = "";
     bool more;
     report->building = yyjson_mut_doc_new(NULL);
@@ -331,6 +331,7 @@ static void show_repair(yyjson_val *done)
         {"stock_set", "policies with stock set"},
         {"claims_mended", "claims mended"},
         {"policies_built", "policies built anew"},
+        {"letters_written", "dead letters written"},
         {"board_built", "board built anew"},
         {NULL, NULL},
     };
@@ -346,7 +347,9 @@ static void show_repair(yyjson_val *done)
 static int repair(struct audit_source *source, struct report *report, bool json)
 {
     char detail[EXCHANGE_TEXT_SIZE];
-    int code = audit_source_repair(source, command_option(source->call, "policy"));
+    const char *policy = command_option(source->call, "policy");
+    bool forgets = command_option(source->call, "forget") != NULL;
+    int code = audit_source_repair(source, policy, forgets);
     if (code != COMMAND_FINE) {
         return code;
     }
@@ -359,7 +362,7 @@ static int repair(struct audit_source *source, struct report *report, bool json)
         fprintf(stderr, "%s\n", detail);
     }
     report_release(report);
-    code = gather(source, report);
+    code = gather(source, forgets ? NULL : policy, report);
     if (code == COMMAND_FINE && json) {
         yyjson_mut_val *root = yyjson_mut_doc_get_root(report->building);
         yyjson_mut_obj_add_val(
@@ -378,7 +381,7 @@ static int repair(struct audit_source *source, struct report *report, bool json)
 static int audit(struct audit_source *source, struct report *report, bool json)
 {
     bool repairs = command_option(source->call, "repair") != NULL;
-    int code = gather(source, report);
+    int code = gather(source, command_option(source->call, "policy"), report);
     if (code != COMMAND_FINE) {
         return code;
     }
@@ -412,7 +415,7 @@ static int watch(struct audit_source *source, struct report *report, int64_t int
     sigaction(SIGTERM, &action, NULL);
     while (!audit_is_interrupted) {
         report_release(report);
-        int code = gather(source, report);
+        int code = gather(source, command_option(source->call, "policy"), report);
         if (audit_is_interrupted) {
             break;
         }
@@ -480,6 +483,9 @@ static int check_options(const struct command_call *call, int64_t *interval_ms)
     }
     if (command_option(call, "yes") != NULL && !repairs) {
         return command_usage(call, "--yes is for --repair");
+    }
+    if (command_option(call, "forget") != NULL && (!repairs || policy == NULL)) {
+        return command_usage(call, "--forget is for --repair --policy ID");
     }
     if (interval != NULL && !watches) {
         return command_usage(call, "--interval is for --watch");

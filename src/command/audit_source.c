@@ -157,19 +157,20 @@ int audit_source_look(struct audit_source *source, const char *policy, const cha
     return ask(source, "GET", path);
 }
 
-int audit_source_repair(struct audit_source *source, const char *policy)
+int audit_source_repair(struct audit_source *source, const char *policy, bool forgets)
 {
     char path[PATH_SIZE];
     if (source->service == NULL) {
-        snprintf(path, sizeof(path), "/v1/audit/repair%s%s", policy != NULL ? "?policy=" : "",
-                 policy != NULL ? policy : "");
+        snprintf(path, sizeof(path), "/v1/audit/repair%s%s%s", policy != NULL ? "?policy=" : "",
+                 policy != NULL ? policy : "", forgets ? "&lacking=forget" : "");
         return ask(source, "POST", path);
     }
     struct audit_repair done;
     struct buffer json;
     struct error error = {""};
-    enum status status = service_repair(
-        source->service, policy != NULL ? strtoll(policy, NULL, 10) : 0, &done, &error);
+    enum status status =
+        service_repair(source->service, policy != NULL ? strtoll(policy, NULL, 10) : 0,
+                       forgets ? AUDIT_LET_GO : AUDIT_WRITE_BACK, &done, &error);
     if (status != STATUS_OK) {
         return command_fail(source->call, "%s", error.text);
     }

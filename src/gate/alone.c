@@ -1,6 +1,10 @@
 /* alone.c: nothing to drain, nothing to arm. */
 #include "gate/alone.h"
 
+#include <stdlib.h>
+
+#define ENUMERATE_PAGE 256
+
 size_t gate_alone_place(struct gate *gate, int64_t policy_id)
 {
     (void)gate;
@@ -141,6 +145,42 @@ enum status gate_alone_mend(struct gate *gate, int64_t policy_id, const struct g
 }
 
 enum status gate_alone_lay_down(struct gate *gate, int64_t policy_id, struct error *error)
+{
+    (void)gate;
+    (void)policy_id;
+    (void)error;
+    return STATUS_OK;
+}
+
+enum status gate_alone_enumerate(struct gate *gate, int64_t **ids, size_t *count,
+                                 struct error *error)
+{
+    size_t capacity = 0;
+    size_t more;
+
+    do {
+        int64_t *grown = realloc(*ids, (capacity + ENUMERATE_PAGE) * sizeof(*grown));
+        if (grown == NULL)
+            return error_set(error, STATUS_UNAVAILABLE, "no memory for the list of policies");
+        *ids = grown;
+        capacity += ENUMERATE_PAGE;
+        more = gate->ops->list(gate, *count > 0 ? grown[*count - 1] : 0, grown + *count,
+                               ENUMERATE_PAGE);
+        *count += more;
+    } while (more == ENUMERATE_PAGE);
+    return STATUS_OK;
+}
+
+/* A ledger that lost something is noticed by its mark, and then the whole gate waits. */
+enum status gate_alone_suspend(struct gate *gate, int64_t policy_id, struct error *error)
+{
+    (void)gate;
+    (void)policy_id;
+    (void)error;
+    return STATUS_OK;
+}
+
+enum status gate_alone_forget(struct gate *gate, int64_t policy_id, struct error *error)
 {
     (void)gate;
     (void)policy_id;

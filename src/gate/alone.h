@@ -33,6 +33,10 @@ enum status gate_alone_strays(struct gate *gate, int64_t policy_id, struct claim
 enum status gate_alone_mend(struct gate *gate, int64_t policy_id, const struct gate_mend *mends,
                             size_t count, int64_t *changed_count, struct error *error);
 enum status gate_alone_lay_down(struct gate *gate, int64_t policy_id, struct error *error);
+enum status gate_alone_enumerate(struct gate *gate, int64_t **ids, size_t *count,
+                                 struct error *error);
+enum status gate_alone_suspend(struct gate *gate, int64_t policy_id, struct error *error);
+enum status gate_alone_forget(struct gate *gate, int64_t policy_id, struct error *error);
 enum status gate_alone_look(struct gate *gate, int64_t policy_id, struct error *error);
 bool gate_alone_is_ready(struct gate *gate, struct error *words);
 enum status gate_alone_survey(struct gate *gate, int64_t policy_id, struct gate_survey *survey,

@@ -14,7 +14,8 @@ static void gate_check_ops(const struct gate_ops *ops)
            ops->list && ops->stands && ops->visit && ops->pending && ops->acknowledge_keys &&
            ops->reset && ops->arm && ops->enter && ops->leases && ops->retire && ops->publish &&
            ops->published && ops->inspect && ops->strays && ops->mend && ops->lay_down &&
-           ops->is_ready && ops->survey && ops->place);
+           ops->enumerate && ops->suspend && ops->forget && ops->is_ready && ops->survey &&
+           ops->place);
 }
 
 enum status gate_open(struct gate **gate, const struct gate_options *options, struct error *error)
@@ -227,4 +228,21 @@ enum status gate_mend(struct gate *gate, int64_t policy_id, const struct gate_me
 enum status gate_lay_down(struct gate *gate, int64_t policy_id, struct error *error)
 {
     return gate->ops->lay_down(gate, policy_id, error);
+}
+
+enum status gate_enumerate(struct gate *gate, int64_t **ids, size_t *count, struct error *error)
+{
+    *ids = NULL;
+    *count = 0;
+    return gate->ops->enumerate(gate, ids, count, error);
+}
+
+enum status gate_suspend(struct gate *gate, int64_t policy_id, struct error *error)
+{
+    return gate->ops->suspend(gate, policy_id, error);
+}
+
+enum status gate_forget(struct gate *gate, int64_t policy_id, struct error *error)
+{
+    return gate->ops->forget(gate, policy_id, error);
 }

@@ -61,6 +61,7 @@ struct gate_numbers {
     int64_t version;
     bool paused;
     bool closed_by_hand; /* for good, not by closes_at */
+    bool is_suspended;   /* see gate_suspend() */
     enum policy_state state;
 };
 
@@ -119,6 +120,7 @@ struct gate_pending {
     int64_t stray_seq;  /* the first of them */
     bool is_known;      /* the gate has the policy */
     bool is_armed;      /* and answers for it */
+    bool is_suspended;
     int64_t remaining;
     int64_t unleased; /* as the gate has been told */
     int64_t pending_count;
@@ -140,6 +142,7 @@ struct gate_lease {
 struct gate_state {
     bool is_known; /* the gate has the policy */
     bool is_armed; /* and answers for it */
+    bool is_suspended;
     int64_t remaining;
     int64_t pending_count;
     int64_t issued;
@@ -272,6 +275,9 @@ struct gate_ops {
     enum status (*mend)(struct gate *gate, int64_t policy_id, const struct gate_mend *mends,
                         size_t count, int64_t *changed_count, struct error *error);
     enum status (*lay_down)(struct gate *gate, int64_t policy_id, struct error *error);
+    enum status (*enumerate)(struct gate *gate, int64_t **ids, size_t *count, struct error *error);
+    enum status (*suspend)(struct gate *gate, int64_t policy_id, struct error *error);
+    enum status (*forget)(struct gate *gate, int64_t policy_id, struct error *error);
     bool (*is_ready)(struct gate *gate, struct error *words);
     enum status (*survey)(struct gate *gate, int64_t policy_id, struct gate_survey *survey,
                           struct error *error);
@@ -447,6 +453,22 @@ enum status gate_mend(struct gate *gate, int64_t policy_id, const struct gate_me
 
 /* Disarms the policy of a shared gate: its steward builds it anew. */
 enum status gate_lay_down(struct gate *gate, int64_t policy_id, struct error *error) MUST_CHECK;
+
+/* --- what the ledger has lost --- */
+
+/* The ids of all policies that the gate itself has, in rising order, whoever put them there. *ids
+ * is the caller's to free(), also when this fails: then it has those of the servers that could be
+ * read. A shared gate reads the names of all its keys for it. */
+enum status gate_enumerate(struct gate *gate, int64_t **ids, size_t *count,
+                           struct error *error) MUST_CHECK;
+
+/* Shared gate only: the ledger lacks this policy, or has an older copy of it. From here on nobody
+ * is answered, nothing is drained, lent or built, and what the gate holds stays. */
+enum status gate_suspend(struct gate *gate, int64_t policy_id, struct error *error) MUST_CHECK;
+
+/* Shared gate only: forgets all of a suspended policy, which the ledger has now, or somebody has
+ * let go; and what this process remembers of it. One that is not there is fine. */
+enum status gate_forget(struct gate *gate, int64_t policy_id, struct error *error) MUST_CHECK;
 
 /* Whether the gate can be asked just now, and if not why; "ok" otherwise. Never blocks. */
 bool gate_is_ready(struct gate *gate, struct error *words);

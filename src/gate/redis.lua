@@ -33,6 +33,9 @@
 -- announced, by a row with unleased units, and HOLD_BACK_MS later it may be lent. A policy that was
 -- reset is armed no earlier than that either.
 --
+-- A policy that the ledger has lost, or has an older copy of, is suspended: nobody is answered, nothing
+-- is drained, lent or built, and nothing of it goes, until somebody has decided what becomes of it.
+--
 -- Refusals begin with a word that the caller knows: UNARMED, NOPOLICY, STALELEASE, TOOSOON, TOOFEW,
 -- SPREAD, PENDING, ARMED, FENCED, DIBSBAD (keys or arguments that are not ours).
 
@@ -134,6 +137,21 @@ local function need_armed(key, meta)
   elseif not is_armed(key, meta) then
     fail('UNARMED the policy awaits its steward')
   end
+end
+
+local function is_suspended(key)
+  return redis.call('HGET', key, 'suspended')
+end
+
+local function check_not_suspended(key)
+  if is_suspended(key) then
+    fail('UNARMED the ledger has lost it, or has an older copy of it')
+  end
+end
+
+-- 1: it is answered for, 0: it awaits its steward, -1: it is suspended.
+local function arming(key, meta)
+  return is_armed(key, meta) and 1 or is_suspended(key) and -1 or 0
 end
 
 local function read_remaining(key)
@@ -835,13 +853,15 @@ end
 
 -- ARGS: a row, in the order of ROW. An older version than the one held is passed over. Never
 -- touches the stock in the gate. A policy that was not there is known from now on, and unarmed,
--- unless it is closed for good: it was let go, and does not come back.
+-- unless it is closed for good: it was let go, and does not come back. One that is suspended stays as
+-- it is.
 local function set_policy(keys, args)
   check_count(args, #ROW)
   check_whole(args, 1, #ROW - 1)
   local meta = read_meta(keys[5])
   local now = now_ms()
-  if meta and meta.version > tonumber(args[1]) or not meta and tonumber(args[6]) > 0 then
+  if meta and meta.version > tonumber(args[1]) or not meta and tonumber(args[6]) > 0 or
+    is_suspended(keys[5]) then
     return 0
   end
   local before = redis.call('HMGET', keys[5], unpack(ROW))
@@ -882,6 +902,7 @@ local function lend(keys, args)
   local remaining = read_remaining(keys[1])
   local leases = read_leases(keys[4])
   local now = now_ms()
+  check_not_suspended(keys[5])
   if redis.call('HGET', keys[5], 'lent') == args[4] then
     return 1
   end
@@ -934,6 +955,7 @@ local function recall(keys, args)
   local remaining = read_remaining(keys[1])
   local leases = read_leases(keys[4])
   local last = redis.call('HMGET', keys[5], 'recall', 'recalled')
+  check_not_suspended(keys[5])
   if last[1] == args[2] then
     return last[2]
   end
@@ -971,6 +993,7 @@ local function reset(keys, args)
   check_count(args, 2)
   check_whole(args, 1, 1)
   local before = read_meta(keys[5])
+  check_not_suspended(keys[5])
   if before and before.seq_top > tonumber(args[1]) then
     fail('STALELEASE a later one has been seen')
   end
@@ -1115,6 +1138,7 @@ local function arm(keys, args)
   if is_armed(keys[5], meta) and meta.armed == args[1] then
     return 1 -- a call whose answer was lost
   end
+  check_not_suspended(keys[5])
   local built = redis.call('HGET', keys[5], 'building') or ''
   if built ~= args[3] or (built ~= '' and building[built] ~= keys[5]) then
     fail('UNARMED it was not built by this steward')
@@ -1186,13 +1210,13 @@ end
 -- --- looking ---
 
 local function numbers(keys, meta)
-  return {is_armed(keys[5], meta) and 1 or 0, whole(read_remaining(keys[1])),
+  return {arming(keys[5], meta), whole(read_remaining(keys[1])),
     redis.call('ZCARD', keys[2]), whole(meta.issued), whole(meta.unleased), whole(meta.total),
     whole(meta.version), whole(meta.changes), whole(meta.sold_at), whole(meta.opens),
     whole(meta.closes), whole(meta.paused), whole(meta.closed), whole(now_ms())}
 end
 
--- Answers whether it is armed, all the numbers of a policy, and the time.
+-- Answers its arming, all the numbers of a policy, and the time.
 local function count(keys)
   return numbers(keys, need_meta(keys[5]))
 end
@@ -1312,7 +1336,7 @@ end
 
 -- --- auditing ---
 
--- Answers how the policy stands in one step: whether it is armed, its numbers, the highest seq and
+-- Answers how the policy stands in one step: its arming, its numbers, the highest seq and
 -- lease seen, the mark of what is published, and the leases; nil: it is not known. Stock that is not
 -- a number is told as -1.
 local function inspect(keys)
@@ -1321,7 +1345,7 @@ local function inspect(keys)
     return false
   end
   local remaining = tonumber(redis.call('GET', keys[1]) or '0') or -1
-  return {is_armed(keys[5], meta) and 1 or 0, whole(remaining), redis.call('ZCARD', keys[2]),
+  return {arming(keys[5], meta), whole(remaining), redis.call('ZCARD', keys[2]),
     whole(meta.issued), whole(meta.unleased), whole(meta.version), whole(meta.changes),
     whole(meta.seq_top), whole(meta.lease_top), whole(read_mark(keys[5])),
     redis.call('LRANGE', keys[4], 0, -1)}
@@ -1444,6 +1468,28 @@ local function lay_down(keys)
   return 1
 end
 
+-- The ledger has lost this policy, or has an older copy of it.
+local function suspend(keys)
+  local meta = need_meta(keys[5])
+  if is_suspended(keys[5]) then
+    return 0
+  end
+  disarm(keys[5])
+  for _, key in ipairs(keys) do
+    redis.call('PERSIST', key)
+  end
+  redis.call('HSET', keys[5], 'suspended', whole(now_ms()), 'changes', next_changes(meta))
+  return 1
+end
+
+-- The ledger has all of a suspended policy now, or somebody has let it go: nothing of it is kept here.
+local function forget(keys)
+  if read_meta(keys[5]) and not is_suspended(keys[5]) then
+    fail('ARMED it is not suspended')
+  end
+  return redis.call('DEL', unpack(keys))
+end
+
 local function version()
   return VERSION
 end
@@ -1477,6 +1523,8 @@ register_frugal('dibs_publish', publish)
 register_frugal('dibs_published', published)
 register_frugal('dibs_mend', mend)
 register_frugal('dibs_lay_down', lay_down)
+register_frugal('dibs_suspend', suspend)
+register_frugal('dibs_forget', forget)
 
 local function register_reader(name, callback)
   redis.register_function{function_name = name, callback = callback, flags = {'no-writes'}}

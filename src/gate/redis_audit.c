@@ -39,9 +39,9 @@ enum status gate_redis_inspect(struct gate *gate, int64_t policy_id, struct gate
                                struct error *error)
 {
     redisReply *reply = NULL;
-    int64_t is_armed = 0;
+    int64_t arming = 0;
     int64_t *const numbers[STATE_NUMBERS] = {
-        &is_armed,         &state->remaining, &state->pending_count, &state->issued,
+        &arming,           &state->remaining, &state->pending_count, &state->issued,
         &state->unleased,  &state->version,   &state->changes,       &state->seq_top,
         &state->lease_top, &state->mark};
     enum status status = redis_pool_call_surely(&gate_redis_of(gate)->pool, policy_id,
@@ -56,7 +56,8 @@ enum status gate_redis_inspect(struct gate *gate, int64_t policy_id, struct gate
     } else if (state->is_known) {
         for (size_t i = 0; i < STATE_NUMBERS; i++)
             *numbers[i] = redis_audit_number(reply->element[i]);
-        state->is_armed = is_armed != 0;
+        state->is_armed = arming > 0;
+        state->is_suspended = arming < 0;
         status = redis_audit_read_leases(reply->element[STATE_NUMBERS], policy_id, state, error);
     }
     freeReplyObject(reply);
@@ -169,12 +170,33 @@ enum status gate_redis_mend(struct gate *gate, int64_t policy_id, const struct g
     return status;
 }
 
-enum status gate_redis_lay_down(struct gate *gate, int64_t policy_id, struct error *error)
+static enum status redis_audit_do(struct gate *gate, int64_t policy_id, const char *function,
+                                  struct error *error)
 {
     struct gate_redis *redis = gate_redis_of(gate);
-    enum status status = redis_do(redis, policy_id, "dibs_lay_down", NULL, 0, error);
+    enum status status = redis_do(redis, policy_id, function, NULL, 0, error);
 
     if (status == STATUS_OK)
         (void)!redis_watch_look(&redis->watch, policy_id, NULL);
+    return status;
+}
+
+enum status gate_redis_lay_down(struct gate *gate, int64_t policy_id, struct error *error)
+{
+    return redis_audit_do(gate, policy_id, "dibs_lay_down", error);
+}
+
+enum status gate_redis_suspend(struct gate *gate, int64_t policy_id, struct error *error)
+{
+    return redis_audit_do(gate, policy_id, "dibs_suspend", error);
+}
+
+enum status gate_redis_forget(struct gate *gate, int64_t policy_id, struct error *error)
+{
+    struct gate_redis *redis = gate_redis_of(gate);
+    enum status status = redis_do(redis, policy_id, "dibs_forget", NULL, 0, error);
+
+    if (status == STATUS_OK)
+        redis_watch_drop(&redis->watch, policy_id);
     return status;
 }

@@ -106,6 +106,8 @@ void gate_redis_acknowledge(struct gate *gate, const struct claim *claims,
                             const enum coupon_state *states, size_t count);
 enum status gate_redis_visit(struct gate *gate, int64_t policy_id,
                              const struct gate_visitor *visitor, struct error *error);
+enum status gate_redis_enumerate(struct gate *gate, int64_t **ids, size_t *count,
+                                 struct error *error);
 
 /* "id:first:next:end"; false: it is not readable. */
 bool redis_read_lease(const char *text, struct gate_lease *lease);
@@ -118,5 +120,7 @@ enum status gate_redis_strays(struct gate *gate, int64_t policy_id, struct claim
 enum status gate_redis_mend(struct gate *gate, int64_t policy_id, const struct gate_mend *mends,
                             size_t count, int64_t *changed_count, struct error *error);
 enum status gate_redis_lay_down(struct gate *gate, int64_t policy_id, struct error *error);
+enum status gate_redis_suspend(struct gate *gate, int64_t policy_id, struct error *error);
+enum status gate_redis_forget(struct gate *gate, int64_t policy_id, struct error *error);
 
 #endif

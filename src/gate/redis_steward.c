@@ -118,7 +118,8 @@ static void redis_read_numbers(const redisReply *numbers, struct gate_pending *p
     pending->is_known = numbers->type == REDIS_REPLY_ARRAY;
     if (!pending->is_known)
         return;
-    pending->is_armed = redis_number(numbers->element[0]) != 0;
+    pending->is_armed = redis_number(numbers->element[0]) > 0;
+    pending->is_suspended = redis_number(numbers->element[0]) < 0;
     pending->remaining = redis_number(numbers->element[1]);
     pending->pending_count = redis_number(numbers->element[2]);
     pending->unleased = redis_number(numbers->element[4]);
@@ -166,7 +167,7 @@ enum status gate_redis_pending(struct gate *gate, int64_t policy_id, int64_t aft
     enum status status;
 
     pending->claim_count = pending->binding_count = pending->stray_count = 0;
-    pending->is_known = pending->is_armed = false;
+    pending->is_known = pending->is_armed = pending->is_suspended = false;
     pending->remaining = pending->unleased = pending->pending_count = pending->version = 0;
     pending->stray_seq = 0;
     /* A page of nothing but claims that nobody holds does not hide those behind it. */

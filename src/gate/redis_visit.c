@@ -381,21 +381,31 @@ static int redis_visit_compare_numbers(const void *a, const void *b)
     return (*left > *right) - (*left < *right);
 }
 
-static enum status redis_visit_list(struct gate_redis *redis, struct redis_ids *list,
-                                    struct error *error)
+/* A server that cannot be read does not keep the others from it. */
+enum status gate_redis_enumerate(struct gate *gate, int64_t **ids, size_t *count,
+                                 struct error *error)
 {
+    struct gate_redis *redis = gate_redis_of(gate);
     struct redis_address *addresses = calloc(REDIS_NODES_MAX, sizeof(*addresses));
+    struct redis_ids list = {0};
     enum status status = STATUS_OK;
 
     if (addresses == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "no memory for the walk");
-    size_t count = redis_map_list(&redis->map, addresses, REDIS_NODES_MAX);
-    for (size_t i = 0; i < count && status == STATUS_OK; i++)
-        status =
-            redis_scan(redis, &addresses[i], NULL, SCAN_POLICIES, redis_visit_take_id, list, error);
+    size_t node_count = redis_map_list(&redis->map, addresses, REDIS_NODES_MAX);
+    for (size_t i = 0; i < node_count; i++) {
+        enum status scanned = redis_scan(redis, &addresses[i], NULL, SCAN_POLICIES,
+                                         redis_visit_take_id, &list, error);
+        status = scanned != STATUS_OK ? scanned : status;
+    }
     free(addresses);
-    if (list->count > 0)
-        qsort(list->ids, list->count, sizeof(*list->ids), redis_visit_compare_numbers);
+    if (list.count > 0)
+        qsort(list.ids, list.count, sizeof(*list.ids), redis_visit_compare_numbers);
+    for (size_t i = 0; i < list.count; i++) {
+        if (i == 0 || list.ids[i] != list.ids[i - 1])
+            list.ids[(*count)++] = list.ids[i];
+    }
+    *ids = list.ids;
     return status;
 }
 
@@ -403,19 +413,18 @@ enum status gate_redis_visit(struct gate *gate, int64_t policy_id,
                              const struct gate_visitor *visitor, struct error *error)
 {
     struct gate_redis *redis = gate_redis_of(gate);
-    struct redis_ids list = {0};
+    int64_t *ids = NULL;
+    size_t count = 0;
 
     if (policy_id != GATE_VISIT_ALL)
         return redis_visit_policy(redis, policy_id, visitor, error);
-    enum status status = redis_visit_list(redis, &list, error);
-    for (size_t i = 0; i < list.count && status == STATUS_OK; i++) {
-        if (i > 0 && list.ids[i] == list.ids[i - 1])
-            continue;
-        status = redis_visit_policy(redis, list.ids[i], visitor, error);
+    enum status status = gate_redis_enumerate(gate, &ids, &count, error);
+    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+        status = redis_visit_policy(redis, ids[i], visitor, error);
         if (status == STATUS_NOT_FOUND)
             status = STATUS_OK; /* It was let go meanwhile. */
     }
-    free(list.ids);
+    free(ids);
     return status == STATUS_OK
                ? blocklist_visit(&redis->blocklist, visitor->blocked, visitor->context, error)
                : status;

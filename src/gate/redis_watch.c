@@ -173,9 +173,10 @@ static bool redis_watch_take(struct redis_watched *seen, const redisReply *reply
         return false; /* Somebody has asked later, and was answered earlier. */
     for (size_t i = 0; i < NUMBERS_READ; i++)
         read[i] = redis_watch_number(reply->element[i]);
-    bool has_changed = seen->changes != read[7] || seen->is_armed != (read[0] != 0);
+    bool has_changed = seen->changes != read[7] || seen->is_armed != (read[0] > 0);
     seen->is_known = true;
-    seen->is_armed = read[0] != 0;
+    seen->is_armed = read[0] > 0;
+    seen->numbers.is_suspended = read[0] < 0;
     seen->numbers.remaining = read[1] + read[4];
     seen->numbers.pending = read[2];
     seen->numbers.issued = read[3];
@@ -465,6 +466,19 @@ void redis_watch_meet(struct redis_watch *watch, int64_t policy_id)
 {
     pthread_mutex_lock(&watch->lock);
     (void)redis_watch_add(watch, policy_id);
+    pthread_mutex_unlock(&watch->lock);
+}
+
+void redis_watch_drop(struct redis_watch *watch, int64_t policy_id)
+{
+    pthread_mutex_lock(&watch->lock);
+    struct redis_watched *seen = redis_watch_find(watch, policy_id);
+    if (seen != NULL) {
+        free(seen->winners.hashes);
+        watch->policy_count--;
+        memmove(seen, seen + 1,
+                (size_t)(watch->policies + watch->policy_count - seen) * sizeof(*seen));
+    }
     pthread_mutex_unlock(&watch->lock);
 }
 

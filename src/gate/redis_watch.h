@@ -76,6 +76,9 @@ size_t redis_watch_decide(struct redis_watch *watch, const struct gate_batch *ba
 /* Redis has answered for this policy: it is looked at from now on. */
 void redis_watch_meet(struct redis_watch *watch, int64_t policy_id);
 
+/* There is no such policy any more: it is forgotten. */
+void redis_watch_drop(struct redis_watch *watch, int64_t policy_id);
+
 /* Whether the ledger is known to have such a policy though Redis may not. */
 bool redis_watch_has(struct redis_watch *watch, int64_t policy_id);
 

@@ -15,6 +15,7 @@
 struct audit_call {
     struct call call;
     int64_t policy_id; /* 0: a page of all */
+    enum audit_lacking lacking;
     struct page page;
 };
 
@@ -88,6 +89,7 @@ static void append_audit(struct buffer *out, const struct policy_audit *audit, b
 {
     static const char *const gates[] = {[AUDIT_GATE_ARMED] = "ARMED",
                                         [AUDIT_GATE_UNARMED] = "UNARMED",
+                                        [AUDIT_GATE_SUSPENDED] = "SUSPENDED",
                                         [AUDIT_GATE_UNKNOWN] = "UNKNOWN"};
     const struct ledger_balance *balance = &audit->balance;
     buffer_append_literal(out, "{\"policy_id\":");
@@ -193,31 +195,37 @@ static void work_show(struct call *call, struct service *service)
     free(audits);
 }
 
-static void submit(struct ask *ask, int64_t policy_id, const struct page *page,
+static void submit(struct ask *ask, const struct audit_call *asked,
                    void (*work)(struct call *call, struct service *service))
 {
     struct audit_call *self = call_new(ask->loop, ask->exchange, sizeof *self, work);
     if (self != NULL) {
-        self->policy_id = policy_id;
-        self->page = *page;
+        self->policy_id = asked->policy_id;
+        self->lacking = asked->lacking;
+        self->page = asked->page;
         call_submit_or_refuse(&self->call);
     }
+}
+
+/* False: it was refused. */
+static bool take_policy(struct ask *ask, const struct query_param *policy, int64_t *policy_id)
+{
+    if (policy->present &&
+        !route_policy_id((struct span){policy->value, policy->length}, policy_id)) {
+        ask_refuse(ask, "policy: must be an integer from 1 to 9007199254740991", policy->name);
+        return false;
+    }
+    return true;
 }
 
 void audit_show(struct ask *ask)
 {
     struct query_param policy = {.name = "policy"};
-    struct page page;
-    int64_t policy_id = 0;
-    if (!ask_admin(ask) || !ask_page_with(ask, CURSOR_KIND, &page, &policy)) {
-        return;
+    struct audit_call asked = {.policy_id = 0};
+    if (ask_admin(ask) && ask_page_with(ask, CURSOR_KIND, &asked.page, &policy) &&
+        take_policy(ask, &policy, &asked.policy_id)) {
+        submit(ask, &asked, work_show);
     }
-    if (policy.present &&
-        !route_policy_id((struct span){policy.value, policy.length}, &policy_id)) {
-        ask_refuse(ask, "policy: must be an integer from 1 to 9007199254740991", policy.name);
-        return;
-    }
-    submit(ask, policy_id, &page, work_show);
 }
 
 /* --- repairing --- */
@@ -237,6 +245,7 @@ void audit_write_repair(struct buffer *out, const struct audit_repair *done)
     append_number(out, "stock_set", done->stock_count);
     append_number(out, "claims_mended", done->claim_count);
     append_number(out, "policies_built", done->built_count);
+    append_number(out, "letters_written", done->letter_count);
     append_flag(out, "board_built", done->is_board_built);
     buffer_append_literal(out, ",\"detail\":");
     json_append_text(out, span_of(done->words));
@@ -248,7 +257,7 @@ static void work_repair(struct call *call, struct service *service)
     const struct audit_call *self = (struct audit_call *)(void *)call;
     struct audit_repair done;
     struct error error;
-    enum status status = service_repair(service, self->policy_id, &done, &error);
+    enum status status = service_repair(service, self->policy_id, self->lacking, &done, &error);
     if (status == STATUS_NOT_FOUND) {
         call_failed(call, status, &error, PROBLEM_POLICY_NOT_FOUND);
         return;
@@ -264,19 +273,22 @@ static void work_repair(struct call *call, struct service *service)
 
 void audit_repair(struct ask *ask)
 {
-    struct query_param policy = {.name = "policy"};
-    struct page page = {0};
-    int64_t policy_id = 0;
-    if (!ask_admin(ask) || !ask_query(ask, &policy, 1) ||
-        !ask_body(ask, ASK_BODY_OPTIONAL, NULL, 0)) {
+    struct query_param params[] = {{.name = "policy"}, {.name = "lacking"}};
+    struct audit_call asked = {.lacking = AUDIT_WRITE_BACK};
+    if (!ask_admin(ask) || !ask_query(ask, params, 2) ||
+        !ask_body(ask, ASK_BODY_OPTIONAL, NULL, 0) ||
+        !take_policy(ask, &params[0], &asked.policy_id)) {
         return;
     }
-    if (policy.present &&
-        !route_policy_id((struct span){policy.value, policy.length}, &policy_id)) {
-        ask_refuse(ask, "policy: must be an integer from 1 to 9007199254740991", policy.name);
-        return;
+    if (params[1].present) {
+        bool forgets = span_equal((struct span){params[1].value, params[1].length}, SPAN("forget"));
+        if (!forgets || asked.policy_id == 0) {
+            ask_refuse(ask, "lacking: must be forget, and goes with policy", params[1].name);
+            return;
+        }
+        asked.lacking = AUDIT_LET_GO;
     }
-    submit(ask, policy_id, &page, work_repair);
+    submit(ask, &asked, work_repair);
 }
 
 /* --- what earlier repairs did --- */
@@ -326,9 +338,8 @@ static void work_history(struct call *call, struct service *service)
 
 void audit_history(struct ask *ask)
 {
-    struct page page = {0};
-    if (!ask_admin(ask) || !ask_no_query(ask)) {
-        return;
+    const struct audit_call asked = {.policy_id = 0};
+    if (ask_admin(ask) && ask_no_query(ask)) {
+        submit(ask, &asked, work_history);
     }
-    submit(ask, 0, &page, work_history);
 }

@@ -486,6 +486,22 @@ enum status ledger_rewrite(struct ledger *ledger, const struct ledger_memory *me
     return status;
 }
 
+enum status ledger_write_back(struct ledger *ledger, const struct ledger_memory *memory,
+                              int64_t policy_id, struct ledger_repair *done, struct error *error)
+{
+    struct repair repair;
+
+    repair_init(&repair, memory, clock_wall_ms());
+    repair.policy_id = policy_id;
+    enum status status =
+        writer_run_in(&ledger->writer, WRITE_BEHIND_EVENTS, repair_write_one, &repair, error);
+    *done = status == STATUS_OK ? repair.done : (struct ledger_repair){0};
+    if (done->is_done)
+        repair_log(&repair);
+    repair_release(&repair);
+    return status;
+}
+
 /* --- seeing inside --- */
 
 const struct ledger_stats *ledger_stats(const struct ledger *ledger)

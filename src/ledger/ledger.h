@@ -238,10 +238,10 @@ enum status ledger_letter_get(struct ledger *ledger, int64_t policy_id, int64_t 
                               struct dead_letter *letter, struct error *error) MUST_CHECK;
 enum status ledger_letter_count(struct ledger *ledger, int64_t *count,
                                 struct error *error) MUST_CHECK;
-/* Writes a letter of what came in and is no claim: its policy is 0, and its seq names the message.
- * One that is there already stays as it is. */
-enum status ledger_letter_write(struct ledger *ledger, const struct dead_letter *letter,
-                                struct error *error) MUST_CHECK;
+/* Writes letters in one transaction; one that is there already stays as it is. A letter of what
+ * came in and is no claim has policy 0, and its seq names the message. */
+enum status ledger_letters_write(struct ledger *ledger, const struct dead_letter *letters,
+                                 size_t count, struct error *error) MUST_CHECK;
 /* `letter` becomes what was there. NOT_FOUND: there was none. */
 enum status ledger_letter_drop(struct ledger *ledger, int64_t policy_id, int64_t seq,
                                struct dead_letter *letter, struct error *error) MUST_CHECK;
@@ -493,6 +493,15 @@ enum status ledger_repair(struct ledger *ledger, const struct ledger_memory *mem
 /* The same for a ledger that is not older and still differs from the one gate that feeds it. */
 enum status ledger_rewrite(struct ledger *ledger, const struct ledger_memory *memory,
                            struct ledger_repair *done, struct error *error) MUST_CHECK;
+
+/* Writes one policy of a shared gate that the ledger lost, or has an older copy of, in one
+ * transaction: its row, unless the ledger's is the newer, its claims, its keys. Its leases are
+ * closed, and what is not issued is unleased. The ledger's own coupons stay, but for one in the
+ * place (user and nth) of a claim that the gate has: that was cancelled since. A claim whose seq
+ * the ledger has given to another becomes a dead letter. A second call changes nothing. */
+enum status ledger_write_back(struct ledger *ledger, const struct ledger_memory *memory,
+                              int64_t policy_id, struct ledger_repair *done,
+                              struct error *error) MUST_CHECK;
 
 /* --- seeing inside --- */
 

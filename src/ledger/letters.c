@@ -92,7 +92,12 @@ enum status letters_drop(struct sql *sql, void *argument, struct error *error)
                                : status;
 }
 
-enum status letters_write_one(struct sql *sql, void *argument, struct error *error)
+enum status letters_write_all(struct sql *sql, void *argument, struct error *error)
 {
-    return letters_write(sql, argument, error);
+    const struct write_letters *write = argument;
+    enum status status = STATUS_OK;
+
+    for (size_t i = 0; i < write->count && status == STATUS_OK; i++)
+        status = letters_write(sql, &write->letters[i], error);
+    return status;
 }

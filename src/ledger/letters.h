@@ -20,8 +20,12 @@ enum status letters_list(struct sql *sql, int64_t after_policy_id, int64_t after
                          struct dead_letter *letters, size_t max, size_t *count,
                          struct error *error) MUST_CHECK;
 
-/* The body of a transaction: writes a `const struct dead_letter`. */
-enum status letters_write_one(struct sql *sql, void *argument, struct error *error);
+/* The body of a transaction: writes all of them. */
+struct write_letters {
+    const struct dead_letter *letters;
+    size_t count;
+};
+enum status letters_write_all(struct sql *sql, void *argument, struct error *error);
 
 enum status letters_count(struct sql *sql, int64_t *count, struct error *error) MUST_CHECK;
 

@@ -148,11 +148,11 @@ enum status ledger_letter_count(struct ledger *ledger, int64_t *count, struct er
     return ledger_read_end(ledger, sql, status, error);
 }
 
-enum status ledger_letter_write(struct ledger *ledger, const struct dead_letter *letter,
-                                struct error *error)
+enum status ledger_letters_write(struct ledger *ledger, const struct dead_letter *letters,
+                                 size_t count, struct error *error)
 {
-    struct dead_letter copy = *letter;
-    return ledger_write(ledger, letters_write_one, &copy, error);
+    struct write_letters write = {.letters = letters, .count = count};
+    return ledger_write(ledger, letters_write_all, &write, error);
 }
 
 enum status ledger_letter_drop(struct ledger *ledger, int64_t policy_id, int64_t seq,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "ledger/balance.h"
 #include "ledger/rows.h"
 #include "ledger/transactions.h"
 
@@ -89,15 +90,35 @@ static enum status repair_balance(struct repair *repair, struct error *error)
     return repair_save_policy(repair, unleased, error);
 }
 
+/* Nothing is lent. The ledger may have coupons that the gate did not tell of, and none is taken
+ * from anyone. */
+static enum status repair_balance_one(struct repair *repair, struct error *error)
+{
+    struct policy *policy = &repair->policy;
+    struct ledger_balance sums = {0};
+    enum status status = balance_sum(repair->sql, policy->id, &sums, error);
+
+    if (status != STATUS_OK)
+        return status;
+    if (policy->total < sums.active)
+        policy->total = sums.active;
+    if (policy->next_seq <= sums.highest_seq)
+        policy->next_seq = sums.highest_seq + 1;
+    return repair_save_policy(repair, policy->total - sums.active, error);
+}
+
 static enum status repair_end_policy(struct repair *repair, struct error *error)
 {
     if (!repair->has_policy)
         return STATUS_OK;
     enum status status = repair_flush(repair, error);
-    if (status == STATUS_OK && (repair->mode == REPAIR_WRITE || !repair->gap.lacks_policy))
+    if (status == STATUS_OK && repair->mode != REPAIR_ONE &&
+        (repair->mode == REPAIR_WRITE || !repair->gap.lacks_policy))
         status = repair_check_rest(repair, error);
     if (status == STATUS_OK && repair->mode == REPAIR_WRITE)
         status = repair_balance(repair, error);
+    if (status == STATUS_OK && repair->mode == REPAIR_ONE)
+        status = repair_balance_one(repair, error);
     if (status != STATUS_OK)
         return status;
     if (!repair_grow((void **)&repair->gaps, &repair->gap_capacity, repair->gap_count,
@@ -108,6 +129,18 @@ static enum status repair_end_policy(struct repair *repair, struct error *error)
     return STATUS_OK;
 }
 
+/* Somebody may have changed the older row since. Seqs of both are taken. */
+static void repair_keep_newer(struct repair *repair, const struct policy *present)
+{
+    int64_t next_seq = repair->policy.next_seq;
+
+    if (present->version > repair->policy.version)
+        repair->policy = *present;
+    if (present->next_seq > next_seq)
+        next_seq = present->next_seq;
+    repair->policy.next_seq = next_seq;
+}
+
 static enum status repair_on_policy(void *context, const struct policy *policy, struct error *error)
 {
     struct repair *repair = context;
@@ -115,12 +148,14 @@ static enum status repair_on_policy(void *context, const struct policy *policy, 
     enum status status = repair_end_policy(repair, error);
 
     if (status == STATUS_OK)
-        status = rows_policy_by_id(repair->sql, policy->id,
-                                   repair->mode == REPAIR_WRITE ? ROWS_LOCK : ROWS_LOOK, &present,
-                                   error);
+        status =
+            rows_policy_by_id(repair->sql, policy->id,
+                              repair->mode != REPAIR_LOOK ? ROWS_LOCK : ROWS_LOOK, &present, error);
     repair->has_policy = true;
     repair->policy = *policy;
     repair->version = present.version;
+    if (repair->mode == REPAIR_ONE && status == STATUS_OK)
+        repair_keep_newer(repair, &present);
     repair->lease_count = 0;
     repair->lease_at = 0;
     repair->seq = 0;
@@ -131,10 +166,9 @@ static enum status repair_on_policy(void *context, const struct policy *policy, 
         .has_older_policy = status == STATUS_OK && present.version < policy->version,
     };
     if (status == STATUS_NOT_FOUND)
-        status = repair->mode == REPAIR_WRITE
-                     ? transaction_insert_policy(repair->sql, policy, error)
-                     : STATUS_OK;
-    if (status == STATUS_OK && repair->mode == REPAIR_WRITE)
+        status = repair->mode != REPAIR_LOOK ? transaction_insert_policy(repair->sql, policy, error)
+                                             : STATUS_OK;
+    if (status == STATUS_OK && repair->mode != REPAIR_LOOK)
         status =
             SQL_RUN(repair->sql, STATEMENT_lease_close_all, NULL, NULL, error, sql_i64(policy->id));
     return status;
@@ -211,6 +245,8 @@ static enum status repair_on_key(void *context, const struct key_binding *bindin
         SQL_RUN(repair->sql, STATEMENT_key_by_id, rows_take_i64, &seq, error, policy_id, key);
     if (status != STATUS_OK || seq == binding->seq)
         return status;
+    if (seq != 0 && repair->mode == REPAIR_ONE)
+        return STATUS_OK; /* The ledger has bound it anew. */
     if (seq != 0)
         return repair_refuse_policy(binding->policy_id, "a key belongs to another claim", error);
     repair->gap.key_count++;
@@ -375,6 +411,31 @@ static enum status repair_listen(struct repair *repair, struct sql *sql, enum re
     return status == STATUS_OK ? repair_end_policy(repair, error) : status;
 }
 
+static void repair_sum_up(struct repair *repair)
+{
+    struct ledger_repair *done = &repair->done;
+
+    done->is_done = true;
+    done->policy_count = (int64_t)repair->gap_count;
+    for (size_t i = 0; i < repair->gap_count; i++) {
+        const struct ledger_gap *gap = &repair->gaps[i];
+        done->written_count += gap->missing_count + gap->pending_count;
+        done->redeemed_count += gap->redeemed_count;
+        done->cancelled_count += gap->cancelled_count;
+        done->key_count += gap->key_count;
+    }
+}
+
+enum status repair_write_one(struct sql *sql, void *argument, struct error *error)
+{
+    struct repair *repair = argument;
+    enum status status = repair_listen(repair, sql, REPAIR_ONE, repair->policy_id, error);
+
+    if (status == STATUS_OK)
+        repair_sum_up(repair);
+    return status;
+}
+
 enum status repair_write(struct sql *sql, void *argument, struct error *error)
 {
     struct repair *repair = argument;
@@ -387,19 +448,9 @@ enum status repair_write(struct sql *sql, void *argument, struct error *error)
         status = repair_users(repair, error);
     if (status == STATUS_OK)
         status = repair_check_policies(repair, error);
-    if (status != STATUS_OK)
-        return status;
-    struct ledger_repair *done = &repair->done;
-    done->is_done = true;
-    done->policy_count = (int64_t)repair->gap_count;
-    for (size_t i = 0; i < repair->gap_count; i++) {
-        const struct ledger_gap *gap = &repair->gaps[i];
-        done->written_count += gap->missing_count + gap->pending_count;
-        done->redeemed_count += gap->redeemed_count;
-        done->cancelled_count += gap->cancelled_count;
-        done->key_count += gap->key_count;
-    }
-    return STATUS_OK;
+    if (status == STATUS_OK)
+        repair_sum_up(repair);
+    return status;
 }
 
 void repair_log(const struct repair *repair)

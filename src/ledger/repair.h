@@ -17,13 +17,18 @@
 
 #include "ledger/driver.h"
 
-enum repair_mode { REPAIR_LOOK, REPAIR_WRITE };
+enum repair_mode {
+    REPAIR_LOOK,
+    REPAIR_WRITE,
+    REPAIR_ONE, /* writes one policy; coupons that the gate does not know are left alone */
+};
 
 struct repair_chunk; /* claims that are compared together */
 
 struct repair {
     const struct ledger_memory *memory;
     int64_t now_ms;
+    int64_t policy_id; /* of REPAIR_ONE */
     enum repair_mode mode;
     struct sql *sql;
     struct repair_chunk *chunk;
@@ -62,6 +67,9 @@ void repair_release(struct repair *repair);
  * what was done for each policy, `done` in all. CONFLICT: this is not an older copy of the ledger.
  */
 enum status repair_write(struct sql *sql, void *argument, struct error *error);
+
+/* The same for one policy, whose row or coupons were lost: see ledger_write_back(). */
+enum status repair_write_one(struct sql *sql, void *argument, struct error *error);
 
 /* The first half of it alone, for one policy: looks how far the ledger is behind, and writes
  * nothing. People may claim meanwhile. */

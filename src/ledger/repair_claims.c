@@ -3,12 +3,14 @@
 
 #include "base/log.h"
 #include "ledger/issue.h"
+#include "ledger/letters.h"
 #include "ledger/outbox.h"
 #include "ledger/repair.h"
 #include "ledger/rows.h"
 
 #define CHUNK_CLAIMS 500
 #define REST_MAX     10000 /* coupons behind the last claim that a look reads */
+#define REASON_TAKEN "its seq belongs to another claim since the ledger was restored"
 #define REASON_LOST  "written again after the ledger was restored; the reason was not kept"
 
 /* What a claim needs to be in the ledger as it is in the gate. */
@@ -17,6 +19,7 @@ enum repair_step {
     STEP_REDEEM,
     STEP_CANCEL,
     STEP_NOTHING,
+    STEP_LETTER, /* its seq is another's by now */
 };
 
 struct repair_chunk {
@@ -68,6 +71,8 @@ static enum status repair_found_unknown(struct repair_chunk *chunk, const struct
     const struct user_id *user = &present->user;
 
     chunk->unknown_count++;
+    if (chunk->mode == REPAIR_ONE)
+        return STATUS_OK;
     if (chunk->mode == REPAIR_LOOK) {
         repair_tell(chunk->memory, LEDGER_HAS_MORE, &held);
         return STATUS_OK;
@@ -103,7 +108,7 @@ static bool repair_step_for(enum coupon_state held, enum coupon_state present,
         *step = STEP_REDEEM;
     else if (present == COUPON_ISSUED && held == COUPON_CANCELLED)
         *step = STEP_CANCEL;
-    else if (held == COUPON_ISSUED && mode == REPAIR_WRITE)
+    else if (held == COUPON_ISSUED && mode != REPAIR_LOOK)
         return coupon_state_is_active(present);
     else if (repair_is_void(held))
         return repair_is_void(present);
@@ -142,8 +147,10 @@ static enum status repair_read_coupon(void *context, const struct sql_value *col
         chunk->foreign_count += coupon_state_is_active(state);
         return STATUS_OK;
     }
-    if (!repair_step_for(held->state, state, chunk->mode, step) || !is_same)
+    if (!repair_step_for(held->state, state, chunk->mode, step) || !is_same) {
+        *step = is_same ? STEP_NOTHING : STEP_LETTER;
         return repair_found_unknown(chunk, &present, state, error);
+    }
     return STATUS_OK;
 }
 
@@ -234,6 +241,64 @@ static enum status repair_insert(struct repair *repair, struct coupon_row *rows,
                      (long long)rows[count - 1].claim->seq);
 }
 
+/* A user's older coupon in the place of a claim that the gate has: it was cancelled since. */
+static enum status repair_free_slots(struct repair *repair, const struct coupon_row *rows,
+                                     size_t count, struct error *error)
+{
+    enum status status = STATUS_OK;
+
+    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+        const struct claim *claim = rows[i].claim;
+        int64_t seq = 0;
+        status = SQL_RUN(repair->sql, STATEMENT_coupon_by_slot, rows_take_i64, &seq, error,
+                         sql_i64(claim->policy_id), sql_text(user_id_span(&claim->user)),
+                         sql_i64(claim->nth));
+        if (status != STATUS_OK || seq == 0)
+            continue;
+        repair->gap.cancelled_count++;
+        status = SQL_RUN(repair->sql, STATEMENT_coupon_cancel, NULL, NULL, error,
+                         sql_i64(claim->policy_id), sql_i64(seq), sql_i64(repair->now_ms));
+    }
+    return status;
+}
+
+/* The ledger is believed only where the gate says nothing. */
+static enum status repair_insert_over(struct repair *repair, struct coupon_row *rows, size_t count,
+                                      struct error *error)
+{
+    const struct ledger_driver *driver = repair->sql->driver;
+    struct error why = {""};
+    enum status status = count == 0 ? STATUS_OK : driver->savepoint(repair->sql->session, error);
+
+    if (status != STATUS_OK || count == 0)
+        return status;
+    enum status inserted = driver->insert_coupons(repair->sql->session, rows, count, &why);
+    bool conflicts = inserted == STATUS_CONFLICT;
+    for (size_t i = 0; i < count; i++)
+        conflicts = conflicts || rows[i].conflicts;
+    if (inserted != STATUS_OK && inserted != STATUS_CONFLICT) {
+        if (error != NULL)
+            *error = why;
+        return inserted == STATUS_INVALID ? STATUS_FAILED : inserted;
+    }
+    status = driver->savepoint_end(repair->sql->session, !conflicts, error);
+    if (status != STATUS_OK || !conflicts)
+        return status;
+    for (size_t i = 0; i < count; i++)
+        rows[i].conflicts = false;
+    status = repair_free_slots(repair, rows, count, error);
+    return status == STATUS_OK ? repair_insert(repair, rows, count, error) : status;
+}
+
+static enum status repair_write_letter(struct repair *repair, const struct claim *claim,
+                                       struct error *error)
+{
+    struct dead_letter letter = {
+        .claim = *claim, .died_at_ms = repair->now_ms, .reason = REASON_TAKEN};
+
+    return letters_write(repair->sql, &letter, error);
+}
+
 /* What the database had lost may have been told of before, or not: it is told again. */
 static void repair_note(struct repair *repair, const struct held_claim *held, bool is_new)
 {
@@ -289,13 +354,17 @@ static enum status repair_write_chunk(struct repair *repair, struct error *error
             chunk->rows[row_count++] = repair_row(repair, held);
         else if (chunk->steps[i] == STEP_REDEEM || chunk->steps[i] == STEP_CANCEL)
             status = repair_settle(repair, held, error);
+        else if (chunk->steps[i] == STEP_LETTER)
+            status = repair_write_letter(repair, &held->claim, error);
     }
     if (status == STATUS_OK)
-        status = repair_insert(repair, chunk->rows, row_count, error);
+        status = repair->mode == REPAIR_ONE
+                     ? repair_insert_over(repair, chunk->rows, row_count, error)
+                     : repair_insert(repair, chunk->rows, row_count, error);
     for (size_t i = 0; i < chunk->count && status == STATUS_OK; i++) {
         if (chunk->steps[i] == STEP_INSERT)
             status = repair_settle(repair, &chunk->claims[i], error);
-        if (chunk->steps[i] != STEP_NOTHING)
+        if (chunk->steps[i] != STEP_NOTHING && chunk->steps[i] != STEP_LETTER)
             repair_note(repair, &chunk->claims[i], chunk->steps[i] == STEP_INSERT);
     }
     return status == STATUS_OK ? outbox_write(repair->sql, error) : status;
@@ -347,7 +416,7 @@ enum status repair_flush(struct repair *repair, struct error *error)
     if (chunk->count == 0)
         return STATUS_OK;
     enum status status = repair_compare(repair, error);
-    if (status == STATUS_OK && repair->mode == REPAIR_WRITE)
+    if (status == STATUS_OK && repair->mode != REPAIR_LOOK)
         status = repair_write_chunk(repair, error);
     if (status != STATUS_OK)
         return status;

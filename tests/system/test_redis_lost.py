@@ -1,0 +1,161 @@
+"""Policies that Redis knows and the database has lost, wholly or in part: nothing more is given out,
+nothing is dropped, the audit tells, and an operator decides (trap 36)."""
+
+import json
+
+import pytest
+
+from harness import expect, expect_problem, run_dibs, wait_until
+from ledger import coupons, rows
+from servers import Postgres, Redis, RedisCluster
+from sharing import Sharing
+
+
+@pytest.fixture(name="redis")
+def fixture_redis():
+    with Redis() as server:
+        yield server
+
+
+def dibs_audit(server, *arguments, code):
+    ended = run_dibs("audit", "--url", f"http://127.0.0.1:{server.address[1]}", "--json",
+                     *arguments, timeout_s=120)
+    assert ended.returncode == code, ended
+    return {item["policy_id"]: item for item in json.loads(ended.stdout)["items"]}
+
+
+def await_suspended(server, policy, holder):
+    """Within a second or two nobody wins, nobody is told that nothing is left, and it is told why."""
+    wait_until(lambda: server.claim(policy, holder).status == 503, "nobody is answered", 30)
+    wait_until(lambda: f"policy {policy}" in json.dumps(expect(server.get("/readyz"), 200)),
+               "readiness tells", 30)
+    expect_problem(server.claim(policy, "late"), 503, "UNAVAILABLE")
+
+
+def delete_policy(database, policy):
+    """As somebody does by hand, or a restore from before its creation."""
+    for table in ("claim_key", "coupon", "lease"):
+        database.execute(f"DELETE FROM {table} WHERE policy_id = ?", policy)
+
+    def deleted():
+        database.execute("DELETE FROM steward WHERE policy_id = ?", policy)
+        try:
+            database.execute("DELETE FROM policy WHERE id = ?", policy)
+        except Exception:  # pylint: disable=broad-except
+            return False  # Its steward was faster.
+        return True
+
+    wait_until(deleted, "it is deleted", 30)
+
+
+def test_redis_lost__restored_from_a_dump(tmp_path, redis):
+    """One policy is newer than the dump, one was changed since: both wait for the repair, which
+    writes them as Redis knows them. Nobody who was told that they won has lost anything."""
+    with Postgres() as database_server, \
+            Sharing(tmp_path, redis, database_server=database_server) as shop:
+        server, worker = shop.serve(), shop.work()
+        changed = server.create(total=6, limit=2)["id"]
+        old = [expect(server.claim(changed, f"old{number}"), 202) for number in range(3)]
+        shop.await_drained(changed)
+        wait_until(lambda: len(shop.holders(changed)) == 3, "all are written")
+        dump = shop.database.server.backup()
+        wait_until(lambda: server.get("/readyz").status == 200, "the database is back", 30)
+
+        expect(server.patch(changed, total=9), 200)
+        expect(server.cancel(old[0]["coupon_id"]), 200)
+        expect(server.post(f"/v1/coupons/{old[1]['coupon_id']}/redeem", {"order_id": "o"}), 200)
+        told = {(changed, "old0"): expect(server.claim(changed, "old0"), 202),
+                (changed, "new0"): expect(server.claim(changed, "new0", key="k"), 202)}
+        since = server.create(total=5, name="made since the dump", coupon_valid_days=7)["id"]
+        told |= {(since, f"u{number}"): expect(server.claim(since, f"u{number}", key=f"k{number}"),
+                                               202) for number in range(3)}
+        for policy in (changed, since):
+            shop.await_drained(policy)
+        worker.stop()
+        told[since, "u3"] = expect(server.claim(since, "u3"), 202)
+        server.stop()
+        shop.database.server.restore(dump)
+        server.start()
+        worker.start()
+
+        await_suspended(server, changed, "new0")
+        await_suspended(server, since, "u1")
+        found = dibs_audit(server, code=3)
+        assert found[since]["in_ledger"] is False and found[changed]["is_outdated"] is True
+        assert (found[since]["missing"], found[since]["pending"]) == (3, 1), found[since]
+        assert found[changed]["missing"] == 2 and found[changed]["outdated"] == 1, found[changed]
+        assert not coupons(shop.database, since)
+
+        dibs_audit(server, "--repair", "--yes", code=0)
+        for (policy, user), claim in told.items():
+            shown = expect(server.get(f"/v1/coupons/{claim['coupon_id']}"), 200)
+            assert (shown["user"], shown["code"], shown["state"]) == (user, claim["code"], "ISSUED")
+        assert server.policy(changed)["total"] == 9
+        assert server.policy(since)["name"] == "made since the dump"
+        states = {row["seq"]: row["state"] for row in coupons(shop.database, changed)}
+        assert [states[claim["seq"]] for claim in old] == ["CANCELLED", "REDEEMED", "ISSUED"]
+        again = expect(server.claim(since, "u1", key="k1"), 200)
+        assert again["seq"] == told[since, "u1"]["seq"]
+        for policy, left in ((changed, 5), (since, 1)):
+            seqs = {row["seq"] for row in coupons(shop.database, policy)}
+            for number in range(left):
+                assert expect(server.claim(policy, f"more{number}"), 202)["seq"] not in seqs
+            expect_problem(server.claim(policy, "too-late"), 409, "SOLD_OUT")
+            shop.await_drained(policy)
+        assert all(item["ok"] for item in dibs_audit(server, code=0).values())
+        assert "policy" not in json.dumps(expect(server.get("/readyz"), 200))
+
+
+@pytest.mark.parametrize("ledger", ["postgres", "mysql"])
+def test_redis_lost__let_go(tmp_path, redis, ledger):
+    """Rows deleted under running servers. Whoever lets the policy go gets a letter for each winner,
+    and then there is no such policy."""
+    with Sharing(tmp_path, redis, ledger=ledger) as shop:
+        server, worker = shop.serve(), shop.work()
+        policy, other = server.create(total=9)["id"], server.create(total=9)["id"]
+        won = {f"u{number}": expect(server.claim(policy, f"u{number}"), 202)["seq"]
+               for number in range(3)}
+        shop.await_drained(policy)
+        worker.stop()
+        won["u3"] = expect(server.claim(policy, "u3"), 202)["seq"]
+        delete_policy(shop.database, policy)
+        await_suspended(server, policy, "u1")
+        expect(server.claim(other, "u1"), 202)
+        worker.start()
+        # What is pending waits, too.
+        shop.await_drained(other)
+        assert not shop.drained(policy) and not coupons(shop.database, policy)
+        found = dibs_audit(server, code=3)
+        assert (found[policy]["missing"], found[policy]["pending"]) == (3, 1) and found[other]["ok"]
+
+        ended = run_dibs("audit", "--forget", "--repair", "--yes", timeout_s=60)
+        assert ended.returncode == 2 and "--policy" in ended.stderr, ended
+        dibs_audit(server, "--repair", "--forget", "--policy", str(other), "--yes", code=0)
+        ended = run_dibs("audit", "--url", f"http://127.0.0.1:{server.address[1]}", "--repair",
+                         "--forget", "--policy", str(policy), "--yes", timeout_s=60)
+        assert ended.returncode == 0, ended
+        letters = rows(shop.database, "SELECT * FROM dead_letter")
+        assert {row["user_id"]: row["seq"] for row in letters} == won
+        wait_until(lambda: server.claim(policy, "late").status == 404, "it is gone", 30)
+        with redis.client() as client:
+            assert not client.keys(f"COUPON:POLICY:{{{policy}}}:*")
+        assert list(dibs_audit(server, code=0)) == [other]
+
+
+def test_redis_lost__on_every_primary(tmp_path):
+    """Each primary is asked what it has, by whoever starts."""
+    with RedisCluster() as cluster, Sharing(tmp_path, cluster) as shop:
+        server = shop.serve()
+        shop.work()
+        policies = [server.create(total=3)["id"] for _ in range(6)]
+        assert len({cluster.owner(policy).port for policy in policies}) == 3
+        server.stop()
+        for policy in policies:
+            delete_policy(shop.database, policy)
+        server.start()
+        for policy in policies:
+            wait_until(lambda: server.claim(policy, "u").status == 503, "it is suspended", 30)
+        assert set(dibs_audit(server, code=3)) == set(policies)
+        dibs_audit(server, "--repair", "--yes", code=0)
+        for policy in policies:
+            expect(server.claim(policy, "u"), 202)
