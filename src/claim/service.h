@@ -173,6 +173,7 @@ enum status service_letters(struct service *service, int64_t after_policy_id, in
                             struct error *error) MUST_CHECK;
 
 /* Lets the letter's user win again: a fresh unit and seq through the gate, and the letter is gone.
+ * Once: a letter that was retried before, wherever, is put away with the claim that was won then.
  * NOT_FOUND: no such letter. CONFLICT: the gate does not let them win, and why; the letter stays.
  */
 enum status service_letter_retry(struct service *service, int64_t policy_id, int64_t seq,

@@ -1,5 +1,6 @@
 """Claims of a shared gate that the ledger cannot issue: tried again, given up, written down."""
 
+import concurrent.futures
 import json
 
 import pytest
@@ -12,11 +13,11 @@ from sharing import Sharing
 TRIGGERS = {
     "sqlite": ["CREATE TRIGGER refuse_bad BEFORE INSERT ON coupon WHEN NEW.user_id LIKE 'bad%'"
                " BEGIN SELECT RAISE(ABORT, 'not this one'); END"],
-    "postgres": ["CREATE FUNCTION dibs.refuse_bad() RETURNS trigger LANGUAGE plpgsql AS"
+    "postgres": ["CREATE FUNCTION refuse_bad() RETURNS trigger LANGUAGE plpgsql AS"
                  " 'BEGIN IF NEW.user_id LIKE ''bad%%'' THEN RAISE check_violation"
                  " USING MESSAGE = ''not this one''; END IF; RETURN NEW; END'",
-                 "CREATE TRIGGER refuse_bad BEFORE INSERT ON dibs.coupon FOR EACH ROW"
-                 " EXECUTE FUNCTION dibs.refuse_bad()"],
+                 "CREATE TRIGGER refuse_bad BEFORE INSERT ON coupon FOR EACH ROW"
+                 " EXECUTE FUNCTION refuse_bad()"],
 }
 
 
@@ -195,3 +196,38 @@ def test_redis_dead__listed_retried_and_dropped(tmp_path, redis):
         assert [row["user_id"] for row in letters(shop)] == ["bad-2"]
         shop.await_drained(policy)
         assert len(shop.holders(policy)) == 4
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_redis_dead__one_letter_is_retried_once(tmp_path, redis, key):
+    """At two servers at once, and again after one that ended before it put the letter away."""
+    with Sharing(tmp_path, redis) as shop:
+        servers = [shop.serve(), shop.serve()]
+        shop.work()
+        policy = servers[0].create(total=20, limit=10)["id"]
+        refuse_bad(shop)
+        dead = expect(servers[0].claim(policy, "bad-1", key=key), 202)["coupon_id"]
+        wait_until(lambda: letters(shop), "it is given up", 60)
+        (letter,) = letters(shop)
+        shop.database.execute("DROP TRIGGER refuse_bad ON coupon")
+        shop.await_drained(policy)
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(
+                lambda i: servers[i % 2].post(f"/v1/dead/{dead}/retry"), range(8)))
+        won = {answer.json["seq"] for answer in answers if answer.status in (201, 202)}
+        assert len(won) == 1 and {a.status for a in answers} <= {201, 202, 404}, answers
+        shop.await_drained(policy)
+        assert {row["seq"] for row in coupons(shop.database, policy)
+                if row["state"] == "ISSUED"} == won
+        # As if the server had been killed before it dropped the letter.
+        assert not letters(shop)
+        shop.database.execute(
+            "INSERT INTO dead_letter (policy_id, seq, user_id, nth, request_id, requested_at,"
+            f" attempts, died_at, reason) VALUES ({policy}, {letter['seq']}, 'bad-1', 1,"
+            f" decode('{bytes(letter['request_id']).hex()}', 'hex'), 1, 1, 1, 'again')")
+        again = expect(servers[1].post(f"/v1/dead/{dead}/retry"), 201)
+        assert {again["seq"]} == won and not letters(shop)
+        if key:  # It is still the client's attempt.
+            assert {expect(servers[0].claim(policy, "bad-1", key=key), 200)["seq"]} == won
+        shop.await_drained(policy)
+        assert len(shop.holders(policy)) == 1
