@@ -19,7 +19,6 @@
 #define TERM_MS       6000 /* of stewardship; renewed when half of it is over */
 #define FORGOTTEN_MS \
     510 /* a policy that was built anew is armed when every server has forgotten it */
-#define ANNOUNCED_MS   600 /* stock for an empty gate is lent when every server has heard of it */
 #define RETIRE_SECONDS 86400
 #define SETTLE_MS      20000
 #define SAY_MS         5000
@@ -184,6 +183,8 @@ static enum status duty_lend(struct worker *worker, struct duty *duty, int64_t k
         return status;
     if (lease.count > 0)
         status = gate_lend(service->gate, &lease, 0, error);
+    else
+        duty->synced_at_ms = 0; /* What was announced has come, or never will. */
     if (status == STATUS_OK)
         return gate_policy_set(service->gate, &policy, error);
     if (status == STATUS_CONFLICT || status == STATUS_BUSY)
@@ -372,27 +373,47 @@ static bool duty_drain(struct worker *worker, struct duty *duty, int64_t now_ms)
     return status == STATUS_OK;
 }
 
-/* An empty gate gets what came back, and at last the reserve. */
+/* Tells the gate what is about to come, and hears when it may. */
+static bool duty_announce(struct worker *worker, struct duty *duty)
+{
+    int64_t wait_ms = 0;
+    struct error error = {""};
+
+    if (duty->lend_at_ms != 0)
+        return true;
+    if (gate_announce(worker->service->gate, duty->policy_id, worker->pending->unleased, &wait_ms,
+                      &error) != STATUS_OK) {
+        duty_say(duty, "lease_failed", &error);
+        return false;
+    }
+    duty->lend_at_ms = clock_monotonic_ms() + wait_ms;
+    return true;
+}
+
+/* An empty gate gets what came back, and at last the reserve. It hears of that before the ledger
+ * lets go of it: whoever dies or is cut off in between leaves a gate that knows of it. */
 static void duty_refill(struct worker *worker, struct duty *duty, int64_t now_ms)
 {
     struct error error = {""};
 
     if (duty->is_closed || worker->pending->remaining > 0 || worker->pending->unleased == 0) {
-        duty->unleased_since_ms = 0;
+        duty->lend_at_ms = 0;
         return;
     }
-    if (duty->unleased_since_ms == 0)
-        duty->unleased_since_ms = now_ms;
-    bool was_held = duty->held_until_ms > now_ms;
-    if (now_ms - duty->unleased_since_ms < ANNOUNCED_MS || !duty_is_held(worker, duty, now_ms))
+    if (duty->held_until_ms <= now_ms)
+        duty->lends_again = true;
+    if (!duty_is_held(worker, duty, now_ms) || !duty_announce(worker, duty) ||
+        clock_monotonic_ms() < duty->lend_at_ms)
         return;
-    enum status status = was_held ? STATUS_OK : duty_lend_again(worker, duty, &error);
+    duty->lend_at_ms = 0;
+    enum status status = duty->lends_again ? duty_lend_again(worker, duty, &error) : STATUS_OK;
+    duty->lends_again = status != STATUS_OK;
     if (status == STATUS_OK)
         status = duty_lend(worker, duty, 0, &error);
-    if (status != STATUS_OK && status != STATUS_BUSY)
+    if (status != STATUS_OK && status != STATUS_BUSY) {
+        duty->lends_again = true;
         duty_say(duty, "lease_failed", &error);
-    if (status == STATUS_OK)
-        duty->unleased_since_ms = 0;
+    }
     service_stock_changed(worker->service);
 }
 
@@ -502,4 +523,6 @@ void duty_attend(struct worker *worker, struct duty *duty, int64_t now_ms)
     if (duty->pause_ms > pause_max_ms)
         duty->pause_ms = pause_max_ms;
     duty->next_look_ms = now_ms + duty->pause_ms;
+    if (duty->lend_at_ms > now_ms && duty->lend_at_ms < duty->next_look_ms)
+        duty->next_look_ms = duty->lend_at_ms;
 }

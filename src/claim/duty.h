@@ -20,25 +20,26 @@ struct duty {
     bool has_way;             /* of this term: false when the stewardship is new */
     struct key_binding *keys; /* that the ledger was given; NULL: none */
     size_t key_count;
-    uint64_t keys_ticket;      /* under which they become durable */
-    bool is_entering;          /* the ledger gave coupons that the gate has not heard of */
-    bool is_built;             /* anew, and not armed yet */
-    int64_t built_count;       /* active coupons that were restored */
-    int64_t next_look_ms;      /* monotonic, as all of these */
-    int64_t arm_at_ms;         /* when servers have forgotten what was before */
-    int64_t busy_at_ms;        /* when there was last something to drain */
-    int64_t pause_ms;          /* between looks while there is nothing to do */
-    int64_t held_until_ms;     /* for how long this worker is the policy's steward */
-    int64_t pushed_at_ms;      /* when the policy was last pushed */
-    int64_t synced_at_ms;      /* when its leases were last compared with the ledger's; 0: never */
-    int64_t drift_units;       /* that a lease has fewer in the gate than in the ledger */
-    int64_t drift_since_ms;    /* since when it is so many */
-    int64_t counted_version;   /* of the policy when gate and ledger had as many active coupons */
-    int64_t counted_at_ms;     /* when they were last counted */
-    int64_t surplus;           /* active coupons that the gate has and the ledger has not */
-    int64_t surplus_since_ms;  /* since when it is so many */
-    int64_t unleased_since_ms; /* since when there is stock to lend to an empty gate; 0: none */
-    const char *said;          /* the event that was logged last, and when */
+    uint64_t keys_ticket;     /* under which they become durable */
+    bool is_entering;         /* the ledger gave coupons that the gate has not heard of */
+    bool is_built;            /* anew, and not armed yet */
+    int64_t built_count;      /* active coupons that were restored */
+    int64_t next_look_ms;     /* monotonic, as all of these */
+    int64_t arm_at_ms;        /* when servers have forgotten what was before */
+    int64_t busy_at_ms;       /* when there was last something to drain */
+    int64_t pause_ms;         /* between looks while there is nothing to do */
+    int64_t held_until_ms;    /* for how long this worker is the policy's steward */
+    int64_t pushed_at_ms;     /* when the policy was last pushed */
+    int64_t synced_at_ms;     /* when its leases were last compared with the ledger's; 0: never */
+    int64_t drift_units;      /* that a lease has fewer in the gate than in the ledger */
+    int64_t drift_since_ms;   /* since when it is so many */
+    int64_t counted_version;  /* of the policy when gate and ledger had as many active coupons */
+    int64_t counted_at_ms;    /* when they were last counted */
+    int64_t surplus;          /* active coupons that the gate has and the ledger has not */
+    int64_t surplus_since_ms; /* since when it is so many */
+    int64_t lend_at_ms;       /* when announced stock may be lent to an empty gate; 0: none is */
+    bool lends_again;         /* leases may have been taken and not lent */
+    const char *said;         /* the event that was logged last, and when */
     int64_t said_at_ms;
     int64_t pending_count; /* as last seen, without what no user holds */
     int64_t stray_count;   /* what is pending and no user holds */

@@ -130,6 +130,7 @@ void duty_sync_leases(struct worker *worker, struct duty *duty, int64_t now_ms)
     struct policy policy;
     struct error error = {""};
     int64_t interval_ms = worker_sync_ms(worker);
+    int64_t wait_ms;
     bool is_watched = duty->drift_units != 0 && interval_ms > DRIFT_MS;
 
     if (duty->synced_at_ms != 0 &&
@@ -143,6 +144,9 @@ void duty_sync_leases(struct worker *worker, struct duty *duty, int64_t now_ms)
         status = duty_leases_give_back(worker, duty, &leases, now_ms, &error);
     for (size_t i = 0; i < leases.ledger_count && status == STATUS_OK; i++)
         status = duty_leases_settle(worker, &leases, &leases.in_ledger[i], &error);
+    /* What the ledger has lent is in the gate, and it is not about to lend more. */
+    if (status == STATUS_OK && duty->lend_at_ms == 0)
+        status = gate_announce(worker->service->gate, duty->policy_id, 0, &wait_ms, &error);
     if (status == STATUS_OK)
         status = service_refresh(worker->service, duty->policy_id, &policy, &error);
     if (status != STATUS_OK)

@@ -12,6 +12,17 @@ size_t gate_alone_place(struct gate *gate, int64_t policy_id)
     return 0;
 }
 
+enum status gate_alone_announce(struct gate *gate, int64_t policy_id, int64_t count,
+                                int64_t *wait_ms, struct error *error)
+{
+    (void)gate;
+    (void)policy_id;
+    (void)count;
+    (void)error;
+    *wait_ms = 0;
+    return STATUS_OK;
+}
+
 enum status gate_alone_pending(struct gate *gate, int64_t policy_id, int64_t after_seq,
                                struct gate_pending *pending, struct error *error)
 {

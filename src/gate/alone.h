@@ -10,6 +10,8 @@
 
 /* Slots of struct gate_ops. */
 size_t gate_alone_place(struct gate *gate, int64_t policy_id);
+enum status gate_alone_announce(struct gate *gate, int64_t policy_id, int64_t count,
+                                int64_t *wait_ms, struct error *error);
 enum status gate_alone_pending(struct gate *gate, int64_t policy_id, int64_t after_seq,
                                struct gate_pending *pending, struct error *error);
 enum status gate_alone_acknowledge_keys(struct gate *gate, const struct key_binding *bindings,

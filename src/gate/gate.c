@@ -8,14 +8,14 @@
 
 static void gate_check_ops(const struct gate_ops *ops)
 {
-    ensure(ops->name && ops->close && ops->policy_set && ops->lend && ops->recall && ops->restore &&
-           ops->restore_key && ops->line_open && ops->line_close && ops->claim &&
-           ops->acknowledge && ops->settle && ops->block && ops->find && ops->count && ops->look &&
-           ops->list && ops->stands && ops->visit && ops->pending && ops->acknowledge_keys &&
-           ops->reset && ops->arm && ops->enter && ops->leases && ops->retire && ops->publish &&
-           ops->published && ops->inspect && ops->strays && ops->mend && ops->lay_down &&
-           ops->enumerate && ops->suspend && ops->forget && ops->is_ready && ops->survey &&
-           ops->place);
+    ensure(ops->name && ops->close && ops->policy_set && ops->announce && ops->lend &&
+           ops->recall && ops->restore && ops->restore_key && ops->line_open && ops->line_close &&
+           ops->claim && ops->acknowledge && ops->settle && ops->block && ops->find && ops->count &&
+           ops->look && ops->list && ops->stands && ops->visit && ops->pending &&
+           ops->acknowledge_keys && ops->reset && ops->arm && ops->enter && ops->leases &&
+           ops->retire && ops->publish && ops->published && ops->inspect && ops->strays &&
+           ops->mend && ops->lay_down && ops->enumerate && ops->suspend && ops->forget &&
+           ops->is_ready && ops->survey && ops->place);
 }
 
 enum status gate_open(struct gate **gate, const struct gate_options *options, struct error *error)
@@ -38,6 +38,12 @@ enum status gate_policy_set(struct gate *gate, const struct policy *policy, stru
     ensure(policy->id >= 1 && policy->id <= POLICY_ID_MAX);
     ensure(policy->per_user_limit >= 1 && policy->per_user_limit <= PER_USER_LIMIT_MAX);
     return gate->ops->policy_set(gate, policy, error);
+}
+
+enum status gate_announce(struct gate *gate, int64_t policy_id, int64_t count, int64_t *wait_ms,
+                          struct error *error)
+{
+    return gate->ops->announce(gate, policy_id, count, wait_ms, error);
 }
 
 enum status gate_lend(struct gate *gate, const struct lease *lease, int64_t given_count,

@@ -223,6 +223,8 @@ struct gate_ops {
     bool is_shared;       /* by processes: it keeps what is pending until the ledger has it */
     void (*close)(struct gate *gate);
     enum status (*policy_set)(struct gate *gate, const struct policy *policy, struct error *error);
+    enum status (*announce)(struct gate *gate, int64_t policy_id, int64_t count, int64_t *wait_ms,
+                            struct error *error);
     enum status (*lend)(struct gate *gate, const struct lease *lease, int64_t given_count,
                         struct error *error);
     enum status (*recall)(struct gate *gate, int64_t policy_id, int64_t count,
@@ -300,6 +302,12 @@ void gate_close(struct gate *gate);
  * An older version than the one held is ignored. Never touches the stock in the gate. */
 enum status gate_policy_set(struct gate *gate, const struct policy *policy,
                             struct error *error) MUST_CHECK;
+
+/* So many units are about to leave the ledger for the gate: until they are lent it tells nobody
+ * that nothing is left, whatever the policy's row says. 0: none are on their way. After *wait_ms
+ * they may be lent. */
+enum status gate_announce(struct gate *gate, int64_t policy_id, int64_t count, int64_t *wait_ms,
+                          struct error *error) MUST_CHECK;
 
 /* Adds a lease's units, of which the first `given_count` were given out already (0 for a new
  * one; more only when restoring). A lease whose id is not above every lease seen, or whose next

@@ -430,6 +430,7 @@ static const struct gate_ops gate_local_ops = {
     .list = gate_local_list,
     .stands = gate_local_stands,
     .place = gate_alone_place,
+    .announce = gate_alone_announce,
     .pending = gate_alone_pending,
     .acknowledge_keys = gate_alone_acknowledge_keys,
     .reset = gate_alone_reset,

@@ -130,6 +130,20 @@ static enum status gate_redis_policy_set(struct gate *gate, const struct policy 
         redis_do(redis, policy->id, "dibs_set_policy", arguments, ROW_NUMBERS + 1, error));
 }
 
+static enum status gate_redis_announce(struct gate *gate, int64_t policy_id, int64_t count,
+                                       int64_t *wait_ms, struct error *error)
+{
+    char text[24];
+    const struct redis_argument argument = redis_number_text(text, count);
+    redisReply *reply = NULL;
+    enum status status = redis_pool_call_surely(&gate_redis_of(gate)->pool, policy_id,
+                                                "dibs_announce", &argument, 1, &reply, error);
+
+    *wait_ms = status == STATUS_OK && reply->type == REDIS_REPLY_INTEGER ? reply->integer : 0;
+    freeReplyObject(reply);
+    return status == STATUS_UNKNOWN ? STATUS_UNAVAILABLE : status;
+}
+
 static enum status gate_redis_lend(struct gate *gate, const struct lease *lease,
                                    int64_t given_count, struct error *error)
 {
@@ -425,6 +439,7 @@ static const struct gate_ops gate_redis_ops = {
     .list = gate_redis_list,
     .stands = gate_redis_stands,
     .place = gate_redis_place,
+    .announce = gate_redis_announce,
     .pending = gate_redis_pending,
     .acknowledge_keys = gate_redis_acknowledge_keys,
     .reset = gate_redis_reset,

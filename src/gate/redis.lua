@@ -31,7 +31,8 @@
 -- Servers answer SOLD_OUT from memory for a moment after they have seen a policy empty: nothing
 -- left in the gate, nothing unleased. So stock reaches an empty policy in two steps: it is
 -- announced, by a row with unleased units, and HOLD_BACK_MS later it may be lent. A policy that was
--- reset is armed no earlier than that either.
+-- reset is armed no earlier than that either. What leaves the ledger for the gate is announced to be
+-- coming before it does, and counts as unleased here until it has come.
 --
 -- A policy that the ledger has lost, or has an older copy of, is suspended: nobody is answered, nothing
 -- is drained, lent or built, and nothing of it goes, until somebody has decided what becomes of it.
@@ -39,7 +40,7 @@
 -- Refusals begin with a word that the caller knows: UNARMED, NOPOLICY, STALELEASE, TOOSOON, TOOFEW,
 -- SPREAD, PENDING, ARMED, FENCED, DIBSBAD (keys or arguments that are not ours).
 
-local VERSION = 10
+local VERSION = 11
 local BOUND_MAX = 31
 local KEYED = 128 -- the first byte of a request id that was made from a key is this or above
 local HOLD_BACK_MS = 500
@@ -86,7 +87,7 @@ local ROW = {'version', 'limit', 'opens', 'closes', 'paused', 'closed', 'unlease
   'days', 'next', 'reserve', 'created', 'kind', 'value', 'name'}
 local META = {'version', 'limit', 'opens', 'closes', 'paused', 'closed', 'unleased', 'total',
   'days', 'lease_top', 'seq_top', 'issued', 'changes', 'announced_at', 'sold_at', 'reset_at',
-  'traced'}
+  'traced', 'coming'}
 -- What a claim needs of it: each field costs time.
 local RULES = {'version', 'limit', 'opens', 'closes', 'paused', 'closed', 'unleased', 'days'}
 
@@ -866,6 +867,7 @@ local function set_policy(keys, args)
   end
   local before = redis.call('HMGET', keys[5], unpack(ROW))
   local fields = {}
+  args[7] = whole(math.max(tonumber(args[7]), meta and meta.coming or 0))
   for i, name in ipairs(ROW) do
     if before[i] ~= args[i] then
       fields[#fields + 1] = name
@@ -891,6 +893,31 @@ local function set_policy(keys, args)
   return 1
 end
 
+-- For how long an empty policy that is armed may not be lent stock yet, because servers may not have
+-- heard of it.
+local function hold_back(keys, meta, remaining, now)
+  local announced_ms = meta.unleased > 0 and now - meta.announced_at or 0
+  if not is_armed(keys[5], meta) or remaining > 0 or announced_ms < 0 then
+    return 0
+  end
+  return math.max(HOLD_BACK_MS - announced_ms, 0)
+end
+
+-- ARGS: how many units are about to leave the ledger for here, or 0: none are on their way. Answers
+-- in how many milliseconds they may be lent.
+local function announce(keys, args)
+  check_count(args, 1)
+  check_whole(args, 1, 1)
+  local meta, remaining, now = need_meta(keys[5]), read_remaining(keys[1]), now_ms()
+  redis.call('HSET', keys[5], 'coming', args[1])
+  if meta.unleased == 0 and args[1] ~= '0' then
+    meta.unleased, meta.announced_at = tonumber(args[1]), now
+    redis.call('HSET', keys[5], 'unleased', args[1], 'announced_at', whole(now), 'changes',
+      next_changes(meta))
+  end
+  return hold_back(keys, meta, remaining, now)
+end
+
 -- ARGS: id, first seq and count of a lease, and a name for this call: the same name again changes
 -- nothing. A lease that is not above every lease and seq seen is refused: a stalled steward's
 -- second push. Leases that are sold make room.
@@ -909,9 +936,7 @@ local function lend(keys, args)
   if id <= meta.lease_top or first <= meta.seq_top then
     fail('STALELEASE a later one has been seen')
   end
-  local announced_ms = meta.unleased > 0 and now - meta.announced_at or 0
-  if is_armed(keys[5], meta) and remaining == 0 and announced_ms >= 0 and
-    announced_ms < HOLD_BACK_MS then
+  if hold_back(keys, meta, remaining, now) > 0 then
     fail('TOOSOON servers have not heard of it yet')
   end
   local sold = 0
@@ -923,7 +948,7 @@ local function lend(keys, args)
     lease_text({id = id, first = first, next = first, stop = first + count}))
   redis.call('SET', keys[1], whole(remaining + count))
   redis.call('HSET', keys[5], 'lease_top', whole(id), 'seq_top', whole(first + count - 1),
-    'changes', next_changes(meta), 'lent', args[4])
+    'changes', next_changes(meta), 'lent', args[4], 'coming', '0')
   return 1
 end
 
@@ -1514,6 +1539,7 @@ register_frugal('dibs_acknowledge', acknowledge)
 register_frugal('dibs_acknowledge_bound', acknowledge_bound)
 register_frugal('dibs_settle', settle)
 register_frugal('dibs_set_policy', set_policy)
+register_frugal('dibs_announce', announce)
 register_frugal('dibs_lend', lend)
 register_frugal('dibs_recall', recall)
 register_frugal('dibs_reset', reset)
