@@ -16,12 +16,7 @@
 /* So many users and addresses are remembered by the rate limits: 1 MiB each. */
 #define RATE_LIMIT_KEYS 65536
 
-/* Ten wrong tokens at the login, then one every five seconds, from one address. */
-#define LOGINS_PER_SECOND 0.2
-#define LOGINS_BURST      10
-#define LOGINS_KEYS       4096
-
-#define METHODS           (HTTP_METHOD_DELETE + 1)
+#define METHODS         (HTTP_METHOD_DELETE + 1)
 
 typedef void handler(struct ask *ask);
 
@@ -99,12 +94,11 @@ static enum status open_limits(struct api *api, const struct config *config, str
         api->addresses = rate_limiter_new(config->rate_limit_address,
                                           config->rate_limit_address_burst, RATE_LIMIT_KEYS);
     }
-    api->logins = rate_limiter_new(LOGINS_PER_SECOND, LOGINS_BURST, LOGINS_KEYS);
-    if (api->logins == NULL || (config->rate_limit_user > 0 && api->users == NULL) ||
+    if ((config->rate_limit_user > 0 && api->users == NULL) ||
         (config->rate_limit_address > 0 && api->addresses == NULL)) {
         return error_set(error, STATUS_FAILED, "no memory for the rate limits");
     }
-    return STATUS_OK;
+    return guesses_init(&api->guesses, error);
 }
 
 enum status api_open(struct api **api, struct service *service, const struct config *config,
@@ -188,7 +182,7 @@ void api_close(struct api *api)
     free(api->loops);
     rate_limiter_free(api->users);
     rate_limiter_free(api->addresses);
-    rate_limiter_free(api->logins);
+    guesses_release(&api->guesses);
     web_close(api);
     proxies_release(&api->proxies);
     auth_release(&api->auth);

@@ -1,6 +1,7 @@
 /* ask.c: the checks that handlers share. */
 #include "http/ask.h"
 
+#include "http/guess.h"
 #include "http/header.h"
 #include "http/reply.h"
 
@@ -43,10 +44,11 @@ struct address ask_address(const struct ask *ask)
                           ask->request);
 }
 
-void ask_identify(struct ask *ask)
+bool ask_identify(struct ask *ask)
 {
     auth_identify_request(&ask->loop->api->auth, ask->request, http_loop_wall_ms(ask->loop->http),
                           &ask->caller);
+    return !ask->caller.is_guess || guess_was_wrong(ask, GUESS_TOKEN);
 }
 
 static bool allow(struct ask *ask, const char *refusal)
@@ -60,14 +62,13 @@ static bool allow(struct ask *ask, const char *refusal)
 
 bool ask_admin(struct ask *ask)
 {
-    ask_identify(ask);
-    return allow(ask, auth_may_administer(&ask->loop->api->auth, &ask->caller));
+    return ask_identify(ask) &&
+           allow(ask, auth_may_administer(&ask->loop->api->auth, &ask->caller));
 }
 
 bool ask_may_see(struct ask *ask, const struct user_id *user)
 {
-    ask_identify(ask);
-    return allow(ask, auth_may_see(&ask->loop->api->auth, &ask->caller, user));
+    return ask_identify(ask) && allow(ask, auth_may_see(&ask->loop->api->auth, &ask->caller, user));
 }
 
 bool ask_query(struct ask *ask, struct query_param *params, size_t count)

@@ -48,6 +48,7 @@ void auth_identify(const struct auth *auth, struct span authorization, int64_t n
     caller->kind = CALLER_NOBODY;
     caller->user.length = 0;
     caller->words = NULL;
+    caller->is_guess = false;
     struct span token;
     if (authorization.bytes == NULL) {
         return;
@@ -69,11 +70,15 @@ void auth_identify(const struct auth *auth, struct span authorization, int64_t n
     }
     caller->kind = CALLER_WRONG;
     caller->words = "This token is not known here.";
+    caller->is_guess = auth->has_tokens;
     if (auth->has_user_key) {
         enum token_verdict verdict = token_verify(&auth->verifier, token, now_ms, &caller->user);
         if (verdict == TOKEN_VALID) {
             caller->kind = CALLER_USER;
         }
+        /* What we have signed is no guess, though it may be late. */
+        caller->is_guess = verdict == TOKEN_MALFORMED || verdict == TOKEN_WRONG_SIGNATURE ||
+                           verdict == TOKEN_WRONG_ALGORITHM;
         caller->words = token_verdict_words(verdict);
     }
 }

@@ -41,6 +41,7 @@ struct caller {
     enum caller_kind kind;
     struct user_id user; /* of CALLER_USER */
     const char *words;
+    bool is_guess; /* of CALLER_WRONG: one that was never a token of ours */
 };
 
 /* Secrets with bytes == NULL are not set. They are not kept. */

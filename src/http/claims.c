@@ -131,6 +131,11 @@ static bool identify(struct api_loop *loop, struct http_exchange *exchange,
                                                              : HELD_CODE_HIDDEN;
         return true;
     }
+    const struct ask ask = {.loop = loop, .exchange = exchange, .request = request};
+    if (caller->is_guess && !guess_was_wrong(&ask, GUESS_TOKEN)) {
+        count_refused(loop, CLAIM_RATE_LIMITED);
+        return false;
+    }
     refuse(loop, exchange, CLAIM_UNAUTHORIZED, PROBLEM_UNAUTHORIZED, refusal, NULL);
     return false;
 }

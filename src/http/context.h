@@ -20,6 +20,7 @@
 #include "config/config.h"
 #include "http/assets.h"
 #include "http/auth.h"
+#include "http/guess.h"
 #include "http/proxy.h"
 #include "http/rate_limit.h"
 #include "http/server.h"
@@ -87,7 +88,7 @@ struct api {
     struct proxies proxies;
     struct rate_limiter *users;     /* NULL: off */
     struct rate_limiter *addresses; /* NULL: off */
-    struct rate_limiter *logins;    /* wrong admin tokens at the login, by address */
+    struct guesses guesses;
     bool logs_requests;
     bool only_watched; /* nothing but /healthz, /readyz and /metrics; the loops have no desks */
     bool allows_any_origin; /* cors_origin is "*" */

@@ -31,8 +31,15 @@ static bool read_coupon(struct ask *ask, int64_t *policy_id, int64_t *seq, bool 
 {
     enum code_kind kind = code_parse(ask->loop->api->service, ask->match.params[0], policy_id, seq);
     *by_code = kind == CODE_FULL;
+    if ((kind == CODE_FULL || kind == CODE_WRONG) && !guess_may_try_code(ask)) {
+        return false;
+    }
     if (kind == CODE_ID || kind == CODE_FULL) {
         return true;
+    }
+    if (kind == CODE_WRONG && ask->loop->api->auth.has_tokens &&
+        !guess_was_wrong(ask, GUESS_CODE)) {
+        return false;
     }
     reply_problem(ask->loop, ask->exchange, PROBLEM_NOT_FOUND);
     return false;

@@ -371,6 +371,14 @@ static void write_http(struct buffer *out, struct api *api, const struct totals 
         "Requests and connections that HTTP itself refused.", refused);
     one(out, "dibs_http_timeouts_total", METRICS_COUNTER, "Connections that were too slow.",
         timeouts);
+    metrics_family(out, "dibs_wrong_guesses_total", METRICS_COUNTER,
+                   "Wrong codes and tokens, also those that were not looked at any more.");
+    metrics_sample_u64(out, "dibs_wrong_guesses_total", "kind=\"code\"",
+                       atomic_load(&api->guesses.wrong[GUESS_CODE]));
+    metrics_sample_u64(out, "dibs_wrong_guesses_total", "kind=\"token\"",
+                       atomic_load(&api->guesses.wrong[GUESS_TOKEN]));
+    one(out, "dibs_guesses_throttled_total", METRICS_COUNTER,
+        "Answers 429 to those who guess codes or tokens.", atomic_load(&api->guesses.throttled));
     one(out, "dibs_log_dropped_total", METRICS_COUNTER,
         "Log lines that nobody took in time, or that could not be written.", log_dropped());
     metrics_family(out, "dibs_http_responses_total", METRICS_COUNTER,

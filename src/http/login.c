@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <strings.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "http/handlers.h"
 #include "http/header.h"
@@ -42,36 +41,25 @@ static void set_cookie(struct ask *ask, const char *value, int max_age_s)
     sodium_memzero(text, sizeof text);
 }
 
-static void log_login(struct ask *ask, enum log_level level, const char *event)
+static void log_login(struct ask *ask)
 {
     char address[ADDRESS_TEXT_SIZE];
     struct address client = ask_address(ask);
     address_format(&client, address);
-    log_event(level, event, LOG_FIELD("request_id", LOG_SPAN(reply_request_id(ask->exchange))),
+    log_event(LOG_INFO, "login", LOG_FIELD("request_id", LOG_SPAN(reply_request_id(ask->exchange))),
               LOG_FIELD("address", LOG_TEXT(address)));
 }
 
-/* Guessing is slow whatever the other limits are; who knows the token is not counted. */
 static bool check_token(struct ask *ask, struct span token)
 {
-    struct api *api = ask->loop->api;
-    char bytes[RATE_LIMIT_ADDRESS_SIZE];
-    struct address client = ask_address(ask);
-    struct span address = rate_limit_address(&client, bytes);
-    struct rate_limit limit = rate_limiter_take(api->logins, address, clock_monotonic_ns());
-    if (!limit.allowed) {
-        reply_note_limit(ask->exchange, &limit);
-        reply_rate_limited(ask->loop, ask->exchange, &limit);
-        return false;
+    if (auth_is_admin_token(&ask->loop->api->auth, token)) {
+        return true;
     }
-    if (!auth_is_admin_token(&api->auth, token)) {
-        log_login(ask, LOG_WARN, "login_refused");
+    if (guess_was_wrong(ask, GUESS_TOKEN)) {
         reply_problem_about(ask->loop, ask->exchange, PROBLEM_UNAUTHORIZED,
                             "This is not the admin token.", "token");
-        return false;
     }
-    rate_limiter_give_back(api->logins, address);
-    return true;
+    return false;
 }
 
 void login_create(struct ask *ask)
@@ -94,7 +82,7 @@ void login_create(struct ask *ask)
         char value[SESSION_VALUE_SIZE];
         int64_t now_s = http_loop_wall_ms(ask->loop->http) / 1000;
         session_write(&auth->session_key, now_s + SESSION_LIFE_S, value);
-        log_login(ask, LOG_INFO, "login");
+        log_login(ask);
         reply_begin(ask->loop, ask->exchange, 204, (struct span){NULL, 0});
         set_cookie(ask, value, SESSION_LIFE_S);
         http_answer_end(ask->exchange, (struct span){NULL, 0});
@@ -104,10 +92,9 @@ void login_create(struct ask *ask)
 void login_show(struct ask *ask)
 {
     const struct auth *auth = &ask->loop->api->auth;
-    if (!ask_no_query(ask)) {
+    if (!ask_no_query(ask) || !ask_identify(ask)) {
         return;
     }
-    ask_identify(ask);
     bool admin = auth_may_administer(auth, &ask->caller) == NULL;
     struct buffer *body = &ask->loop->body;
     buffer_clear(body);

@@ -122,21 +122,10 @@ static uint64_t hash_of(const struct rate_limiter *limiter, struct span key)
     return hash + (hash == 0);
 }
 
-void rate_limiter_give_back(struct rate_limiter *limiter, struct span key)
-{
-    uint64_t hash = hash_of(limiter, key);
-    struct shard *shard;
-    struct slot *set = find_set(limiter, hash, &shard);
-    pthread_mutex_lock(&shard->lock);
-    for (size_t way = 0; way < WAYS; way++) {
-        if (set[way].hash == hash) {
-            set[way].full_at -= limiter->interval_ns;
-        }
-    }
-    pthread_mutex_unlock(&shard->lock);
-}
+enum use { USE_LOOKS, USE_TAKES };
 
-struct rate_limit rate_limiter_take(struct rate_limiter *limiter, struct span key, int64_t now_ns)
+static struct rate_limit use(struct rate_limiter *limiter, struct span key, int64_t now_ns,
+                             enum use use)
 {
     uint64_t hash = hash_of(limiter, key);
     struct shard *shard;
@@ -149,7 +138,7 @@ struct rate_limit rate_limiter_take(struct rate_limiter *limiter, struct span ke
     int64_t wait_ns = full_at + limiter->interval_ns - limiter->tolerance_ns - now_ns;
     if (wait_ns <= 0) {
         result.allowed = true;
-        full_at += limiter->interval_ns;
+        full_at += use == USE_TAKES ? limiter->interval_ns : 0;
         slot->full_at = full_at;
     }
     pthread_mutex_unlock(&shard->lock);
@@ -159,6 +148,16 @@ struct rate_limit rate_limiter_take(struct rate_limiter *limiter, struct span ke
     result.reset_s = whole_seconds(full_at - now_ns);
     result.retry_after_s = result.allowed ? 0 : whole_seconds(wait_ns);
     return result;
+}
+
+struct rate_limit rate_limiter_take(struct rate_limiter *limiter, struct span key, int64_t now_ns)
+{
+    return use(limiter, key, now_ns, USE_TAKES);
+}
+
+struct rate_limit rate_limiter_look(struct rate_limiter *limiter, struct span key, int64_t now_ns)
+{
+    return use(limiter, key, now_ns, USE_LOOKS);
 }
 
 struct span rate_limit_address(const struct address *address, char bytes[RATE_LIMIT_ADDRESS_SIZE])

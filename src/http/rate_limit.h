@@ -34,8 +34,8 @@ void rate_limiter_free(struct rate_limiter *limiter);
 /* Takes one out of the key's bucket, when there is one. */
 struct rate_limit rate_limiter_take(struct rate_limiter *limiter, struct span key, int64_t now_ns);
 
-/* Puts back what was taken just before, for a request that turned out not to count. */
-void rate_limiter_give_back(struct rate_limiter *limiter, struct span key);
+/* What taking one would say, without taking it. */
+struct rate_limit rate_limiter_look(struct rate_limiter *limiter, struct span key, int64_t now_ns);
 
 /* The part of an address that is one customer: all of IPv4, the first 64 bits of IPv6. `bytes`
  * holds what the span points to. */

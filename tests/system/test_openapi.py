@@ -520,12 +520,14 @@ def tour_tokens(spec, serve, folder):
     path = f"/v1/policies/{policy}/claims"
     won = tour.ask(201, "POST", path, {}, token=mine).json
     assert won["user"] == "u1" and "code" in won
-    for name in spec.named:
+    for index, name in enumerate(spec.named):
+        source = f"127.0.1.{index + 1}"  # Each of its own: so many wrong tokens from one are 429.
         if name == "logout":  # anyone may, but for another's page
             tour.operation(name, 401, headers={"Origin": "http://elsewhere.example"})
         elif "401" in spec.responses(name):
-            tour.operation(name, 401, id=policy, coupon=won["coupon_id"], token=False)
-            tour.operation(name, 401, id=policy, coupon=won["coupon_id"], token="wrong-token")
+            for token in (False, "wrong-token"):
+                tour.operation(name, 401, id=policy, coupon=won["coupon_id"], token=token,
+                               source=source)
     assert "code" in tour.ask(200, "GET", f"{path}/u1", token=mine).json
     cookie = tour.ask(204, "POST", "/v1/session", {"token": ADMIN_TOKEN}, token=False).headers[
         "set-cookie"].split(";")[0]

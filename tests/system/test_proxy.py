@@ -152,4 +152,4 @@ def test_proxy__logs_say_who_asked(serve):
         answer = ask_through(nginx, "POST", "/v1/session", {"token": "not-the-token"},
                              source="127.0.0.7")
     expect_problem(answer, 401, "UNAUTHORIZED")
-    assert server.await_log("login_refused")["address"] == "127.0.0.7"
+    assert server.await_log("wrong_token")["address"] == "127.0.0.7"

@@ -185,24 +185,17 @@ def test_session__another_page_logs_nobody_in_or_out(server, method):
 
 
 def test_session__guessing_is_slow(serve, tmp_path):
-    """Whatever the other limits are; and the token itself goes on working in a header."""
+    """Whatever the other limits are; and who knows the token is never kept out."""
     server = guarded(serve, tmp_path)
-    # Knowing the token is not guessing.
-    for _ in range(30):
-        assert login(server).status == 204
     verdicts = [login(server, f"guess-{n}").status for n in range(14)]
     assert verdicts[:10] == [401] * 10
     assert 429 in verdicts[10:]
-    refused = login(server)
-    while refused.status == 204:  # On a slow machine a guess may have come free meanwhile.
-        login(server, "guess")
-        refused = login(server)
-    expect_problem(refused, 429, "RATE_LIMITED")
-    assert 1 <= int(refused.headers["retry-after"]) <= 6
+    for _ in range(30):
+        assert login(server).status == 204
     expect(server.get("/v1/audit", token=ADMIN), 200)
-    lines = server.await_events("login_refused", 10)
+    lines = server.await_events("wrong_token", 10)
     assert all(line["address"] == "127.0.0.1" for line in lines)
-    assert not any("guess" in line or ADMIN in line for line in server.log)
+    assert not any("guess-" in line or ADMIN in line for line in server.log)
 
 
 def test_session__says_how_one_may_log_in_and_claim(serve, tmp_path):
