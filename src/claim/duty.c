@@ -16,34 +16,12 @@
 #define PAUSE_WARM_MS 20 /* of a policy that had something to do a moment ago */
 #define WARM_MS       10000
 #define REFUSED_MS    200
-#define TERM_MS       6000 /* of stewardship; renewed when half of it is over */
 #define FORGOTTEN_MS \
     510 /* a policy that was built anew is armed when every server has forgotten it */
 #define RETIRE_SECONDS 86400
 #define SETTLE_MS      20000
 #define SAY_MS         5000
 #define LEASES_MAX     256
-
-/* --- stewardship --- */
-
-bool duty_is_held(struct worker *worker, struct duty *duty, int64_t now_ms)
-{
-    bool held = false;
-    struct error error;
-
-    if (duty->held_until_ms - now_ms > TERM_MS / 2)
-        return true;
-    if (ledger_steward_hold(worker->service->ledger, duty->policy_id, worker->holder, TERM_MS,
-                            &held, &error) != STATUS_OK)
-        return false;
-    /* Whoever had it before may have left something half done. */
-    if (held && duty->held_until_ms < now_ms)
-        duty->synced_at_ms = 0;
-    if (!held || duty->held_until_ms < now_ms)
-        duty->has_way = false;
-    duty->held_until_ms = held ? now_ms + TERM_MS : 0;
-    return held;
-}
 
 void duty_say(struct duty *duty, const char *event, const struct error *error)
 {
@@ -143,7 +121,7 @@ static enum status duty_close_leases(struct worker *worker, struct duty *duty, s
         enum status status =
             ledger_lease_list(ledger, duty->policy_id, leases, LEASES_MAX, &count, error);
         for (size_t i = 0; i < count && status == STATUS_OK; i++)
-            status = ledger_lease_close(ledger, leases[i].id, error);
+            status = ledger_lease_close(ledger, leases[i].id, duty->term, error);
         if (status != STATUS_OK)
             return status;
     } while (count == LEASES_MAX);
@@ -155,6 +133,7 @@ static enum status duty_close_leases(struct worker *worker, struct duty *duty, s
 static enum status duty_mend(struct worker *worker, struct duty *duty, struct error *error)
 {
     struct ledger_mend mend = {.policy_id = duty->policy_id,
+                               .term = duty->term,
                                .raises_total = true,
                                .adopts_strays = true,
                                .only_if_asked = true};
@@ -175,22 +154,22 @@ static enum status duty_lend(struct worker *worker, struct duty *duty, int64_t k
     struct service *service = worker->service;
     struct policy policy;
     struct lease lease;
-    enum status status =
-        ledger_lease_take(service->ledger, duty->policy_id, keep, &lease, &policy, error);
+    enum status status = ledger_lease_take(service->ledger, duty->policy_id, duty->term, keep,
+                                           &lease, &policy, error);
 
     FAULT_POINT("worker.after_lease");
     if (status != STATUS_OK)
         return status;
     if (lease.count > 0)
-        status = gate_lend(service->gate, &lease, 0, error);
+        status = gate_lend(service->gate, &lease, 0, duty->term, error);
     else
         duty->synced_at_ms = 0; /* What was announced has come, or never will. */
     if (status == STATUS_OK)
         return gate_policy_set(service->gate, &policy, error);
     if (status == STATUS_CONFLICT || status == STATUS_BUSY)
-        (void)!ledger_lease_close(service->ledger, lease.id, NULL);
+        (void)!ledger_lease_close(service->ledger, lease.id, duty->term, NULL);
     else
-        duty->held_until_ms = 0; /* The gate may have it, or not: it is lent again. */
+        duty->lends_again = true; /* The gate may have it, or not. */
     return status;
 }
 
@@ -204,7 +183,7 @@ static enum status duty_lend_again(struct worker *worker, struct duty *duty, str
                                            LEASES_MAX, &count, error);
 
     for (size_t i = 0; i < count && (status == STATUS_OK || status == STATUS_CONFLICT); i++)
-        status = gate_lend(worker->service->gate, &leases[i], 0, error);
+        status = gate_lend(worker->service->gate, &leases[i], 0, duty->term, error);
     return status == STATUS_CONFLICT ? STATUS_OK : status;
 }
 
@@ -218,6 +197,8 @@ static enum status duty_build(struct worker *worker, struct duty *duty, struct e
     struct policy policy;
     enum status status = duty_drain_all(worker, duty, error);
 
+    /* From here on nothing that was armed before may go on. */
+    duty->previous = duty->term;
     if (status == STATUS_OK)
         status = duty_close_leases(worker, duty, error);
     if (status == STATUS_OK)
@@ -226,7 +207,7 @@ static enum status duty_build(struct worker *worker, struct duty *duty, struct e
         status = ledger_policy_get(service->ledger, duty->policy_id, &policy, error);
     FAULT_POINT("worker.before_reset");
     if (status == STATUS_OK)
-        status = gate_reset(service->gate, duty->policy_id, policy.next_seq - 1, error);
+        status = gate_reset(service->gate, duty->policy_id, policy.next_seq - 1, duty->term, error);
     FAULT_POINT("worker.after_reset");
     if (status == STATUS_OK)
         status = ledger_visit_policy(service->ledger, duty->policy_id, &visitor, error);
@@ -244,7 +225,9 @@ static enum status duty_build(struct worker *worker, struct duty *duty, struct e
 static enum status duty_arm(struct worker *worker, struct duty *duty, struct error *error)
 {
     FAULT_POINT("worker.before_arm");
-    enum status status = gate_arm(worker->service->gate, duty->policy_id, duty->built_count, error);
+    duty->is_used = true;
+    enum status status =
+        terms_arm(worker->service, duty->policy_id, duty->term, duty->built_count, error);
     duty->is_built = false; /* What was refused is built anew. */
     if (status != STATUS_OK)
         return status;
@@ -285,6 +268,26 @@ static enum status duty_pass(struct worker *worker, struct duty *duty, struct er
                       error);
 }
 
+/* Whether the policy has to be built, in a term in which nothing was armed yet, and the time of
+ * what was armed before is over. */
+static bool duty_may_build(struct worker *worker, struct duty *duty)
+{
+    const struct gate_pending *pending = worker->pending;
+    struct error error = {""};
+
+    if (duty->is_built)
+        return true;
+    if (pending->is_continuous && pending->term == duty->term) {
+        terms_hurry(worker->service->terms);
+        return false;
+    }
+    if (!duty->is_used && pending->term <= duty->term)
+        return clock_monotonic_ms() >= duty->over_at_ms;
+    if (duty_take(worker, duty) && duty_tell(worker, duty, &error) != STATUS_OK)
+        duty_say(duty, "term_failed", &error);
+    return false;
+}
+
 /* Many policies may have to be built at once: while one waits to be armed, others are built. */
 static void duty_reconcile(struct worker *worker, struct duty *duty, int64_t now_ms)
 {
@@ -292,8 +295,13 @@ static void duty_reconcile(struct worker *worker, struct duty *duty, int64_t now
     enum status status = STATUS_OK;
 
     duty->next_look_ms = now_ms + REFUSED_MS;
+    bool was_told = duty->is_told;
     if (!duty_is_held(worker, duty, now_ms)) {
         duty->is_built = false;
+        return;
+    }
+    if (!was_told || !duty_may_build(worker, duty)) {
+        duty->next_look_ms = now_ms < duty->over_at_ms ? duty->over_at_ms : now_ms + PAUSE_MIN_MS;
         return;
     }
     if (!duty->is_built) {
@@ -367,7 +375,7 @@ static bool duty_drain(struct worker *worker, struct duty *duty, int64_t now_ms)
     enum status status =
         relay_carry(relay, &duty->way, pending->claims, pending->claim_count, &error);
     if (status == STATUS_CONFLICT)
-        duty->held_until_ms = 0; /* Somebody else has begun. */
+        duty->has_way = false; /* Somebody else has begun. */
     if (status != STATUS_OK && status != STATUS_BUSY)
         duty_say(duty, "drain_failed", &error);
     return status == STATUS_OK;
@@ -400,8 +408,6 @@ static void duty_refill(struct worker *worker, struct duty *duty, int64_t now_ms
         duty->lend_at_ms = 0;
         return;
     }
-    if (duty->held_until_ms <= now_ms)
-        duty->lends_again = true;
     if (!duty_is_held(worker, duty, now_ms) || !duty_announce(worker, duty) ||
         clock_monotonic_ms() < duty->lend_at_ms)
         return;
@@ -435,8 +441,13 @@ static void duty_push(struct worker *worker, struct duty *duty, int64_t now_ms)
 static void duty_retire(struct worker *worker, struct duty *duty)
 {
     if (duty->is_closed && worker->pending->pending_count == 0 &&
-        gate_retire(worker->service->gate, duty->policy_id, RETIRE_SECONDS, NULL) == STATUS_OK)
+        gate_retire(worker->service->gate, duty->policy_id, RETIRE_SECONDS, NULL) == STATUS_OK) {
         duty->is_retired = true;
+        /* It need not be armed any more. */
+        (void)!ledger_steward_release(worker->service->ledger, duty->policy_id, worker->holder,
+                                      NULL);
+        duty->term = 0;
+    }
 }
 
 /* What no user holds is passed over: it waits for an audit, or until the policy is built anew. */
@@ -485,6 +496,7 @@ void duty_attend(struct worker *worker, struct duty *duty, int64_t now_ms)
             duty_say(duty, "drain_failed", &error);
         return;
     }
+    duty->gate_term = pending->term;
     duty_count_pending(duty, pending);
     duty->oldest_requested_ms = pending->claim_count > 0 && duty->way.cursor == 0
                                     ? pending->claims[0].requested_at_ms
@@ -505,6 +517,10 @@ void duty_attend(struct worker *worker, struct duty *duty, int64_t now_ms)
         return;
     }
     duty->is_built = false;
+    if (!duty_is_current(worker, duty, now_ms) || !duty_sells_what_is_lent(worker, duty, now_ms)) {
+        duty->next_look_ms = now_ms;
+        return;
+    }
     bool is_busy = duty_drain(worker, duty, now_ms);
     duty_enter(worker, duty);
     duty_refill(worker, duty, now_ms);

@@ -89,7 +89,7 @@ static enum status duty_leases_give_back(struct worker *worker, struct duty *dut
                                          struct error *error)
 {
     struct lease_shrunk shrunk[GATE_RECALL_LEASES_MAX];
-    const struct policy_change nothing = {0};
+    const struct policy_change nothing = {.term = duty->term};
     struct policy policy;
     size_t shrunk_count = 0;
     int64_t units = duty_leases_drift(leases, shrunk, &shrunk_count);
@@ -109,18 +109,19 @@ static enum status duty_leases_give_back(struct worker *worker, struct duty *dut
 
 /* One that the gate never got is lent. When the gate has seen a later one, or is empty and nobody
  * has been told of new stock, it goes back, and its units are lent as others are. */
-static enum status duty_leases_settle(struct worker *worker, const struct duty_leases *leases,
-                                      const struct lease *lease, struct error *error)
+static enum status duty_leases_settle(struct worker *worker, const struct duty *duty,
+                                      const struct duty_leases *leases, const struct lease *lease,
+                                      struct error *error)
 {
     struct service *service = worker->service;
 
     if (duty_leases_is_over(leases, lease))
-        return ledger_lease_close(service->ledger, lease->id, error);
+        return ledger_lease_close(service->ledger, lease->id, duty->term, error);
     if (lease->id <= leases->highest_id)
         return STATUS_OK;
-    enum status status = gate_lend(service->gate, lease, 0, error);
+    enum status status = gate_lend(service->gate, lease, 0, duty->term, error);
     if (status == STATUS_CONFLICT || status == STATUS_BUSY)
-        status = ledger_lease_close(service->ledger, lease->id, error);
+        status = ledger_lease_close(service->ledger, lease->id, duty->term, error);
     return status;
 }
 
@@ -143,7 +144,7 @@ void duty_sync_leases(struct worker *worker, struct duty *duty, int64_t now_ms)
     if (status == STATUS_OK)
         status = duty_leases_give_back(worker, duty, &leases, now_ms, &error);
     for (size_t i = 0; i < leases.ledger_count && status == STATUS_OK; i++)
-        status = duty_leases_settle(worker, &leases, &leases.in_ledger[i], &error);
+        status = duty_leases_settle(worker, duty, &leases, &leases.in_ledger[i], &error);
     /* What the ledger has lent is in the gate, and it is not about to lend more. */
     if (status == STATUS_OK && duty->lend_at_ms == 0)
         status = gate_announce(worker->service->gate, duty->policy_id, 0, &wait_ms, &error);

@@ -15,6 +15,7 @@
 #include "claim/service.h"
 #include "claim/steward.h"
 #include "claim/sync.h"
+#include "claim/terms.h"
 #include "claim/workers.h"
 #include "ranking/ranking.h"
 #include "ranking/redis.h"
@@ -47,6 +48,7 @@ struct service {
     struct relay *relay;
     struct steward steward;
     struct sync *sync;                   /* of a shared gate; else NULL */
+    struct terms *terms;                 /* of a shared gate; else NULL */
     struct workers *workers;             /* of a shared gate, when this process works; else NULL */
     struct announcer *_Atomic announcer; /* where other services are told; else NULL */
     struct kafka_orders *orders;         /* where orders come in from other systems; else NULL */

@@ -81,16 +81,17 @@ static enum status service_policy_load(struct service *service, const struct pol
                                        const struct lease *lease, struct error *error)
 {
     struct gate *gate = service->gate;
-    enum status status = gate_reset(gate, policy->id, 0, error);
+    int64_t term = gate->ops->is_shared ? LEDGER_FIRST_TERM : LEDGER_NO_TERM;
+    enum status status = gate_reset(gate, policy->id, 0, term, error);
 
     if (status == STATUS_OK)
         status = service_policy_announce(service, policy, lease->count, error);
     if (status == STATUS_OK && lease->count > 0)
-        status = gate_lend(gate, lease, 0, error);
+        status = gate_lend(gate, lease, 0, term, error);
     if (status == STATUS_OK)
         status = gate_policy_set(gate, policy, error);
     if (status == STATUS_OK)
-        status = gate_arm(gate, policy->id, 0, error);
+        status = terms_arm(service, policy->id, term, 0, error);
     if (gate->ops->is_shared)
         (void)!ledger_steward_release(service->ledger, policy->id, LEDGER_CREATOR, NULL);
     return status;
@@ -246,10 +247,12 @@ enum status service_policy_settle(struct service *service, int64_t policy_id,
 
     if (status == STATUS_NOT_FOUND)
         return STATUS_OK;
-    if (status == STATUS_OK && lease->count > 0 && policy.next_seq > lease->first_seq) {
+    /* A shared gate is lent what it lacks by the policy's steward. */
+    if (status == STATUS_OK && lease->count > 0 && policy.next_seq > lease->first_seq &&
+        !service->gate->ops->is_shared) {
         status = service_policy_announce(service, &policy, lease->count, error);
         if (status == STATUS_OK)
-            status = gate_lend(service->gate, lease, 0, error);
+            status = gate_lend(service->gate, lease, 0, LEDGER_NO_TERM, error);
         if (status == STATUS_CONFLICT) /* A look that was cut short has lent it. */
             status = STATUS_OK;
     }

@@ -87,7 +87,7 @@ static enum status restore_lease(void *context, const struct lease *lease, int64
             STATUS_OK ||
         numbers.closed_by_hand)
         return restore_set_aside(&restore->stale, lease, error);
-    enum status status = gate_lend(restore->service->gate, lease, row_count, error);
+    enum status status = gate_lend(restore->service->gate, lease, row_count, LEDGER_NO_TERM, error);
     if (status == STATUS_CONFLICT)
         return restore_set_aside(&restore->stale, lease, error);
     return status;
@@ -102,7 +102,8 @@ static enum status restore_close(struct restore *restore, struct error *error)
                                           restore->used.count, error);
     for (size_t i = 0; i < restore->stale.count && status == STATUS_OK; i++) {
         struct policy policy;
-        status = ledger_lease_close(restore->service->ledger, restore->stale.ids[i], error);
+        status = ledger_lease_close(restore->service->ledger, restore->stale.ids[i], LEDGER_NO_TERM,
+                                    error);
         if (status == STATUS_OK)
             status =
                 service_refresh(restore->service, restore->stale.policy_ids[i], &policy, error);

@@ -290,6 +290,14 @@ static enum status service_start_worker(struct service *service, struct error *e
     return service_works(service) ? workers_start(&service->workers, service, error) : STATUS_OK;
 }
 
+static enum status service_start_terms(struct service *service, struct error *error)
+{
+    const char *holder = service->workers != NULL ? workers_holder(service->workers) : "";
+
+    return service->gate->ops->is_shared ? terms_start(&service->terms, service, holder, error)
+                                         : STATUS_OK;
+}
+
 static enum status service_start_fallback(struct service *service, struct error *error)
 {
     return service->gate->ops->is_shared ? fallback_start(&service->fallback, service, error)
@@ -337,6 +345,7 @@ static const struct service_step {
     {service_load_code_key, ASKS_LEDGER},
     {service_fill_gate, ASKS_LEDGER},
     {service_start_worker, ASKS_NOBODY},
+    {service_start_terms, ASKS_LEDGER},
     {service_start_fallback, ASKS_LEDGER},
     {service_start_sync, ASKS_GATE},
     {service_run_worker, ASKS_NOBODY},
@@ -406,6 +415,7 @@ void service_close(struct service *service)
     fallback_stop(service->fallback);
     if (service->workers != NULL)
         workers_stop(service->workers, service->options.stop_timeout_ms);
+    terms_stop(service->terms);
     kafka_orders_stop(service->orders, KAFKA_STOP_MS);
     announcer_stop(service->announcer, KAFKA_STOP_MS);
     ledger_close(service->ledger);

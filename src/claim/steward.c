@@ -240,7 +240,8 @@ static enum status steward_lease(struct steward *steward, int64_t policy_id, str
     struct service *service = steward->service;
     struct lease lease;
     struct policy policy;
-    enum status status = ledger_lease_take(service->ledger, policy_id, 0, &lease, &policy, error);
+    enum status status =
+        ledger_lease_take(service->ledger, policy_id, LEDGER_NO_TERM, 0, &lease, &policy, error);
 
     if (status == STATUS_UNKNOWN)
         steward_doubt(steward, &(struct steward_doubt){
@@ -248,7 +249,7 @@ static enum status steward_lease(struct steward *steward, int64_t policy_id, str
     if (status != STATUS_OK)
         return status;
     if (lease.count > 0) {
-        status = gate_lend(service->gate, &lease, 0, error);
+        status = gate_lend(service->gate, &lease, 0, LEDGER_NO_TERM, error);
         log_event(LOG_INFO, "lease_taken", LOG_FIELD("policy", LOG_I64(policy_id)),
                   LOG_FIELD("lease", LOG_I64(lease.id)),
                   LOG_FIELD("first_seq", LOG_I64(lease.first_seq)),

@@ -179,15 +179,12 @@ void worker_take_roster(struct worker *worker, struct worker_roster *roster)
     *roster = (struct worker_roster){0};
 }
 
-/* Others need not wait for its term to end. */
+/* Another worker of this process takes the next term, for it has the same name. */
 static void worker_leave(struct worker *worker, struct duty *duty)
 {
     relay_leave(worker->service->relay, &duty->way);
     free(duty->keys);
     duty->keys = NULL;
-    if (duty->held_until_ms > clock_monotonic_ms())
-        (void)!ledger_steward_release(worker->service->ledger, duty->policy_id, worker->holder,
-                                      NULL);
 }
 
 /* Notes the policy as the ledger has it now. */

@@ -435,6 +435,11 @@ void workers_end(struct workers *workers)
     free(workers);
 }
 
+const char *workers_holder(const struct workers *workers)
+{
+    return workers->holder;
+}
+
 void workers_count(struct workers *workers, struct worker_numbers *numbers)
 {
     *numbers = (struct worker_numbers){0};

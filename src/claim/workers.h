@@ -39,6 +39,9 @@ void workers_on_issued(struct workers *workers, const struct claim *claims,
 /* On the ledger's thread: tickets have become durable. */
 void workers_on_durable(struct workers *workers);
 
+/* The name of this process among the stewards. */
+const char *workers_holder(const struct workers *workers);
+
 struct worker_numbers;
 void workers_count(struct workers *workers, struct worker_numbers *numbers);
 

@@ -35,10 +35,13 @@ enum status gate_alone_pending(struct gate *gate, int64_t policy_id, int64_t aft
     pending->stray_count = 0;
     pending->is_known = true;
     pending->is_armed = true;
+    pending->is_continuous = true;
     pending->remaining = 0;
     pending->unleased = 0;
     pending->pending_count = 0;
     pending->version = 0;
+    pending->term = 0;
+    pending->selling_lease_id = 0;
     return STATUS_OK;
 }
 
@@ -52,24 +55,71 @@ enum status gate_alone_acknowledge_keys(struct gate *gate, const struct key_bind
     return STATUS_OK;
 }
 
-enum status gate_alone_reset(struct gate *gate, int64_t policy_id, int64_t last_seq,
+bool gate_alone_can_move(const struct gate *gate)
+{
+    (void)gate;
+    return false;
+}
+
+enum status gate_alone_take_over(struct gate *gate, int64_t policy_id, int64_t term,
+                                 int64_t previous, bool *is_continuous, struct error *error)
+{
+    (void)gate;
+    (void)policy_id;
+    (void)term;
+    (void)previous;
+    (void)error;
+    *is_continuous = true;
+    return STATUS_OK;
+}
+
+enum status gate_alone_reset(struct gate *gate, int64_t policy_id, int64_t last_seq, int64_t term,
                              struct error *error)
 {
     (void)gate;
     (void)policy_id;
     (void)last_seq;
+    (void)term;
+    (void)error;
+    return STATUS_OK;
+}
+
+enum status gate_alone_moment(struct gate *gate, int64_t policy_id, struct gate_moment *moment,
+                              struct error *error)
+{
+    (void)gate;
+    (void)policy_id;
+    (void)moment;
     (void)error;
     return STATUS_OK;
 }
 
 enum status gate_alone_arm(struct gate *gate, int64_t policy_id, int64_t active_count,
-                           struct error *error)
+                           const struct gate_arming *arming, struct error *error)
 {
     (void)gate;
     (void)policy_id;
     (void)active_count;
+    (void)arming;
     (void)error;
     return STATUS_OK;
+}
+
+bool gate_alone_renewal_begin(struct gate *gate, int64_t pause_ms)
+{
+    (void)gate;
+    (void)pause_ms;
+    return false;
+}
+
+void gate_alone_renew(struct gate *gate, const struct gate_term *terms, size_t count,
+                      int64_t length_ms, bool is_confirmed)
+{
+    (void)gate;
+    (void)terms;
+    (void)count;
+    (void)length_ms;
+    (void)is_confirmed;
 }
 
 /* Nobody wins without a gate that is never away. */

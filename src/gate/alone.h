@@ -16,10 +16,18 @@ enum status gate_alone_pending(struct gate *gate, int64_t policy_id, int64_t aft
                                struct gate_pending *pending, struct error *error);
 enum status gate_alone_acknowledge_keys(struct gate *gate, const struct key_binding *bindings,
                                         size_t count, struct error *error);
-enum status gate_alone_reset(struct gate *gate, int64_t policy_id, int64_t last_seq,
+bool gate_alone_can_move(const struct gate *gate);
+enum status gate_alone_take_over(struct gate *gate, int64_t policy_id, int64_t term,
+                                 int64_t previous, bool *is_continuous, struct error *error);
+enum status gate_alone_reset(struct gate *gate, int64_t policy_id, int64_t last_seq, int64_t term,
                              struct error *error);
+enum status gate_alone_moment(struct gate *gate, int64_t policy_id, struct gate_moment *moment,
+                              struct error *error);
 enum status gate_alone_arm(struct gate *gate, int64_t policy_id, int64_t active_count,
-                           struct error *error);
+                           const struct gate_arming *arming, struct error *error);
+bool gate_alone_renewal_begin(struct gate *gate, int64_t pause_ms);
+void gate_alone_renew(struct gate *gate, const struct gate_term *terms, size_t count,
+                      int64_t length_ms, bool is_confirmed);
 enum status gate_alone_enter(struct gate *gate, int64_t policy_id, const struct claim *claims,
                              const enum coupon_state *states, size_t count, struct error *error);
 enum status gate_alone_leases(struct gate *gate, int64_t policy_id, struct gate_lease *leases,

@@ -12,7 +12,8 @@ static void gate_check_ops(const struct gate_ops *ops)
            ops->recall && ops->restore && ops->restore_key && ops->line_open && ops->line_close &&
            ops->claim && ops->acknowledge && ops->settle && ops->block && ops->find && ops->count &&
            ops->look && ops->list && ops->stands && ops->visit && ops->pending &&
-           ops->acknowledge_keys && ops->reset && ops->arm && ops->enter && ops->leases &&
+           ops->acknowledge_keys && ops->can_move && ops->take_over && ops->reset && ops->moment &&
+           ops->arm && ops->renewal_begin && ops->renew && ops->enter && ops->leases &&
            ops->retire && ops->publish && ops->published && ops->inspect && ops->strays &&
            ops->mend && ops->lay_down && ops->enumerate && ops->suspend && ops->forget &&
            ops->is_ready && ops->survey && ops->place);
@@ -47,10 +48,10 @@ enum status gate_announce(struct gate *gate, int64_t policy_id, int64_t count, i
 }
 
 enum status gate_lend(struct gate *gate, const struct lease *lease, int64_t given_count,
-                      struct error *error)
+                      int64_t term, struct error *error)
 {
     ensure(lease->count >= 0 && given_count >= 0 && given_count <= lease->count);
-    return gate->ops->lend(gate, lease, given_count, error);
+    return gate->ops->lend(gate, lease, given_count, term, error);
 }
 
 enum status gate_recall(struct gate *gate, int64_t policy_id, int64_t count,
@@ -152,15 +153,46 @@ enum status gate_acknowledge_keys(struct gate *gate, const struct key_binding *b
     return count == 0 ? STATUS_OK : gate->ops->acknowledge_keys(gate, bindings, count, error);
 }
 
-enum status gate_reset(struct gate *gate, int64_t policy_id, int64_t last_seq, struct error *error)
+bool gate_can_move(const struct gate *gate)
 {
-    return gate->ops->reset(gate, policy_id, last_seq, error);
+    return gate->ops->can_move(gate);
+}
+
+enum status gate_take_over(struct gate *gate, int64_t policy_id, int64_t term, int64_t previous,
+                           bool *is_continuous, struct error *error)
+{
+    *is_continuous = false;
+    return gate->ops->take_over(gate, policy_id, term, previous, is_continuous, error);
+}
+
+enum status gate_reset(struct gate *gate, int64_t policy_id, int64_t last_seq, int64_t term,
+                       struct error *error)
+{
+    return gate->ops->reset(gate, policy_id, last_seq, term, error);
+}
+
+enum status gate_moment(struct gate *gate, int64_t policy_id, struct gate_moment *moment,
+                        struct error *error)
+{
+    *moment = (struct gate_moment){0};
+    return gate->ops->moment(gate, policy_id, moment, error);
 }
 
 enum status gate_arm(struct gate *gate, int64_t policy_id, int64_t active_count,
-                     struct error *error)
+                     const struct gate_arming *arming, struct error *error)
 {
-    return gate->ops->arm(gate, policy_id, active_count, error);
+    return gate->ops->arm(gate, policy_id, active_count, arming, error);
+}
+
+bool gate_renewal_begin(struct gate *gate, int64_t pause_ms)
+{
+    return gate->ops->renewal_begin(gate, pause_ms);
+}
+
+void gate_renew(struct gate *gate, const struct gate_term *terms, size_t count, int64_t length_ms,
+                bool is_confirmed)
+{
+    gate->ops->renew(gate, terms, count, length_ms, is_confirmed);
 }
 
 enum status gate_enter(struct gate *gate, int64_t policy_id, const struct claim *claims,

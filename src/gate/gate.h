@@ -121,10 +121,34 @@ struct gate_pending {
     bool is_known;      /* the gate has the policy */
     bool is_armed;      /* and answers for it */
     bool is_suspended;
+    bool is_continuous; /* armed, or nothing but time keeps it from being so */
     int64_t remaining;
     int64_t unleased; /* as the gate has been told */
     int64_t pending_count;
     int64_t version;
+    int64_t term;             /* the latest that it was told of */
+    int64_t selling_lease_id; /* that the next win is from; 0: none */
+};
+
+/* The time of the server that has a policy, and which process it is. */
+#define GATE_PROCESS_SIZE 33
+struct gate_moment {
+    int64_t now_ms;
+    char process[GATE_PROCESS_SIZE];
+};
+
+/* For how long a policy is armed: counted from a moment before the ledger confirmed that the term
+ * is its newest. */
+struct gate_arming {
+    int64_t term;
+    struct gate_moment since;
+    int64_t length_ms;
+};
+
+/* The newest term of a policy. */
+struct gate_term {
+    int64_t policy_id;
+    int64_t term;
 };
 
 /* A lease as a shared gate has it: the seqs up to `next_seq` are given out, those from `end_seq` on
@@ -226,7 +250,7 @@ struct gate_ops {
     enum status (*announce)(struct gate *gate, int64_t policy_id, int64_t count, int64_t *wait_ms,
                             struct error *error);
     enum status (*lend)(struct gate *gate, const struct lease *lease, int64_t given_count,
-                        struct error *error);
+                        int64_t term, struct error *error);
     enum status (*recall)(struct gate *gate, int64_t policy_id, int64_t count,
                           struct lease_shrunk *shrunk, size_t *shrunk_count, struct error *error);
     enum status (*restore)(struct gate *gate, const struct claim *claim, enum coupon_state state,
@@ -256,10 +280,18 @@ struct gate_ops {
                            struct gate_pending *pending, struct error *error);
     enum status (*acknowledge_keys)(struct gate *gate, const struct key_binding *bindings,
                                     size_t count, struct error *error);
-    enum status (*reset)(struct gate *gate, int64_t policy_id, int64_t last_seq,
+    bool (*can_move)(const struct gate *gate);
+    enum status (*take_over)(struct gate *gate, int64_t policy_id, int64_t term, int64_t previous,
+                             bool *is_continuous, struct error *error);
+    enum status (*reset)(struct gate *gate, int64_t policy_id, int64_t last_seq, int64_t term,
                          struct error *error);
+    enum status (*moment)(struct gate *gate, int64_t policy_id, struct gate_moment *moment,
+                          struct error *error);
     enum status (*arm)(struct gate *gate, int64_t policy_id, int64_t active_count,
-                       struct error *error);
+                       const struct gate_arming *arming, struct error *error);
+    bool (*renewal_begin)(struct gate *gate, int64_t pause_ms);
+    void (*renew)(struct gate *gate, const struct gate_term *terms, size_t count, int64_t length_ms,
+                  bool is_confirmed);
     enum status (*enter)(struct gate *gate, int64_t policy_id, const struct claim *claims,
                          const enum coupon_state *states, size_t count, struct error *error);
     enum status (*leases)(struct gate *gate, int64_t policy_id, struct gate_lease *leases,
@@ -311,11 +343,11 @@ enum status gate_announce(struct gate *gate, int64_t policy_id, int64_t count, i
 
 /* Adds a lease's units, of which the first `given_count` were given out already (0 for a new
  * one; more only when restoring). A lease whose id is not above every lease seen, or whose next
- * seq is not above every seq seen, is refused with CONFLICT: a stalled steward's second push.
- * UNKNOWN: a gate in another process may have taken it; lending it again tells, by OK or CONFLICT.
- */
+ * seq is not above every seq seen, is refused with CONFLICT: a stalled steward's second push; so is
+ * one of a term before the policy's. UNKNOWN: a gate in another process may have taken it; lending
+ * it again tells, by OK or CONFLICT. */
 enum status gate_lend(struct gate *gate, const struct lease *lease, int64_t given_count,
-                      struct error *error) MUST_CHECK;
+                      int64_t term, struct error *error) MUST_CHECK;
 
 /* Takes `count` units back from the end of the leases, all or none: CONFLICT when the gate has
  * fewer. GATE_RECALL_ALL takes whatever there is, in as many calls as it needs: the last one
@@ -394,8 +426,11 @@ bool gate_stands(struct gate *gate, const struct wish *wish);
  *
  * It is the outbox: a win stays in it until the ledger has it and says so. It answers for a policy
  * only while it is armed, which it forgets whenever it may have forgotten anything else; then the
- * steward resets it, restores the users from the ledger, lends it a fresh lease and arms it. A gate
- * in memory has nothing pending here and is always armed. */
+ * steward resets it, restores the users from the ledger, lends it a fresh lease and arms it. It is
+ * armed for a short time only, by its own clock, and stays so while that is renewed: only in the
+ * term that is the ledger's newest, and only in the process that was armed. What a steward writes
+ * in an earlier term is refused with CONFLICT. A gate in memory has nothing pending here, knows no
+ * terms and is always armed. */
 
 /* Up to GATE_PENDING_MAX claims and bound keys after that seq. NOT_FOUND is no status of this:
  * is_known tells. */
@@ -406,17 +441,40 @@ enum status gate_pending(struct gate *gate, int64_t policy_id, int64_t after_seq
 enum status gate_acknowledge_keys(struct gate *gate, const struct key_binding *bindings,
                                   size_t count, struct error *error) MUST_CHECK;
 
+/* Whether another server may take the place of the one that has a policy: then something may be
+ * armed there for as long as it was once armed. */
+bool gate_can_move(const struct gate *gate);
+
+/* The policy is in that term from now on; `previous` is the newest one before. When it was armed in
+ * that one and has lost nothing since, it goes on as it is; else it is disarmed. NOT_FOUND: the
+ * gate does not have it. */
+enum status gate_take_over(struct gate *gate, int64_t policy_id, int64_t term, int64_t previous,
+                           bool *is_continuous, struct error *error) MUST_CHECK;
+
 /* Disarms the policy and forgets its stock and users; leases up to `last_seq`, the last that was
  * ever lent, stay refused. CONFLICT: something is pending in it, or it was lent more than that, so
  * that whoever asks is late. */
-enum status gate_reset(struct gate *gate, int64_t policy_id, int64_t last_seq,
+enum status gate_reset(struct gate *gate, int64_t policy_id, int64_t last_seq, int64_t term,
                        struct error *error) MUST_CHECK;
 
-/* From now on the gate answers for the policy; `active_count` is how many active coupons the ledger
- * has, all of them restored before. UNAVAILABLE: what was built since the reset is not there any
- * more. */
+/* What time it is where the policy is. */
+enum status gate_moment(struct gate *gate, int64_t policy_id, struct gate_moment *moment,
+                        struct error *error) MUST_CHECK;
+
+/* From now on the gate answers for the policy, until the arming's time is over; `active_count` is
+ * how many active coupons the ledger has, all of them restored before. UNAVAILABLE: what was built
+ * since the reset is not there any more, or the time is over already. */
 enum status gate_arm(struct gate *gate, int64_t policy_id, int64_t active_count,
-                     struct error *error) MUST_CHECK;
+                     const struct gate_arming *arming, struct error *error) MUST_CHECK;
+
+/* Renewing what is armed, from one thread: asks every server what time it is, then the caller asks
+ * the ledger for the newest terms, then what is armed in them stays so for that long from the time
+ * that was told. False: wherever there is one, somebody has renewed less than `pause_ms` ago, and
+ * nothing need be done. Terms that the ledger did not confirm after the beginning may be given
+ * where nothing can move. */
+bool gate_renewal_begin(struct gate *gate, int64_t pause_ms);
+void gate_renew(struct gate *gate, const struct gate_term *terms, size_t count, int64_t length_ms,
+                bool is_confirmed);
 
 /* Coupons of one policy that the ledger gave while the gate was away: their users hold them here
  * too from now on, and their keys answer; of those that are not active only the keys. Takes no

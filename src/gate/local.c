@@ -128,11 +128,12 @@ static bool local_policy_make_room(struct local_policy *policy, int64_t count)
 }
 
 static enum status gate_local_lend(struct gate *gate, const struct lease *lease,
-                                   int64_t given_count, struct error *error)
+                                   int64_t given_count, int64_t term, struct error *error)
 {
     struct local_policy *policy = gate_local_policy(gate_local_of(gate), lease->policy_id);
     enum status status = STATUS_OK;
 
+    (void)term;
     if (policy == NULL)
         return error_set(error, STATUS_NOT_FOUND, "the gate has no policy %lld",
                          (long long)lease->policy_id);
@@ -433,8 +434,13 @@ static const struct gate_ops gate_local_ops = {
     .announce = gate_alone_announce,
     .pending = gate_alone_pending,
     .acknowledge_keys = gate_alone_acknowledge_keys,
+    .can_move = gate_alone_can_move,
+    .take_over = gate_alone_take_over,
     .reset = gate_alone_reset,
+    .moment = gate_alone_moment,
     .arm = gate_alone_arm,
+    .renewal_begin = gate_alone_renewal_begin,
+    .renew = gate_alone_renew,
     .enter = gate_alone_enter,
     .leases = gate_alone_leases,
     .retire = gate_alone_retire,

@@ -71,7 +71,7 @@ const char *redis_read_held(const char *text, const char *end, struct redis_held
     return is_read && text < end ? text : NULL;
 }
 
-static struct redis_argument redis_number_text(char text[24], int64_t number)
+struct redis_argument redis_number_text(char text[24], int64_t number)
 {
     int length = snprintf(text, 24, "%lld", (long long)number);
     return (struct redis_argument){.bytes = text, .length = (size_t)length};
@@ -98,13 +98,17 @@ static enum status redis_changed(struct gate_redis *redis, int64_t policy_id, en
     return status;
 }
 
-/* A name for a call that must not count twice. */
-static struct redis_argument redis_call_name(char text[33])
+void redis_random_name(char text[33])
 {
     struct request_id name;
 
     random_bytes(&name, sizeof(name));
     redis_write_request_id(&name, text);
+}
+
+static struct redis_argument redis_call_name(char text[33])
+{
+    redis_random_name(text);
     return (struct redis_argument){.bytes = text, .length = 32};
 }
 
@@ -145,19 +149,20 @@ static enum status gate_redis_announce(struct gate *gate, int64_t policy_id, int
 }
 
 static enum status gate_redis_lend(struct gate *gate, const struct lease *lease,
-                                   int64_t given_count, struct error *error)
+                                   int64_t given_count, int64_t term, struct error *error)
 {
     struct gate_redis *redis = gate_redis_of(gate);
-    char texts[3][24];
+    char texts[4][24];
     char name[33];
     redisReply *reply = NULL;
     const struct redis_argument arguments[] = {
         redis_number_text(texts[0], lease->id), redis_number_text(texts[1], lease->first_seq),
-        redis_number_text(texts[2], lease->count), redis_call_name(name)};
+        redis_number_text(texts[2], lease->count), redis_call_name(name),
+        redis_number_text(texts[3], term)};
 
     ensure(given_count == 0);
     enum status status = redis_pool_call_surely(&redis->pool, lease->policy_id, "dibs_lend",
-                                                arguments, 4, &reply, error);
+                                                arguments, 5, &reply, error);
     freeReplyObject(reply);
     return redis_changed(redis, lease->policy_id, status);
 }
@@ -396,6 +401,7 @@ static enum status redis_check_servers(struct gate_redis *redis, struct error *e
 
 static void gate_redis_free(struct gate_redis *redis)
 {
+    redis_renewal_release(&redis->renewal);
     redis_pool_release(&redis->pool);
     redis_map_release(&redis->map);
     blocklist_release(&redis->blocklist);
@@ -442,8 +448,13 @@ static const struct gate_ops gate_redis_ops = {
     .announce = gate_redis_announce,
     .pending = gate_redis_pending,
     .acknowledge_keys = gate_redis_acknowledge_keys,
+    .can_move = gate_redis_can_move,
+    .take_over = gate_redis_take_over,
     .reset = gate_redis_reset,
+    .moment = gate_redis_moment,
     .arm = gate_redis_arm,
+    .renewal_begin = gate_redis_renewal_begin,
+    .renew = gate_redis_renew,
     .enter = gate_redis_enter,
     .leases = gate_redis_leases,
     .retire = gate_redis_retire,
@@ -483,7 +494,9 @@ enum status gate_redis_open(struct gate **gate, const struct gate_options *optio
     redis_pool_init(&redis->pool, &redis->target, &redis->map, &redis_gate_library);
     blocklist_init(&redis->blocklist);
     pthread_mutex_init(&redis->restore_lock, NULL);
-    status = redis_check_servers(redis, error);
+    status = redis_renewal_init(&redis->renewal, &redis->target, &redis->map, error);
+    if (status == STATUS_OK)
+        status = redis_check_servers(redis, error);
     if (status == STATUS_OK)
         status = redis_watch_start(&redis->watch, &redis->pool, options->stock_changed,
                                    options->context, error);

@@ -12,8 +12,9 @@
 --   3 ISSUED     hash    user -> the claim, its state, how many keys were bound to it later, and a
 --                        comma; several in the order of seqs. Behind the last one "P0," is left out
 --   4 LEASE      list    "id:first:next:end" of each lease, oldest first
---   5 META       hash    the policy's row, stock numbers, the arming token, the mark of what is
---                        published and its publisher's token, the traces of pending claims
+--   5 META       hash    the policy's row, stock numbers, the arming token and the steward's term,
+--                        the mark of what is published and its publisher's token, the traces of
+--                        pending claims
 --   6 KEYS       hash    request id of a user's Idempotency-Key -> "seq:nth:user"
 --   7 BOUND      zset    seq -> request id, a colon, seq: keys bound later, for the ledger; the
 --                        outbox
@@ -26,7 +27,13 @@
 --
 -- A policy is armed by a token in a variable of this library: after a restart, a promotion, a slot
 -- move or a reload it is unarmed, though its keys may have survived, and nobody is answered until
--- the steward has reconciled it with the ledger.
+-- the steward has reconciled it with the ledger. It is armed for a short time only, which is renewed
+-- while its term is the ledger's newest: a server that stood still while another one took its place
+-- finds that time over, and its term is not renewed. A token begins with the number of the database
+-- in which its policy is found, and there is one entry for each database and policy: what SWAPDB
+-- brings back has another's token.
+--
+-- What a steward writes carries its term, and is FENCED when the policy has seen a later one.
 --
 -- Servers answer SOLD_OUT from memory for a moment after they have seen a policy empty: nothing
 -- left in the gate, nothing unleased. So stock reaches an empty policy in two steps: it is
@@ -40,7 +47,7 @@
 -- Refusals begin with a word that the caller knows: UNARMED, NOPOLICY, STALELEASE, TOOSOON, TOOFEW,
 -- SPREAD, PENDING, ARMED, FENCED, DIBSBAD (keys or arguments that are not ours).
 
-local VERSION = 11
+local VERSION = 12
 local BOUND_MAX = 31
 local KEYED = 128 -- the first byte of a request id that was made from a key is this or above
 local HOLD_BACK_MS = 500
@@ -49,8 +56,11 @@ local RECALL_LEASES_MAX = 64
 local DAY_MS = 86400000
 local TRACE_SIZE = 55 -- a W3C traceparent
 
-local armed = {} -- token -> META of its policy; of every database
+-- Database and META of a policy -> its token and term, and from when to when it is armed.
+local armed = {}
 local building = {} -- name of what is built since a reset -> META of its policy
+local process -- names this library from its loading on
+local renewed_at = 0 -- when somebody who had asked the ledger renewed what is armed
 
 local function fail(words)
   error(redis.error_reply(words))
@@ -87,18 +97,32 @@ local ROW = {'version', 'limit', 'opens', 'closes', 'paused', 'closed', 'unlease
   'days', 'next', 'reserve', 'created', 'kind', 'value', 'name'}
 local META = {'version', 'limit', 'opens', 'closes', 'paused', 'closed', 'unleased', 'total',
   'days', 'lease_top', 'seq_top', 'issued', 'changes', 'announced_at', 'sold_at', 'reset_at',
-  'traced', 'coming'}
+  'traced', 'coming', 'term'}
 -- What a claim needs of it: each field costs time.
 local RULES = {'version', 'limit', 'opens', 'closes', 'paused', 'closed', 'unleased', 'days'}
 
--- Armed is what has its token both here and in its keys: a restart loses the one, FLUSHALL the
--- other.
-local function is_armed(key, meta)
-  return meta.armed and armed[meta.armed] == key
+local function entry_name(key, token)
+  return string.match(token, '^%d*') .. key
+end
+
+-- The entry of a policy whose data is what it was when it was armed, though its time may be over.
+-- Its token is both here and in its keys: a restart loses the one, FLUSHALL the other.
+local function entry_of(key, meta)
+  local entry = meta.armed and armed[entry_name(key, meta.armed)]
+  return entry and entry.token == meta.armed and entry or nil
+end
+
+-- A clock that went back tells nothing.
+local function is_armed(key, meta, now)
+  local entry = entry_of(key, meta)
+  return entry ~= nil and entry.from <= now and now < entry.till
 end
 
 local function disarm(key)
-  armed[redis.call('HGET', key, 'armed') or ''] = nil
+  local token = redis.call('HGET', key, 'armed')
+  if token and entry_of(key, {armed = token}) then
+    armed[entry_name(key, token)] = nil
+  end
 end
 
 -- Those fields as numbers, and the token; nil: there is no such policy.
@@ -128,14 +152,14 @@ end
 
 -- A policy that is closed and drained is let go: from then on the ledger can answer for it as well.
 -- When it is unarmed, nobody arms it again.
-local function is_let_go(key, meta)
-  return not is_armed(key, meta) and redis.call('TTL', key) >= 0
+local function is_let_go(key, meta, now)
+  return not is_armed(key, meta, now) and redis.call('TTL', key) >= 0
 end
 
-local function need_armed(key, meta)
-  if is_let_go(key, meta) then
+local function need_armed(key, meta, now)
+  if is_let_go(key, meta, now) then
     fail('NOPOLICY it was let go')
-  elseif not is_armed(key, meta) then
+  elseif not is_armed(key, meta, now) then
     fail('UNARMED the policy awaits its steward')
   end
 end
@@ -151,8 +175,22 @@ local function check_not_suspended(key)
 end
 
 -- 1: it is answered for, 0: it awaits its steward, -1: it is suspended.
-local function arming(key, meta)
-  return is_armed(key, meta) and 1 or is_suspended(key) and -1 or 0
+local function arming(key, meta, now)
+  return is_armed(key, meta, now) and 1 or is_suspended(key) and -1 or 0
+end
+
+local function fence(meta, term)
+  if meta and tonumber(term) < meta.term then
+    fail('FENCED a later term has begun')
+  end
+end
+
+-- Of a steward that has taken the policy over, or reset it, in its term.
+local function need_term(meta, term)
+  fence(meta, term)
+  if tonumber(term) > meta.term then
+    fail('UNARMED the term has not begun here')
+  end
 end
 
 local function read_remaining(key)
@@ -627,9 +665,9 @@ local function claim(keys, args)
     #args ~= count + (traces and 4 or 3) or string.find(flags, '[^0-7]') then
     fail('DIBSBAD a batch of ' .. count)
   end
-  local meta = need_meta(keys[5], RULES)
-  need_armed(keys[5], meta)
-  local batch = new_batch(keys, meta, now_ms(), requests)
+  local meta, now = need_meta(keys[5], RULES), now_ms()
+  need_armed(keys[5], meta, now)
+  local batch = new_batch(keys, meta, now, requests)
   batch.traces = traces and read_traces(traces, count)
   if string.find(flags, '[1357]') then
     read_keys(batch, flags, count)
@@ -825,7 +863,7 @@ local function settle(keys, args)
     return 0
   end
   if redis.call('TTL', keys[5]) < 0 then
-    need_armed(keys[5], meta)
+    need_armed(keys[5], meta, now_ms())
   end
   local held = read_held(redis.call('HGET', keys[3], user))
   redis.call('ZCARD', keys[2])
@@ -897,7 +935,7 @@ end
 -- heard of it.
 local function hold_back(keys, meta, remaining, now)
   local announced_ms = meta.unleased > 0 and now - meta.announced_at or 0
-  if not is_armed(keys[5], meta) or remaining > 0 or announced_ms < 0 then
+  if not is_armed(keys[5], meta, now) or remaining > 0 or announced_ms < 0 then
     return 0
   end
   return math.max(HOLD_BACK_MS - announced_ms, 0)
@@ -918,12 +956,13 @@ local function announce(keys, args)
   return hold_back(keys, meta, remaining, now)
 end
 
--- ARGS: id, first seq and count of a lease, and a name for this call: the same name again changes
--- nothing. A lease that is not above every lease and seq seen is refused: a stalled steward's
--- second push. Leases that are sold make room.
+-- ARGS: id, first seq and count of a lease, a name for this call: the same name again changes
+-- nothing, and the term. A lease that is not above every lease and seq seen is refused: a stalled
+-- steward's second push. Leases that are sold make room.
 local function lend(keys, args)
-  check_count(args, 4)
+  check_count(args, 5)
   check_whole(args, 1, 3)
+  check_whole(args, 5, 5)
   local id, first, count = tonumber(args[1]), tonumber(args[2]), tonumber(args[3])
   local meta = need_meta(keys[5])
   local remaining = read_remaining(keys[1])
@@ -933,6 +972,7 @@ local function lend(keys, args)
   if redis.call('HGET', keys[5], 'lent') == args[4] then
     return 1
   end
+  need_term(meta, args[5])
   if id <= meta.lease_top or first <= meta.seq_top then
     fail('STALELEASE a later one has been seen')
   end
@@ -1011,14 +1051,39 @@ end
 
 -- --- arming ---
 
--- ARGS: the last seq that was ever lent, and a name for what is built from here. Disarms and empties
--- a policy that has nothing pending, before its users are restored; a lease from before stays
--- refused. Whoever knows of fewer seqs than were lent here was a steward once, and is late.
-local function reset(keys, args)
+-- ARGS: the term, and the newest one before it. Everything written in an earlier term is refused from
+-- here on. Answers 1 when the policy is what it was in the term before, though its time may be over:
+-- then it goes on; 0: something may have been armed elsewhere since, or was lost here, and it is
+-- disarmed.
+local function take_over(keys, args)
   check_count(args, 2)
+  check_whole(args, 1, 2)
+  local meta, term = need_meta(keys[5]), tonumber(args[1])
+  fence(meta, term)
+  local entry = entry_of(keys[5], meta)
+  if entry and (entry.term ~= meta.term or meta.term < tonumber(args[2])) then
+    disarm(keys[5])
+    entry = nil
+  end
+  if meta.term < term then
+    redis.call('HSET', keys[5], 'term', args[1], 'changes', next_changes(meta))
+  end
+  if entry then
+    entry.term = term
+  end
+  return entry and 1 or 0
+end
+
+-- ARGS: the last seq that was ever lent, a name for what is built from here, and the term. Disarms
+-- and empties a policy that has nothing pending, before its users are restored; a lease from before
+-- stays refused. Whoever knows of fewer seqs than were lent here was a steward once, and is late.
+local function reset(keys, args)
+  check_count(args, 3)
   check_whole(args, 1, 1)
+  check_whole(args, 3, 3)
   local before = read_meta(keys[5])
   check_not_suspended(keys[5])
+  fence(before, args[3])
   if before and before.seq_top > tonumber(args[1]) then
     fail('STALELEASE a later one has been seen')
   end
@@ -1029,7 +1094,7 @@ local function reset(keys, args)
   end
   local now = now_ms()
   -- Of one that never had a lease nobody can remember anything.
-  local values = {seq_top = args[1], changes = next_changes(before),
+  local values = {seq_top = args[1], term = args[3], changes = next_changes(before),
     reset_at = args[1] ~= '0' and whole(now) or '0'}
   local fields = {}
   for _, name in ipairs(META) do
@@ -1106,12 +1171,20 @@ local function hold_coupons(keys, args)
   return added, latest
 end
 
--- ARGS: coupons of the ledger, as read_coupons() has them.
-local function restore(keys, args)
+-- The last argument of what is restored is the term. Fails unless the policy is being built in it.
+local function need_building(keys, args)
   local meta = need_meta(keys[5])
-  if is_armed(keys[5], meta) then
+  check_whole(args, #args, #args)
+  need_term(meta, table.remove(args))
+  if entry_of(keys[5], meta) then
     fail('ARMED its users are its own')
   end
+  return meta
+end
+
+-- ARGS: coupons of the ledger, as read_coupons() has them, and the term.
+local function restore(keys, args)
+  local meta = need_building(keys, args)
   local added, latest = hold_coupons(keys, args)
   redis.call('HSET', keys[5], 'sold_at', whole(math.max(meta.sold_at, latest)))
   return added
@@ -1121,7 +1194,7 @@ end
 -- Takes no stock; what is here already is passed over.
 local function enter(keys, args)
   local meta = need_meta(keys[5])
-  need_armed(keys[5], meta)
+  need_armed(keys[5], meta, now_ms())
   local added = #args > 0 and hold_coupons(keys, args) or 0
   if added > 0 then
     redis.call('HSET', keys[5], 'issued', whole(meta.issued + added), 'changes',
@@ -1131,11 +1204,9 @@ local function enter(keys, args)
 end
 
 -- ARGS: request id and "seq:nth:user" of keys that are bound besides a claim's own, or whose
--- claim is not active any more.
+-- claim is not active any more; and the term.
 local function restore_keys(keys, args)
-  if is_armed(keys[5], need_meta(keys[5])) then
-    fail('ARMED its users are its own')
-  end
+  need_building(keys, args)
   for i = 1, #args, 2 do
     if #args[i] ~= 16 or not string.find(args[i + 1] or '', '^%d+:%d+:.') then
       fail('DIBSBAD a key is not readable')
@@ -1149,18 +1220,43 @@ local function restore_keys(keys, args)
   return #args / 2
 end
 
--- ARGS: the token, how many active coupons the ledger has, and the name that the reset was given, or
--- '' for a policy that was never reset. From here on the policy is answered for. What was built must
--- still be here: Redis may have lost it since, wholly or in part, and another steward may have begun
--- anew.
+-- Times that were told by moment() of another library, one on another server or of before a restart,
+-- are no times of this one.
+local function need_process(name)
+  if not process or name ~= process then
+    fail('UNARMED that was the time of another server')
+  end
+end
+
+-- ARGS: a name for this library, should it have none yet. Answers its name, the time, and when what
+-- is armed here was last renewed.
+local function moment(_, args)
+  check_count(args, 1)
+  process = process or args[1]
+  return {process, whole(now_ms()), whole(renewed_at)}
+end
+
+-- ARGS: the token, how many active coupons the ledger has, the name that the reset was given, or ''
+-- for a policy that was never reset; the term; name and time of a moment() before the ledger
+-- confirmed that this term is its newest, and for how long from then on the policy is armed. What
+-- was built must still be here: Redis may have lost it since, wholly or in part, and another steward
+-- may have begun anew.
 local function arm(keys, args)
-  check_count(args, 3)
+  check_count(args, 7)
   check_whole(args, 2, 2)
+  check_whole(args, 4, 4)
+  check_whole(args, 6, 7)
   local meta, now = need_meta(keys[5]), now_ms()
+  local from, till = tonumber(args[6]), tonumber(args[6]) + tonumber(args[7])
   if meta.limit == 0 then
     fail('NOPOLICY its row has not come since it was reset')
   end
-  if is_armed(keys[5], meta) and meta.armed == args[1] then
+  need_term(meta, args[4])
+  need_process(args[5])
+  if from > now or now >= till then
+    fail('UNARMED its time is over')
+  end
+  if meta.armed == args[1] and entry_of(keys[5], meta) then
     return 1 -- a call whose answer was lost
   end
   check_not_suspended(keys[5])
@@ -1177,8 +1273,37 @@ local function arm(keys, args)
     args[1])
   redis.call('HDEL', keys[5], 'building')
   building[built] = nil
-  armed[args[1]] = keys[5]
+  armed[entry_name(keys[5], args[1])] = {token = args[1], term = meta.term, from = from,
+    till = till}
   return 1
+end
+
+-- ARGS: name and time of a moment(), for how long from then on; whether the ledger confirmed the
+-- terms after that moment; the number of the database; then META and term of policies. Touches no
+-- key: what is armed in that term here stays so, or is so again, and nothing else is armed by it.
+local function renew(_, args)
+  check_whole(args, 2, 5)
+  need_process(args[1])
+  local from, length, now, count = tonumber(args[2]), tonumber(args[3]), now_ms(), 0
+  local till = from + length
+  for i = 7, #args, 2 do
+    check_whole(args, i, i)
+  end
+  if from > now or now >= till then
+    return 0
+  end
+  for i = 6, #args, 2 do
+    local entry = armed[args[5] .. args[i]]
+    if entry and entry.term == tonumber(args[i + 1]) and
+      (till > entry.till or entry.till > now + length) then
+      entry.from, entry.till = from, till
+      count = count + 1
+    end
+  end
+  if args[4] == '1' then
+    renewed_at = from
+  end
+  return count
 end
 
 -- ARGS: seconds after which a policy that is closed and has nothing pending is forgotten.
@@ -1235,13 +1360,16 @@ end
 -- --- looking ---
 
 local function numbers(keys, meta)
-  return {arming(keys[5], meta), whole(read_remaining(keys[1])),
+  local now = now_ms()
+  return {arming(keys[5], meta, now), whole(read_remaining(keys[1])),
     redis.call('ZCARD', keys[2]), whole(meta.issued), whole(meta.unleased), whole(meta.total),
     whole(meta.version), whole(meta.changes), whole(meta.sold_at), whole(meta.opens),
-    whole(meta.closes), whole(meta.paused), whole(meta.closed), whole(now_ms())}
+    whole(meta.closes), whole(meta.paused), whole(meta.closed), whole(now), whole(meta.term),
+    entry_of(keys[5], meta) and 1 or 0}
 end
 
--- Answers its arming, all the numbers of a policy, and the time.
+-- Answers its arming, all the numbers of a policy, the time, its term, and whether nothing but time
+-- may keep it from being armed.
 local function count(keys)
   return numbers(keys, need_meta(keys[5]))
 end
@@ -1249,7 +1377,7 @@ end
 -- ARGS: the user. Answers what they hold, and how many pending claims are before each.
 local function find(keys, args)
   check_count(args, 1)
-  need_armed(keys[5], need_meta(keys[5]))
+  need_armed(keys[5], need_meta(keys[5]), now_ms())
   local found, held = {}, read_held(redis.call('HGET', keys[3], args[1]))
   for _, own in ipairs(held) do
     own.user = args[1]
@@ -1303,15 +1431,29 @@ local function pending_traces(keys, members)
   return redis.call('HMGET', keys[5], unpack(fields))
 end
 
--- ARGS: after which seq, and how many. Answers the numbers (nil: not known, or let go), then
--- pending claims in seq order, each as PENDING has it and its seq, then what their users hold, then
--- bound keys, and their traces where any may have one.
+-- The lease that the next win is from; 0: none.
+local function selling(key)
+  for _, lease in ipairs(read_leases(key)) do
+    if lease.next < lease.stop then
+      return lease.id
+    end
+  end
+  return 0
+end
+
+-- ARGS: after which seq, and how many. Answers the numbers, and behind them the lease that is being
+-- sold (nil: not known, or let go), then pending claims in seq order, each as PENDING has it and its
+-- seq, then what their users hold, then bound keys, and their traces where any may have one.
 local function pending(keys, args)
   check_count(args, 2)
   check_whole(args, 1, 2)
   local meta, members, users, texts = read_meta(keys[5]), {}, {}, {}
-  if meta and is_let_go(keys[5], meta) then
+  if meta and is_let_go(keys[5], meta, now_ms()) then
     meta = nil
+  end
+  local counted = meta and numbers(keys, meta)
+  if counted then
+    counted[#counted + 1] = whole(selling(keys[4]))
   end
   local found = redis.call('ZRANGE', keys[2], '(' .. args[1], '+inf', 'BYSCORE', 'LIMIT', 0,
     args[2], 'WITHSCORES')
@@ -1325,7 +1467,7 @@ local function pending(keys, args)
     texts = redis.call('HMGET', keys[3], unpack(users))
   end
   local traced = meta and #users > 0 and meta.traced > tonumber(args[1])
-  return {meta and numbers(keys, meta) or false, found, texts,
+  return {counted or false, found, texts,
     redis.call('ZRANGE', keys[7], '-inf', '+inf', 'BYSCORE', 'LIMIT', 0, args[2]),
     traced and pending_traces(keys, members) or nil}
 end
@@ -1370,7 +1512,7 @@ local function inspect(keys)
     return false
   end
   local remaining = tonumber(redis.call('GET', keys[1]) or '0') or -1
-  return {arming(keys[5], meta), whole(remaining), redis.call('ZCARD', keys[2]),
+  return {arming(keys[5], meta, now_ms()), whole(remaining), redis.call('ZCARD', keys[2]),
     whole(meta.issued), whole(meta.unleased), whole(meta.version), whole(meta.changes),
     whole(meta.seq_top), whole(meta.lease_top), whole(read_mark(keys[5])),
     redis.call('LRANGE', keys[4], 0, -1)}
@@ -1542,6 +1684,7 @@ register_frugal('dibs_set_policy', set_policy)
 register_frugal('dibs_announce', announce)
 register_frugal('dibs_lend', lend)
 register_frugal('dibs_recall', recall)
+register_frugal('dibs_take_over', take_over)
 register_frugal('dibs_reset', reset)
 register_frugal('dibs_arm', arm)
 register_frugal('dibs_retire', retire)
@@ -1551,10 +1694,12 @@ register_frugal('dibs_mend', mend)
 register_frugal('dibs_lay_down', lay_down)
 register_frugal('dibs_suspend', suspend)
 register_frugal('dibs_forget', forget)
+register_frugal('dibs_renew', renew)
 
 local function register_reader(name, callback)
   redis.register_function{function_name = name, callback = callback, flags = {'no-writes'}}
 end
+register_reader('dibs_moment', moment)
 register_reader('dibs_count', count)
 register_reader('dibs_find', find)
 register_reader('dibs_settled', settled)

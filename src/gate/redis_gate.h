@@ -6,6 +6,7 @@
 #define GATE_REDIS_GATE_H
 
 #include "gate/blocklist.h"
+#include "gate/redis_terms.h"
 #include "gate/redis_verdicts.h"
 #include "gate/redis_watch.h"
 
@@ -26,6 +27,7 @@ struct redis_restore {
     struct redis_restore *next;
     int64_t policy_id;
     char name[33]; /* that the reset was given; "": there was none */
+    int64_t term;  /* in which it is built */
     size_t coupon_count;
     size_t key_count;
     struct redis_coupon coupons[RESTORE_MAX];
@@ -42,6 +44,7 @@ struct gate_redis {
     struct redis_map map;
     struct redis_pool pool;
     struct redis_watch watch;
+    struct redis_renewal renewal;
     struct blocklist blocklist;
     pthread_mutex_t restore_lock;
     struct redis_restore *restores; /* of the policies that are being built anew */
@@ -73,6 +76,18 @@ enum status redis_do(struct gate_redis *redis, int64_t policy_id, const char *fu
                      const struct redis_argument *arguments, size_t count,
                      struct error *error) MUST_CHECK;
 
+/* The same, but where another server may have taken the place of the first it is not called there:
+ * what was begun on one server is not ended on another. `number` gets what it answers, unless it is
+ * NULL. */
+enum status redis_do_here(struct gate_redis *redis, int64_t policy_id, const char *function,
+                          const struct redis_argument *arguments, size_t count, int64_t *number,
+                          struct error *error) MUST_CHECK;
+
+struct redis_argument redis_number_text(char text[24], int64_t number);
+
+/* A name for a call that must not count twice, or for what is ours alone. */
+void redis_random_name(char text[33]);
+
 /* Slots of struct gate_ops, in redis_line.c. */
 enum status gate_redis_line_open(struct gate *gate, const struct gate_line_options *options,
                                  struct gate_line **line, struct error *error);
@@ -84,10 +99,10 @@ enum status gate_redis_restore(struct gate *gate, const struct claim *claim,
                                enum coupon_state state, struct error *error);
 enum status gate_redis_restore_key(struct gate *gate, const struct key_binding *binding,
                                    struct error *error);
-enum status gate_redis_reset(struct gate *gate, int64_t policy_id, int64_t last_seq,
+enum status gate_redis_reset(struct gate *gate, int64_t policy_id, int64_t last_seq, int64_t term,
                              struct error *error);
 enum status gate_redis_arm(struct gate *gate, int64_t policy_id, int64_t active_count,
-                           struct error *error);
+                           const struct gate_arming *arming, struct error *error);
 enum status gate_redis_enter(struct gate *gate, int64_t policy_id, const struct claim *claims,
                              const enum coupon_state *states, size_t count, struct error *error);
 enum status gate_redis_leases(struct gate *gate, int64_t policy_id, struct gate_lease *leases,

@@ -25,7 +25,7 @@ enum redis_trouble {
     REDIS_TROUBLE_TOO_FEW,     /* a recall of more than there is */
     REDIS_TROUBLE_SPREAD,      /* a recall from more leases than it may touch */
     REDIS_TROUBLE_PENDING,     /* a reset while something is pending */
-    REDIS_TROUBLE_FENCED,      /* another worker publishes the policy */
+    REDIS_TROUBLE_FENCED,      /* a later term has begun, or another worker publishes the policy */
     REDIS_TROUBLE_OTHER,       /* what should not happen: a wrong type, a wrong argument */
 };
 enum redis_trouble redis_trouble_of(const redisReply *reply);

@@ -248,7 +248,7 @@ static enum status redis_call_refusal(const struct redis_call *call, enum redis_
     case REDIS_TROUBLE_PENDING:
         return error_set(error, STATUS_CONFLICT, "policy %lld has claims pending", id);
     case REDIS_TROUBLE_FENCED:
-        return error_set(error, STATUS_CONFLICT, "another worker publishes policy %lld", id);
+        return error_set(error, STATUS_CONFLICT, "policy %lld: %.300s", id, reply->str);
     case REDIS_TROUBLE_MOVED:
     case REDIS_TROUBLE_ASK:
     case REDIS_TROUBLE_DROP:

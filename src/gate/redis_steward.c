@@ -12,6 +12,7 @@
 
 #define ACKNOWLEDGE_MAX 500
 #define ARM_PAUSE_MS    20
+#define ARM_ARGUMENTS   7
 
 static struct redis_argument redis_text(const char *text)
 {
@@ -106,7 +107,7 @@ static bool redis_pending_is_readable(const redisReply *reply)
 {
     bool is_readable =
         reply->type == REDIS_REPLY_ARRAY && reply->elements >= 4 &&
-        (reply->element[0]->type != REDIS_REPLY_ARRAY || reply->element[0]->elements >= 8);
+        (reply->element[0]->type != REDIS_REPLY_ARRAY || reply->element[0]->elements >= 17);
 
     for (size_t i = 1; i < 4 && is_readable; i++)
         is_readable = reply->element[i]->type == REDIS_REPLY_ARRAY;
@@ -124,6 +125,9 @@ static void redis_read_numbers(const redisReply *numbers, struct gate_pending *p
     pending->pending_count = redis_number(numbers->element[2]);
     pending->unleased = redis_number(numbers->element[4]);
     pending->version = redis_number(numbers->element[6]);
+    pending->term = redis_number(numbers->element[14]);
+    pending->is_continuous = redis_number(numbers->element[15]) != 0;
+    pending->selling_lease_id = redis_number(numbers->element[16]);
 }
 
 /* Reads one page of what is pending; *last_seq is its last, 0 when nothing is behind it. */
@@ -167,9 +171,9 @@ enum status gate_redis_pending(struct gate *gate, int64_t policy_id, int64_t aft
     enum status status;
 
     pending->claim_count = pending->binding_count = pending->stray_count = 0;
-    pending->is_known = pending->is_armed = pending->is_suspended = false;
+    pending->is_known = pending->is_armed = pending->is_suspended = pending->is_continuous = false;
     pending->remaining = pending->unleased = pending->pending_count = pending->version = 0;
-    pending->stray_seq = 0;
+    pending->stray_seq = pending->term = pending->selling_lease_id = 0;
     /* A page of nothing but claims that nobody holds does not hide those behind it. */
     do {
         status =
@@ -314,25 +318,30 @@ static void redis_restore_drop(struct gate_redis *redis, int64_t policy_id)
 static enum status redis_restore_flush(struct gate_redis *redis, struct redis_restore *restore,
                                        struct error *error)
 {
-    struct redis_argument *arguments = malloc(COUPON_ARGUMENTS * RESTORE_MAX * sizeof(*arguments));
+    struct redis_argument *arguments =
+        malloc((COUPON_ARGUMENTS * RESTORE_MAX + 1) * sizeof(*arguments));
     enum status status = STATUS_OK;
+    char text[24];
+    struct redis_argument term = redis_number_text(text, restore->term);
 
     if (arguments == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "no memory to restore the gate");
     for (size_t i = 0; i < restore->coupon_count; i++)
         redis_coupon_arguments(&restore->coupons[i], arguments + COUPON_ARGUMENTS * i);
+    arguments[COUPON_ARGUMENTS * restore->coupon_count] = term;
     if (restore->coupon_count > 0)
         status = redis_do(redis, restore->policy_id, "dibs_restore", arguments,
-                          COUPON_ARGUMENTS * restore->coupon_count, error);
+                          COUPON_ARGUMENTS * restore->coupon_count + 1, error);
     if (status == STATUS_OK)
         restore->coupon_count = 0;
     for (size_t i = 0; i < restore->key_count; i++) {
         arguments[2 * i] = redis_id(&restore->keys[i].request_id);
         arguments[2 * i + 1] = redis_text(restore->keys[i].claim);
     }
+    arguments[2 * restore->key_count] = term;
     if (restore->key_count > 0 && status == STATUS_OK) {
         status = redis_do(redis, restore->policy_id, "dibs_restore_keys", arguments,
-                          2 * restore->key_count, error);
+                          2 * restore->key_count + 1, error);
         if (status == STATUS_OK)
             restore->key_count = 0;
     }
@@ -405,33 +414,27 @@ enum status gate_redis_restore_key(struct gate *gate, const struct key_binding *
     return status;
 }
 
-static void redis_random_name(char text[33])
-{
-    struct request_id name;
-
-    random_bytes(&name, sizeof(name));
-    redis_write_request_id(&name, text);
-}
-
-enum status gate_redis_reset(struct gate *gate, int64_t policy_id, int64_t last_seq,
+enum status gate_redis_reset(struct gate *gate, int64_t policy_id, int64_t last_seq, int64_t term,
                              struct error *error)
 {
     struct gate_redis *redis = gate_redis_of(gate);
-    char seq[24];
+    char texts[2][24];
     char name[33];
 
     redis_random_name(name);
     pthread_mutex_lock(&redis->restore_lock);
     redis_restore_drop(redis, policy_id);
     struct redis_restore *restore = redis_restore_of(redis, policy_id);
-    if (restore != NULL)
+    if (restore != NULL) {
         memcpy(restore->name, name, sizeof(name));
+        restore->term = term;
+    }
     pthread_mutex_unlock(&redis->restore_lock);
     if (restore == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "no memory to restore the gate");
-    snprintf(seq, sizeof(seq), "%lld", (long long)last_seq);
-    const struct redis_argument arguments[] = {redis_text(seq), redis_text(name)};
-    return redis_do(redis, policy_id, "dibs_reset", arguments, 2, error);
+    const struct redis_argument arguments[] = {redis_number_text(texts[0], last_seq),
+                                               redis_text(name), redis_number_text(texts[1], term)};
+    return redis_do_here(redis, policy_id, "dibs_reset", arguments, 3, NULL, error);
 }
 
 /* Waits until servers have forgotten what was before the reset, which is a moment. */
@@ -441,21 +444,23 @@ static enum status redis_arm_when_due(struct gate_redis *redis, int64_t policy_i
     const struct timespec pause = {.tv_nsec = ARM_PAUSE_MS * 1000000L};
     enum status status;
 
-    while ((status = redis_do(redis, policy_id, "dibs_arm", arguments, 3, error)) == STATUS_BUSY)
+    while ((status = redis_do_here(redis, policy_id, "dibs_arm", arguments, ARM_ARGUMENTS, NULL,
+                                   error)) == STATUS_BUSY)
         nanosleep(&pause, NULL);
     return status;
 }
 
 enum status gate_redis_arm(struct gate *gate, int64_t policy_id, int64_t active_count,
-                           struct error *error)
+                           const struct gate_arming *arming, struct error *error)
 {
     struct gate_redis *redis = gate_redis_of(gate);
-    char token[33];
-    char active[24];
+    char token[48];
+    char numbers[4][24];
+    char random[33];
     char name[33] = "";
 
-    redis_random_name(token);
-    snprintf(active, sizeof(active), "%lld", (long long)active_count);
+    redis_random_name(random);
+    snprintf(token, sizeof(token), "%d:%s", redis->target.database, random);
     pthread_mutex_lock(&redis->restore_lock);
     struct redis_restore *restore = redis_restore_find(redis, policy_id);
     enum status status = restore == NULL ? STATUS_OK : redis_restore_flush(redis, restore, error);
@@ -464,8 +469,14 @@ enum status gate_redis_arm(struct gate *gate, int64_t policy_id, int64_t active_
     if (status == STATUS_OK)
         redis_restore_drop(redis, policy_id);
     pthread_mutex_unlock(&redis->restore_lock);
-    const struct redis_argument arguments[] = {redis_text(token), redis_text(active),
-                                               redis_text(name)};
+    const struct redis_argument arguments[ARM_ARGUMENTS] = {
+        redis_text(token),
+        redis_number_text(numbers[0], active_count),
+        redis_text(name),
+        redis_number_text(numbers[1], arming->term),
+        redis_text(arming->since.process),
+        redis_number_text(numbers[2], arming->since.now_ms),
+        redis_number_text(numbers[3], arming->length_ms)};
     if (status == STATUS_OK)
         status = redis_arm_when_due(redis, policy_id, arguments, error);
     if (status == STATUS_OK)

@@ -81,6 +81,7 @@ struct ledger_session; /* one connection */
 enum session_kind {
     SESSION_WRITER, /* writes; it holds the ownership, or a share of it, while connected */
     SESSION_READER, /* only looks; a transaction of its is one snapshot */
+    SESSION_TERMS,  /* of a remote database: writes who looks after what, beside the writer */
     SESSION_SCHEMA, /* changes the schema */
 };
 

@@ -34,6 +34,15 @@ enum status ledger_read_begin(struct ledger *ledger, struct sql *sql,
 enum status ledger_read_end(struct ledger *ledger, struct sql sql, enum status status,
                             struct error *error) MUST_CHECK;
 
+/* A session for what concerns terms, to be returned with ledger_term_end(), and a transaction on
+ * it: of a remote database one of its own. Waits while another thread uses it. */
+enum status ledger_term_begin(struct ledger *ledger, struct sql *sql,
+                              struct error *error) MUST_CHECK;
+enum status ledger_term_end(struct ledger *ledger, struct sql sql, enum status status,
+                            struct error *error) MUST_CHECK;
+enum status ledger_term_write(struct ledger *ledger, write_fn body, void *argument,
+                              struct error *error) MUST_CHECK;
+
 /* The zone whose days sales are counted in. */
 const struct zone *ledger_zone(const struct ledger *ledger);
 

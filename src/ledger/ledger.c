@@ -35,8 +35,10 @@ struct ledger {
     pthread_cond_t reader_free;
     struct ledger_session **readers; /* idle ones */
     unsigned readers_idle;
-    bool read_failed;      /* the last read did, because the database is away */
-    int64_t read_again_ms; /* then the next may try */
+    bool read_failed;                    /* the last read did, because the database is away */
+    int64_t read_again_ms;               /* then the next may try */
+    pthread_mutex_t term_lock;           /* around the next, while it is used */
+    struct ledger_session *term_session; /* of a remote database, for terms only; NULL: not yet */
 };
 
 enum status sql_run(struct sql *sql, enum statement statement, const struct sql_value *values,
@@ -96,7 +98,9 @@ static void ledger_release(struct ledger *ledger)
     for (unsigned i = 0; i < ledger->readers_idle; i++)
         ledger->driver->session_close(ledger->readers[i]);
     ledger->driver->session_close(ledger->writer_session);
+    ledger->driver->session_close(ledger->term_session);
     ledger->driver->store_close(ledger->store);
+    pthread_mutex_destroy(&ledger->term_lock);
     pthread_cond_destroy(&ledger->reader_free);
     pthread_mutex_destroy(&ledger->readers_lock);
     till_release(&ledger->till);
@@ -155,6 +159,7 @@ enum status ledger_open(struct ledger **ledger, const struct ledger_options *opt
     opened->options = *options;
     opened->driver = driver;
     pthread_mutex_init(&opened->readers_lock, NULL);
+    pthread_mutex_init(&opened->term_lock, NULL);
     pthread_cond_init(&opened->reader_free, NULL);
     till_init(&opened->till);
     enum status status = ledger_open_sessions(opened, error);
@@ -278,17 +283,18 @@ enum status ledger_policy_change(struct ledger *ledger, int64_t id,
     return writer_run(&ledger->writer, transaction_change_policy, &arguments, error);
 }
 
-enum status ledger_lease_take(struct ledger *ledger, int64_t policy_id, int64_t keep,
+enum status ledger_lease_take(struct ledger *ledger, int64_t policy_id, int64_t term, int64_t keep,
                               struct lease *lease, struct policy *policy, struct error *error)
 {
     struct take_lease take = {
-        .policy_id = policy_id, .keep = keep, .lease = lease, .policy = policy};
+        .policy_id = policy_id, .term = term, .keep = keep, .lease = lease, .policy = policy};
     return writer_run(&ledger->writer, transaction_take_lease, &take, error);
 }
 
-enum status ledger_lease_close(struct ledger *ledger, int64_t lease_id, struct error *error)
+enum status ledger_lease_close(struct ledger *ledger, int64_t lease_id, int64_t term,
+                               struct error *error)
 {
-    struct close_lease close = {.lease_id = lease_id};
+    struct close_lease close = {.lease_id = lease_id, .term = term};
     return writer_run(&ledger->writer, transaction_close_lease, &close, error);
 }
 
@@ -302,24 +308,6 @@ enum status ledger_used_leases_close(struct ledger *ledger, const int64_t *lease
 enum status ledger_claim(struct ledger *ledger, struct ledger_wish *wish, struct error *error)
 {
     return writer_run(&ledger->writer, fallback_claim, wish, error);
-}
-
-enum status ledger_steward_hold(struct ledger *ledger, int64_t policy_id, const char *holder,
-                                int64_t term_ms, bool *held, struct error *error)
-{
-    struct hold_stewardship hold = {
-        .policy_id = policy_id, .holder = holder, .term_ms = term_ms, .held = held};
-
-    *held = false;
-    return writer_run(&ledger->writer, transaction_hold_stewardship, &hold, error);
-}
-
-enum status ledger_steward_release(struct ledger *ledger, int64_t policy_id, const char *holder,
-                                   struct error *error)
-{
-    struct hold_stewardship hold = {.policy_id = policy_id, .holder = holder};
-
-    return writer_run(&ledger->writer, transaction_release_stewardship, &hold, error);
 }
 
 enum status ledger_coupon_redeem(struct ledger *ledger, int64_t policy_id, int64_t seq,
@@ -420,6 +408,60 @@ enum status ledger_read_end(struct ledger *ledger, struct sql sql, enum status s
     if (error != NULL)
         ledger_state(ledger, error);
     return STATUS_UNAVAILABLE;
+}
+
+/* --- terms --- */
+
+/* Neither long reads nor what the writer waits for may hold them up. */
+enum status ledger_term_begin(struct ledger *ledger, struct sql *sql, struct error *error)
+{
+    enum status status = STATUS_OK;
+
+    if (!ledger->driver->is_remote)
+        return ledger_read_begin(ledger, sql, error);
+    if (ledger_is_behind(ledger)) {
+        if (error != NULL)
+            ledger_state(ledger, error);
+        return STATUS_UNAVAILABLE;
+    }
+    pthread_mutex_lock(&ledger->term_lock);
+    if (ledger->term_session == NULL)
+        status = ledger->driver->session_open(ledger->store, SESSION_TERMS, &ledger->term_session,
+                                              error);
+    *sql = (struct sql){.driver = ledger->driver, .session = ledger->term_session};
+    if (status != STATUS_OK)
+        pthread_mutex_unlock(&ledger->term_lock);
+    return status;
+}
+
+enum status ledger_term_end(struct ledger *ledger, struct sql sql, enum status status,
+                            struct error *error)
+{
+    if (!ledger->driver->is_remote)
+        return ledger_read_end(ledger, sql, status, error);
+    pthread_mutex_unlock(&ledger->term_lock);
+    return status;
+}
+
+enum status ledger_term_write(struct ledger *ledger, write_fn body, void *argument,
+                              struct error *error)
+{
+    struct sql sql;
+
+    if (!ledger->driver->is_remote)
+        return ledger_write(ledger, body, argument, error);
+    enum status status = ledger_term_begin(ledger, &sql, error);
+    if (status != STATUS_OK)
+        return status;
+    status = sql.driver->begin(sql.session, error);
+    if (status == STATUS_OK) {
+        status = body(&sql, argument, error);
+        if (status == STATUS_OK)
+            status = sql.driver->commit(sql.session, error);
+        if (status != STATUS_OK)
+            sql.driver->rollback(sql.session);
+    }
+    return ledger_term_end(ledger, sql, status, error);
 }
 
 bool ledger_is_shareable(const struct ledger *ledger)

@@ -135,8 +135,15 @@ enum status ledger_entering_forget(struct ledger *ledger, int64_t policy_id,
 
 /* --- policies and leases --- */
 
-/* The steward of a policy in a shared ledger from its creation until that is done, or for 5 s. */
-#define LEDGER_CREATOR "creator"
+/* Whoever looks after a policy of a shared gate does so in a term, which the ledger counts. What it
+ * writes carries its term, and is refused in the same transaction when there is a later one. Of a
+ * gate that is not shared there are none. */
+#define LEDGER_NO_TERM 0
+
+/* The steward of a policy in a shared ledger from its creation, in term 1, until that is done, or
+ * for 5 s. */
+#define LEDGER_CREATOR    "creator"
+#define LEDGER_FIRST_TERM 1
 
 /* Inserts the policy (id 0: the next free one is given) and takes its first lease of
  * total − reserve units. CONFLICT: the id is taken. */
@@ -151,6 +158,7 @@ enum status ledger_policy_list(struct ledger *ledger, int64_t after_id, struct p
 /* What a PATCH or a DELETE changes. */
 struct policy_change {
     bool sets_total, sets_opens_at, sets_closes_at, sets_paused, closes;
+    int64_t term; /* of a steward's change; CONFLICT: there is a later one */
     int64_t total;
     int64_t opens_at_ms;
     int64_t closes_at_ms;
@@ -166,13 +174,15 @@ enum status ledger_policy_change(struct ledger *ledger, int64_t id,
                                  const struct lease_shrunk *shrunk, size_t shrunk_count,
                                  struct policy *policy, struct error *error) MUST_CHECK;
 
-/* Lends everything unleased but `keep` units. lease->count is 0 when there was nothing. */
-enum status ledger_lease_take(struct ledger *ledger, int64_t policy_id, int64_t keep,
+/* Lends everything unleased but `keep` units. lease->count is 0 when there was nothing. CONFLICT:
+ * the policy is in a later term. */
+enum status ledger_lease_take(struct ledger *ledger, int64_t policy_id, int64_t term, int64_t keep,
                               struct lease *lease, struct policy *policy,
                               struct error *error) MUST_CHECK;
 
-/* Closes a lease: what it never gave out returns to unleased. */
-enum status ledger_lease_close(struct ledger *ledger, int64_t lease_id,
+/* Closes a lease: what it never gave out returns to unleased. CONFLICT: its policy is in a later
+ * term. */
+enum status ledger_lease_close(struct ledger *ledger, int64_t lease_id, int64_t term,
                                struct error *error) MUST_CHECK;
 
 /* Closes leases whose every seq has its row, so that no unit of theirs is left to return; all of
@@ -180,16 +190,48 @@ enum status ledger_lease_close(struct ledger *ledger, int64_t lease_id,
 enum status ledger_used_leases_close(struct ledger *ledger, const int64_t *lease_ids, size_t count,
                                      struct error *error) MUST_CHECK;
 
-/* Makes `holder` the steward of a policy for `term_ms` more, unless another one is: *held says
- * which. The database's clock decides, so a holder that was stalled finds out. */
-enum status ledger_steward_hold(struct ledger *ledger, int64_t policy_id, const char *holder,
-                                int64_t term_ms, bool *held, struct error *error) MUST_CHECK;
-enum status ledger_steward_release(struct ledger *ledger, int64_t policy_id, const char *holder,
-                                   struct error *error) MUST_CHECK;
-
 /* The open leases of a policy, in rising order; at most `max` of them. */
 enum status ledger_lease_list(struct ledger *ledger, int64_t policy_id, struct lease *leases,
                               size_t max, size_t *count, struct error *error) MUST_CHECK;
+
+/* --- stewards --- */
+
+struct ledger_stewardship {
+    bool is_held; /* false: another one that lives is the steward */
+    int64_t term;
+    int64_t previous; /* the newest term before; 0: there was none */
+};
+
+/* Makes `holder` the steward of a policy in its next term, which is above `above` as well, unless
+ * another one is that lives, by the database's clock. */
+enum status ledger_steward_take(struct ledger *ledger, int64_t policy_id, const char *holder,
+                                int64_t above, struct ledger_stewardship *taken,
+                                struct error *error) MUST_CHECK;
+/* The term stays the newest; the next one to look after the policy takes the one behind it. */
+enum status ledger_steward_release(struct ledger *ledger, int64_t policy_id, const char *holder,
+                                   struct error *error) MUST_CHECK;
+/* Releases all that the holder looks after. */
+enum status ledger_steward_leave(struct ledger *ledger, char *holder,
+                                 struct error *error) MUST_CHECK;
+
+/* CONFLICT: that term is not the policy's newest. */
+enum status ledger_steward_confirm(struct ledger *ledger, int64_t policy_id, int64_t term,
+                                   struct error *error) MUST_CHECK;
+
+/* The newest term of a policy. */
+struct ledger_term {
+    int64_t policy_id;
+    int64_t term;
+    bool is_own;  /* whoever asks is its steward */
+    bool is_held; /* its steward lives, or its creator has time left */
+};
+/* False: no memory for it. */
+typedef bool (*ledger_term_fn)(void *context, const struct ledger_term *term);
+
+/* Notes that `holder` lives for so much longer ("": nobody), and tells the terms of all policies
+ * that are not over, by rising ids. */
+enum status ledger_steward_beat(struct ledger *ledger, const char *holder, int64_t life_ms,
+                                ledger_term_fn tell, void *context, struct error *error) MUST_CHECK;
 
 /* --- coupons --- */
 
@@ -286,7 +328,8 @@ enum status ledger_event_backlog(struct ledger *ledger, struct ledger_backlog *b
 
 /* --- duties --- */
 
-/* As ledger_steward_hold(), for what only one of all processes may do at a time. */
+/* Makes `holder` the one of all processes that does this for `term_ms` more, unless another one is:
+ * *held says which. The database's clock decides. */
 enum status ledger_duty_hold(struct ledger *ledger, const char *name, const char *holder,
                              int64_t term_ms, bool *held, struct error *error) MUST_CHECK;
 enum status ledger_duty_release(struct ledger *ledger, const char *name, const char *holder,
@@ -436,6 +479,7 @@ enum status ledger_balance(struct ledger *ledger, int64_t policy_id, struct ledg
 struct ledger_mend {
     /* asked */
     int64_t policy_id;
+    int64_t term;       /* of a steward's; CONFLICT: there is a later one */
     bool raises_total;  /* when more coupons are active than there may be and nothing is lent */
     bool adopts_strays; /* coupons of a lease that never was become coupons without one */
     bool only_if_asked; /* nothing is done unless a repair of the policy is under way */

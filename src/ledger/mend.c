@@ -104,9 +104,11 @@ static enum status mend_stock(struct sql *sql, void *argument, struct error *err
     struct ledger_balance sums = {0};
     struct policy before;
     int64_t waiting_count = 1;
-    enum status status = mend_lock(sql, stock, &before, error);
+    enum status status = transaction_check_term(sql, mend->policy_id, mend->term, error);
 
     mend->is_changed = false;
+    if (status == STATUS_OK)
+        status = mend_lock(sql, stock, &before, error);
     if (status == STATUS_OK && mend->only_if_asked)
         status = SQL_RUN(sql, STATEMENT_repair_waiting, rows_take_i64, &waiting_count, error,
                          sql_i64(mend->policy_id));

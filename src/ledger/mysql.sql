@@ -547,15 +547,51 @@ SELECT value FROM secret WHERE name = ?1;
 INSERT INTO steward (policy_id, holder, until) VALUES (?1, '', 0)
 ON DUPLICATE KEY UPDATE steward.until = steward.until;
 
--- name: steward_hold
-UPDATE steward SET holder = ?2,
-    until = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000 + ?3
-WHERE policy_id = ?1
-  AND (holder = ?2
-       OR until < TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000);
+-- name: steward_create
+INSERT INTO steward (policy_id, holder, until, term)
+VALUES (?1, ?2, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000 + ?3, 1);
+
+-- name: steward_for_update
+-- A transaction of a steward that answers late has it locked: nobody waits for that.
+SELECT s.term,
+    s.until > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000
+    OR (s.holder <> ?2 AND EXISTS (
+        SELECT 1 FROM steward_holder h WHERE h.name = s.holder
+          AND h.until > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000))
+FROM steward s WHERE s.policy_id = ?1 FOR UPDATE SKIP LOCKED;
+
+-- name: steward_take
+UPDATE steward SET holder = ?2, until = 0, term = ?3 WHERE policy_id = ?1;
+
+-- name: steward_share
+SELECT term FROM steward WHERE policy_id = ?1 LOCK IN SHARE MODE;
+
+-- name: steward_look
+SELECT term FROM steward WHERE policy_id = ?1;
+
+-- name: steward_list
+-- Of a policy that is closed, and that nobody looks after any more, nothing is to be told.
+SELECT s.policy_id, s.term, s.holder = ?1,
+    s.until > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000
+    OR COALESCE(h.until, 0) > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000
+FROM steward s JOIN policy p ON p.id = s.policy_id LEFT JOIN steward_holder h ON h.name = s.holder
+WHERE p.closed_at IS NULL OR s.holder <> '' ORDER BY s.policy_id;
 
 -- name: steward_release
-UPDATE steward SET until = 0 WHERE policy_id = ?1 AND holder = ?2;
+UPDATE steward SET holder = '', until = 0 WHERE policy_id = ?1 AND holder = ?2;
+
+-- name: steward_leave
+UPDATE steward SET holder = '', until = 0 WHERE holder = ?1;
+
+-- name: holder_beat
+INSERT INTO steward_holder (name, until)
+VALUES (?1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000 + ?2)
+ON DUPLICATE KEY UPDATE until = VALUES(until);
+
+-- name: holder_leave
+-- And those who could not say so, long ago.
+DELETE FROM steward_holder
+WHERE name = ?1 OR until < TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000 - 3600000;
 
 -- name: writer_enter
 -- By two: whoever finds the mark one further than it left it knows that its own commit did that.
@@ -707,9 +743,9 @@ SELECT COALESCE(MAX(number), 0) FROM schema_migration;
 SELECT t.TABLE_NAME FROM information_schema.TABLES t
 WHERE t.TABLE_SCHEMA = DATABASE()
   AND CAST(t.TABLE_NAME AS BINARY) IN ('policy', 'lease', 'coupon', 'claim_key', 'blocked_user',
-      'secret', 'steward', 'writer', 'dead_letter', 'outbox', 'outbox_counter', 'duty', 'product',
-      'sale_order', 'sale_item', 'sale_day', 'sale_feed', 'sale_counter', 'product_signal',
-      'sale_moment', 'repair', 'refused_claim')
+      'secret', 'steward', 'steward_holder', 'writer', 'dead_letter', 'outbox', 'outbox_counter',
+      'duty', 'product', 'sale_order', 'sale_item', 'sale_day', 'sale_feed', 'sale_counter',
+      'product_signal', 'sale_moment', 'repair', 'refused_claim')
   AND NOT EXISTS (SELECT 1 FROM information_schema.TABLES m
                   WHERE m.TABLE_SCHEMA = DATABASE() AND m.TABLE_NAME = 'schema_migration')
 LIMIT 1;

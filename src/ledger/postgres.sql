@@ -327,15 +327,52 @@ SELECT value FROM secret WHERE name = $1;
 INSERT INTO steward (policy_id, holder, until) VALUES ($1, '', 0)
 ON CONFLICT (policy_id) DO NOTHING;
 
--- name: steward_hold
--- clock_timestamp(), not now(): the transaction may have waited for this row.
-UPDATE steward SET holder = $2,
-    until = (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $3
-WHERE policy_id = $1
-  AND (holder = $2 OR until < (extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+-- name: steward_create
+INSERT INTO steward (policy_id, holder, until, term)
+VALUES ($1, $2, (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $3, 1);
+
+-- name: steward_for_update
+-- A transaction of a steward that answers late has it locked: nobody waits for that.
+-- clock_timestamp(), not now(): the transaction may be old.
+SELECT s.term,
+    (s.until > (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+     OR (s.holder <> $2 AND EXISTS (
+         SELECT 1 FROM steward_holder h WHERE h.name = s.holder
+           AND h.until > (extract(epoch FROM clock_timestamp()) * 1000)::bigint)))::int
+FROM steward s WHERE s.policy_id = $1 FOR UPDATE OF s SKIP LOCKED;
+
+-- name: steward_take
+UPDATE steward SET holder = $2, until = 0, term = $3 WHERE policy_id = $1;
+
+-- name: steward_share
+SELECT term FROM steward WHERE policy_id = $1 FOR SHARE;
+
+-- name: steward_look
+SELECT term FROM steward WHERE policy_id = $1;
+
+-- name: steward_list
+-- Of a policy that is closed, and that nobody looks after any more, nothing is to be told.
+SELECT s.policy_id, s.term, (s.holder = $1)::int,
+    (s.until > (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+     OR COALESCE(h.until, 0) > (extract(epoch FROM clock_timestamp()) * 1000)::bigint)::int
+FROM steward s JOIN policy p ON p.id = s.policy_id LEFT JOIN steward_holder h ON h.name = s.holder
+WHERE p.closed_at IS NULL OR s.holder <> '' ORDER BY s.policy_id;
 
 -- name: steward_release
-UPDATE steward SET until = 0 WHERE policy_id = $1 AND holder = $2;
+UPDATE steward SET holder = '', until = 0 WHERE policy_id = $1 AND holder = $2;
+
+-- name: steward_leave
+UPDATE steward SET holder = '', until = 0 WHERE holder = $1;
+
+-- name: holder_beat
+INSERT INTO steward_holder (name, until)
+VALUES ($1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $2)
+ON CONFLICT (name) DO UPDATE SET until = excluded.until;
+
+-- name: holder_leave
+-- And those who could not say so, long ago.
+DELETE FROM steward_holder
+WHERE name = $1 OR until < (extract(epoch FROM clock_timestamp()) * 1000)::bigint - 3600000;
 
 -- name: writer_enter
 -- By two: whoever finds the mark one further than it left it knows that its own commit did that.

@@ -309,14 +309,50 @@ SELECT value FROM secret WHERE name = ?1;
 INSERT INTO steward (policy_id, holder, until) VALUES (?1, '', 0)
 ON CONFLICT (policy_id) DO NOTHING;
 
--- name: steward_hold
-UPDATE steward SET holder = ?2,
-    until = CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) + ?3
-WHERE policy_id = ?1
-  AND (holder = ?2 OR until < CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER));
+-- name: steward_create
+INSERT INTO steward (policy_id, holder, until, term)
+VALUES (?1, ?2, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) + ?3, 1);
+
+-- name: steward_for_update
+SELECT s.term,
+    s.until > CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)
+    OR (s.holder <> ?2 AND EXISTS (
+        SELECT 1 FROM steward_holder h WHERE h.name = s.holder
+          AND h.until > CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)))
+FROM steward s WHERE s.policy_id = ?1;
+
+-- name: steward_take
+UPDATE steward SET holder = ?2, until = 0, term = ?3 WHERE policy_id = ?1;
+
+-- name: steward_share
+SELECT term FROM steward WHERE policy_id = ?1;
+
+-- name: steward_look
+SELECT term FROM steward WHERE policy_id = ?1;
+
+-- name: steward_list
+-- Of a policy that is closed, and that nobody looks after any more, nothing is to be told.
+SELECT s.policy_id, s.term, s.holder = ?1,
+    s.until > CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)
+    OR COALESCE(h.until, 0) > CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)
+FROM steward s JOIN policy p ON p.id = s.policy_id LEFT JOIN steward_holder h ON h.name = s.holder
+WHERE p.closed_at IS NULL OR s.holder <> '' ORDER BY s.policy_id;
 
 -- name: steward_release
-UPDATE steward SET until = 0 WHERE policy_id = ?1 AND holder = ?2;
+UPDATE steward SET holder = '', until = 0 WHERE policy_id = ?1 AND holder = ?2;
+
+-- name: steward_leave
+UPDATE steward SET holder = '', until = 0 WHERE holder = ?1;
+
+-- name: holder_beat
+INSERT INTO steward_holder (name, until)
+VALUES (?1, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) + ?2)
+ON CONFLICT (name) DO UPDATE SET until = excluded.until;
+
+-- name: holder_leave
+-- And those who could not say so, long ago.
+DELETE FROM steward_holder
+WHERE name = ?1 OR until < CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) - 3600000;
 
 -- name: writer_enter
 -- By two: whoever finds the mark one further than it left it knows that its own commit did that.

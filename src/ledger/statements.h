@@ -63,8 +63,16 @@
     X(secret_insert)           \
     X(secret_by_name)          \
     X(steward_insert)          \
-    X(steward_hold)            \
+    X(steward_create)          \
+    X(steward_for_update)      \
+    X(steward_take)            \
+    X(steward_share)           \
+    X(steward_look)            \
+    X(steward_list)            \
     X(steward_release)         \
+    X(steward_leave)           \
+    X(holder_beat)             \
+    X(holder_leave)            \
     X(writer_enter)            \
     X(writer_read)             \
     X(writer_peek)             \

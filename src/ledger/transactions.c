@@ -11,9 +11,6 @@
 #define CLOSE_IDS_MAX       10000
 #define CLOSE_IDS_BYTES_MAX (CLOSE_IDS_MAX * 21 + 2)
 
-/* How long whoever created a policy has to load it into a gate that is shared. */
-#define CREATOR_TERM_MS 5000
-
 enum status transaction_insert_policy(struct sql *sql, const struct policy *policy,
                                       struct error *error)
 {
@@ -56,8 +53,10 @@ static enum status transaction_lend(struct sql *sql, struct policy *policy, int6
 enum status transaction_take_lease(struct sql *sql, void *argument, struct error *error)
 {
     struct take_lease *take = argument;
-    enum status status = rows_policy_by_id(sql, take->policy_id, ROWS_LOCK, take->policy, error);
+    enum status status = transaction_check_term(sql, take->policy_id, take->term, error);
 
+    if (status == STATUS_OK)
+        status = rows_policy_by_id(sql, take->policy_id, ROWS_LOCK, take->policy, error);
     *take->lease = (struct lease){.policy_id = take->policy_id};
     if (status != STATUS_OK || take->policy->closed_at_ms != 0)
         return status;
@@ -92,6 +91,8 @@ enum status transaction_close_lease(struct sql *sql, void *argument, struct erro
     int64_t row_count = 0;
     enum status status = rows_lease_lock(sql, close->lease_id, &lease, error);
 
+    if (status == STATUS_OK)
+        status = transaction_check_term(sql, lease.policy_id, close->term, error);
     if (status != STATUS_OK || !lease.open)
         return status;
     /* Whoever issues under this lease has it locked shared: none of them is under way now. */
@@ -179,16 +180,10 @@ enum status transaction_create_policy(struct sql *sql, void *argument, struct er
         status = rows_policy_by_id(sql, policy->id, ROWS_LOCK, policy, error);
     if (status != STATUS_OK)
         return status;
-    if (create->holder != NULL) {
-        bool held = false;
-        struct hold_stewardship hold = {.policy_id = policy->id,
-                                        .holder = create->holder,
-                                        .term_ms = CREATOR_TERM_MS,
-                                        .held = &held};
-        status = transaction_hold_stewardship(sql, &hold, error);
-        if (status != STATUS_OK)
-            return status;
-    }
+    if (create->holder != NULL)
+        status = transaction_create_stewardship(sql, policy->id, create->holder, error);
+    if (status != STATUS_OK)
+        return status;
     *create->lease = (struct lease){.policy_id = policy->id};
     if (policy->unleased <= policy->reserve)
         return STATUS_OK;
@@ -239,6 +234,7 @@ enum status transaction_change_policy(struct sql *sql, void *argument, struct er
                   change->sets_paused;
 
     ensure(arguments->shrunk_count <= SHRUNK_MAX);
+    status = transaction_check_term(sql, arguments->id, change->term, error);
     for (size_t i = 0; i < arguments->shrunk_count && status == STATUS_OK; i++)
         status = rows_lease_lock(sql, arguments->shrunk[i].lease_id, &leases[i], error);
     if (status == STATUS_OK)
@@ -346,28 +342,4 @@ enum status transaction_keep_secret(struct sql *sql, void *argument, struct erro
     if (status != STATUS_OK)
         return status;
     return SQL_RUN(sql, STATEMENT_secret_by_name, transaction_read_secret, keep, error, name);
-}
-
-/* --- stewards --- */
-
-enum status transaction_hold_stewardship(struct sql *sql, void *argument, struct error *error)
-{
-    const struct hold_stewardship *hold = argument;
-    const struct sql_value values[] = {sql_i64(hold->policy_id), sql_text(span_of(hold->holder)),
-                                       sql_i64(hold->term_ms)};
-    int64_t changed = 0;
-    enum status status = sql_run(sql, STATEMENT_steward_insert, values, 1, NULL, NULL, NULL, error);
-
-    if (status == STATUS_OK)
-        status = sql_run(sql, STATEMENT_steward_hold, values, 3, NULL, NULL, &changed, error);
-    *hold->held = status == STATUS_OK && changed == 1;
-    return status;
-}
-
-enum status transaction_release_stewardship(struct sql *sql, void *argument, struct error *error)
-{
-    const struct hold_stewardship *hold = argument;
-
-    return SQL_RUN(sql, STATEMENT_steward_release, NULL, NULL, error, sql_i64(hold->policy_id),
-                   sql_text(span_of(hold->holder)));
 }

@@ -38,6 +38,7 @@ enum status transaction_change_policy(struct sql *sql, void *argument, struct er
 
 struct take_lease {
     int64_t policy_id;
+    int64_t term;
     int64_t keep;
     struct lease *lease;
     struct policy *policy;
@@ -46,6 +47,7 @@ enum status transaction_take_lease(struct sql *sql, void *argument, struct error
 
 struct close_lease {
     int64_t lease_id;
+    int64_t term;
 };
 enum status transaction_close_lease(struct sql *sql, void *argument, struct error *error);
 
@@ -90,13 +92,21 @@ struct keep_secret {
 };
 enum status transaction_keep_secret(struct sql *sql, void *argument, struct error *error);
 
-struct hold_stewardship {
+struct take_stewardship {
     int64_t policy_id;
     const char *holder;
-    int64_t term_ms;
-    bool *held;
+    int64_t above;
+    struct ledger_stewardship *taken;
 };
-enum status transaction_hold_stewardship(struct sql *sql, void *argument, struct error *error);
-enum status transaction_release_stewardship(struct sql *sql, void *argument, struct error *error);
+enum status transaction_take_stewardship(struct sql *sql, void *argument, struct error *error);
+
+/* Inside the transaction that creates the policy, of which the holder is the steward in term 1. */
+enum status transaction_create_stewardship(struct sql *sql, int64_t policy_id, const char *holder,
+                                           struct error *error) MUST_CHECK;
+
+/* CONFLICT: that term is not the policy's newest; else it stays so until the transaction ends.
+ * LEDGER_NO_TERM is never refused. */
+enum status transaction_check_term(struct sql *sql, int64_t policy_id, int64_t term,
+                                   struct error *error) MUST_CHECK;
 
 #endif

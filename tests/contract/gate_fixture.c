@@ -56,7 +56,7 @@ enum status lend(struct fixture *fixture, int64_t lease_id, int64_t first_seq, i
     int64_t until_ms = clock_monotonic_ms() + AWAIT_MS;
     enum status status;
 
-    while ((status = gate_lend(fixture->gate, &lease, 0, &fixture->error)) == STATUS_BUSY &&
+    while ((status = gate_lend(fixture->gate, &lease, 0, 0, &fixture->error)) == STATUS_BUSY &&
            clock_monotonic_ms() < until_ms)
         pause_a_moment();
     return status;
@@ -83,7 +83,7 @@ void create(struct fixture *fixture, int64_t total, int32_t per_user_limit)
                                       .unleased = total,
                                       .next_seq = 1};
     lend_all(fixture);
-    assert_ok(fixture, gate_arm(fixture->gate, POLICY, 0, &fixture->error));
+    assert_ok(fixture, arm_for_long(fixture->gate, POLICY, 0, &fixture->error));
 }
 
 size_t look_at_pending(struct fixture *fixture)

@@ -46,3 +46,12 @@ void gate_hand_claim(struct gate_hand *hand, int64_t policy_id, struct wish **wi
         ensure(uv_run(&hand->loop, UV_RUN_ONCE) != 0 || hand->decided_count > decided_before);
     ensure(hand->decided_count == decided_before + 1);
 }
+
+enum status arm_for_long(struct gate *gate, int64_t policy_id, int64_t active_count,
+                         struct error *error)
+{
+    struct gate_arming arming = {.length_ms = 3600000};
+    enum status status = gate_moment(gate, policy_id, &arming.since, error);
+
+    return status == STATUS_OK ? gate_arm(gate, policy_id, active_count, &arming, error) : status;
+}

@@ -21,4 +21,8 @@ void gate_hand_close(struct gate_hand *hand);
 /* Decides wishes as one batch, and waits for all verdicts. */
 void gate_hand_claim(struct gate_hand *hand, int64_t policy_id, struct wish **wishes, size_t count);
 
+/* Arms a policy of a gate that no steward looks after, and that nobody renews. */
+enum status arm_for_long(struct gate *gate, int64_t policy_id, int64_t active_count,
+                         struct error *error) MUST_CHECK;
+
 #endif

@@ -271,7 +271,7 @@ static void test_local__goes_on_in_the_same_lease(void **state)
                                  .user = wish.user};
         assert_ok(fixture, gate_restore(fixture->gate, &restored, states[i], &fixture->error));
     }
-    assert_ok(fixture, gate_lend(fixture->gate, &lease, 2, &fixture->error));
+    assert_ok(fixture, gate_lend(fixture->gate, &lease, 2, 0, &fixture->error));
     assert_int_equal(claim(fixture, "a").verdict, VERDICT_HELD);
     assert_int_equal(claim(fixture, "a").ticket, 0);
     assert_int_equal(claim(fixture, "b").seq, 3);

@@ -465,7 +465,7 @@ static void test_gate__coupon_expires_after_its_days(void **state)
                                       .per_user_limit = 1,
                                       .coupon_valid_days = 2,
                                       .next_seq = 3};
-    assert_ok(fixture, gate_reset(fixture->gate, POLICY, 2, &fixture->error));
+    assert_ok(fixture, gate_reset(fixture->gate, POLICY, 2, 0, &fixture->error));
     set_policy(fixture);
     for (int i = 0; i < 2; i++) {
         struct claim restored = {.policy_id = POLICY,
@@ -475,7 +475,7 @@ static void test_gate__coupon_expires_after_its_days(void **state)
                                  .user = user_id_of(span_of(users[i]))};
         assert_ok(fixture, gate_restore(fixture->gate, &restored, COUPON_ISSUED, &fixture->error));
     }
-    assert_ok(fixture, gate_arm(fixture->gate, POLICY, 2, &fixture->error));
+    assert_ok(fixture, arm_for_long(fixture->gate, POLICY, 2, &fixture->error));
     assert_int_equal(claim(fixture, "old").coupon_state, COUPON_EXPIRED);
     assert_int_equal(claim(fixture, "young").coupon_state, COUPON_ISSUED);
 }

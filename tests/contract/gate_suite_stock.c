@@ -312,7 +312,7 @@ static void test_gate__new_policy_is_not_sold_out(void **state)
     set_policy(fixture);
     enum verdict verdict = claim(fixture, "early").verdict;
     assert_true(verdict == VERDICT_LEASE_WANTED || verdict == VERDICT_UNAVAILABLE);
-    assert_ok(fixture, gate_arm(fixture->gate, POLICY, 0, &fixture->error));
+    assert_ok(fixture, arm_for_long(fixture->gate, POLICY, 0, &fixture->error));
     assert_int_equal(claim(fixture, "early").verdict, VERDICT_LEASE_WANTED);
     lend_all(fixture);
     assert_int_equal(claim(fixture, "early").verdict, VERDICT_WON);
@@ -441,7 +441,7 @@ static void test_gate__restored_gate_goes_on(void **state)
                                       .per_user_limit = 1,
                                       .unleased = 2,
                                       .next_seq = 5};
-    assert_ok(fixture, gate_reset(fixture->gate, POLICY, 4, &fixture->error));
+    assert_ok(fixture, gate_reset(fixture->gate, POLICY, 4, 0, &fixture->error));
     set_policy(fixture);
     restore_claim(fixture, "a", 1, 1, now_ms - HOUR_MS, COUPON_ISSUED);
     restore_claim(fixture, "b", 2, 2, now_ms - HOUR_MS, COUPON_CANCELLED);
@@ -450,7 +450,7 @@ static void test_gate__restored_gate_goes_on(void **state)
     restore_key(fixture, "b", 2, 8);
     fixture->lease_id = 7;
     lend_all(fixture);
-    assert_ok(fixture, gate_arm(fixture->gate, POLICY, 2, &fixture->error));
+    assert_ok(fixture, arm_for_long(fixture->gate, POLICY, 2, &fixture->error));
 
     await_numbers(fixture, 2, 0, 2);
     assert_int_equal(look_at_pending(fixture), 0);
@@ -480,14 +480,14 @@ static void test_gate__restores_many(void **state)
 
     fixture->policy = (struct policy){
         .id = POLICY, .name = "many", .total = 2000, .per_user_limit = 1, .next_seq = 2001};
-    assert_ok(fixture, gate_reset(fixture->gate, POLICY, 2000, &fixture->error));
+    assert_ok(fixture, gate_reset(fixture->gate, POLICY, 2000, 0, &fixture->error));
     set_policy(fixture);
     for (int i = 1; i <= 2000; i++) {
         snprintf(user, sizeof(user), "user-%d", i);
         restore_claim(fixture, user, i, i % 10 == 0 ? (uint8_t)(i / 10) : 0, now_ms - 2000 + i,
                       COUPON_ISSUED);
     }
-    assert_ok(fixture, gate_arm(fixture->gate, POLICY, 2000, &fixture->error));
+    assert_ok(fixture, arm_for_long(fixture->gate, POLICY, 2000, &fixture->error));
     await_numbers(fixture, 0, 0, 2000);
     for (int i = 1; i <= 2000; i += 7) {
         snprintf(user, sizeof(user), "user-%d", i);

@@ -179,7 +179,7 @@ static void fill(struct fixture *fixture)
 
     make(fixture, POLICY, 10, 11);
     assert_ok(fixture, lend(fixture, 3, 1, 10));
-    assert_ok(fixture, gate_arm(fixture->gate, POLICY, 0, &fixture->error));
+    assert_ok(fixture, arm_for_long(fixture->gate, POLICY, 0, &fixture->error));
     assert_int_equal(claim_as(fixture, "redeemer", 0).seq, 1);
     assert_int_equal(claim_as(fixture, "canceller", 7).seq, 2);
     assert_int_equal(claim_as(fixture, "voided", 0).seq, 3);
@@ -272,7 +272,7 @@ static void test_gate_visit__tells_the_highest_lease(void **state)
     make(fixture, POLICY, 5, 4);
     assert_ok(fixture, lend(fixture, 7, 1, 2));
     assert_ok(fixture, lend(fixture, 9, 3, 1));
-    assert_ok(fixture, gate_arm(fixture->gate, POLICY, 0, &fixture->error));
+    assert_ok(fixture, arm_for_long(fixture->gate, POLICY, 0, &fixture->error));
     assert_ok(fixture,
               gate_recall(fixture->gate, POLICY, 1, shrunk, &shrunk_count, &fixture->error));
     walk_all(fixture);
@@ -346,7 +346,7 @@ static void test_gate_visit__tells_many(void **state)
     make(fixture, POLICY, 2000, 2001);
     for (int i = 0; i < 200; i++)
         assert_ok(fixture, lend(fixture, i + 1, i * 10 + 1, 10));
-    assert_ok(fixture, gate_arm(fixture->gate, POLICY, 0, &fixture->error));
+    assert_ok(fixture, arm_for_long(fixture->gate, POLICY, 0, &fixture->error));
     claim_many(&fixture->hand, 0, 500);
     for (int i = 0; i < 150; i++) {
         snprintf(user, sizeof(user), "user-%d", i);
@@ -379,7 +379,7 @@ static void rebuild(struct fixture *fixture)
     struct policy policy = told->policies[0];
     int64_t left = told->leases[0].count - told->given_counts[0];
 
-    assert_ok(fixture, gate_reset(fixture->gate, POLICY, policy.next_seq - 1, &fixture->error));
+    assert_ok(fixture, gate_reset(fixture->gate, POLICY, policy.next_seq - 1, 0, &fixture->error));
     assert_ok(fixture, gate_policy_set(fixture->gate, &policy, &fixture->error));
     for (size_t i = 0; i < told->claim_count; i++)
         assert_ok(fixture, gate_restore(fixture->gate, &told->claims[i].claim,
@@ -400,7 +400,7 @@ static void rebuild(struct fixture *fixture)
     for (size_t i = 0; i < told->user_count; i++)
         assert_ok(fixture, gate_block(fixture->gate, &told->users[i], true, &fixture->error));
     assert_ok(fixture,
-              gate_arm(fixture->gate, POLICY, (int64_t)told->claim_count, &fixture->error));
+              arm_for_long(fixture->gate, POLICY, (int64_t)told->claim_count, &fixture->error));
 }
 
 /* What is told is all that it takes: a gate made from it answers the same. */
@@ -486,7 +486,7 @@ static void test_gate_visit__claims_follow_leases(void **state)
     make(fixture, POLICY, 200, 201);
     for (int i = 0; i < 200; i++)
         assert_ok(fixture, lend(fixture, i + 1, i + 1, 1));
-    assert_ok(fixture, gate_arm(fixture->gate, POLICY, 0, &fixture->error));
+    assert_ok(fixture, arm_for_long(fixture->gate, POLICY, 0, &fixture->error));
     told->claimed_by = fixture;
     walk_all(fixture);
     assert_int_equal(look_at_pending(fixture), 100);
@@ -503,7 +503,7 @@ static void test_gate_visit__walks_beside_claims(void **state)
     make(fixture, POLICY, RACE_TOTAL, RACE_TOTAL + 1);
     for (int i = 0; i < RACE_TOTAL / 100; i++)
         assert_ok(fixture, lend(fixture, i + 1, i * 100 + 1, 100));
-    assert_ok(fixture, gate_arm(fixture->gate, POLICY, 0, &fixture->error));
+    assert_ok(fixture, arm_for_long(fixture->gate, POLICY, 0, &fixture->error));
     assert_int_equal(pthread_create(&claimer, NULL, claim_all, fixture), 0);
     while (before < RACE_TOTAL) {
         before = look_at_pending(fixture);

@@ -61,9 +61,9 @@ struct stage {
         struct redeem_coupon redeem;
         struct cancel_coupon cancel;
         struct block_user block;
-        struct hold_stewardship hold;
+        struct take_stewardship steward;
     } arguments[2];
-    bool held[2];
+    struct ledger_stewardship taken[2];
 };
 
 int set_up_stage(void **state);

@@ -106,13 +106,15 @@ static void test_issuing__late_claim_of_a_closed_lease(void **state)
 
     issue_one(fixture, &lease, 1, "a", 1);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(ledger_lease_close(fixture->ledger, lease.id, &fixture->error), STATUS_OK);
+        assert_int_equal(
+            ledger_lease_close(fixture->ledger, lease.id, LEDGER_NO_TERM, &fixture->error),
+            STATUS_OK);
     assert_int_equal(policy_of(fixture, policy.id).unleased, 2);
     assert_int_equal(issue_one(fixture, &lease, 2, "b", 1), COUPON_ISSUED);
     assert_int_equal(policy_of(fixture, policy.id).unleased, 1);
-    assert_int_equal(
-        ledger_lease_take(fixture->ledger, policy.id, 0, &fresh, &policy, &fixture->error),
-        STATUS_OK);
+    assert_int_equal(ledger_lease_take(fixture->ledger, policy.id, LEDGER_NO_TERM, 0, &fresh,
+                                       &policy, &fixture->error),
+                     STATUS_OK);
     assert_int_equal(fresh.first_seq, 4);
     assert_int_equal(issue_one(fixture, &lease, 3, "c", 1), COUPON_VOID);
     assert_int_equal(issue_one(fixture, &fresh, 4, "d", 1), COUPON_ISSUED);

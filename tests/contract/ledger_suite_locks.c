@@ -388,25 +388,57 @@ static void look_at_two_policies(struct stage *stage)
     expect(stage, stage->leases[0].id != stage->leases[1].id, "and its lease");
 }
 
-/* Whoever created the policy has given it up. */
+static void cast_steward(struct stage *stage, int number, const char *holder)
+{
+    stage->arguments[number].steward = (struct take_stewardship){
+        .policy_id = stage->policy.id, .holder = holder, .taken = &stage->taken[number]};
+    cast(stage, number, transaction_take_stewardship, &stage->arguments[number].steward);
+}
+
+/* The policy is in term 5, and whoever had it is dead. */
+static void set_term(struct stage *stage)
+{
+    ask(stage->fixture->session, "DELETE FROM steward WHERE policy_id = %lld",
+        (long long)stage->policy.id);
+    ask(stage->fixture->session,
+        "INSERT INTO steward (policy_id, holder, until, term) VALUES (%lld, 'dead', 0, 5)",
+        (long long)stage->policy.id);
+}
+
 static void set_two_stewards(struct stage *stage)
 {
     set_policy(stage, 1, 0, 1);
-    ask(stage->fixture->session, "DELETE FROM steward WHERE policy_id = %lld",
-        (long long)stage->policy.id);
-    for (int i = 0; i < 2; i++) {
-        stage->arguments[i].hold = (struct hold_stewardship){.policy_id = stage->policy.id,
-                                                             .holder = i == 0 ? "a" : "b",
-                                                             .term_ms = 600000,
-                                                             .held = &stage->held[i]};
-        cast(stage, i, transaction_hold_stewardship, &stage->arguments[i].hold);
-    }
+    set_term(stage);
+    cast_steward(stage, 0, "a");
+    cast_steward(stage, 1, "b");
 }
 
 static void look_at_two_stewards(struct stage *stage)
 {
     expect(stage, both_ok(stage), "both are done");
-    expect(stage, stage->held[0] != stage->held[1], "one is the steward");
+    expect(stage, stage->taken[0].is_held || stage->taken[1].is_held, "one is the steward");
+    expect(stage, stage->taken[0].term != stage->taken[1].term, "none has the other's term");
+}
+
+/* Trap 46: a steward that was late closes a lease while its successor takes the next term. Should
+ * the late one be at it, the other comes again. */
+static void set_term_and_close(struct stage *stage)
+{
+    set_policy(stage, 4, 0, 1);
+    set_term(stage);
+    stage->arguments[0].close = (struct close_lease){.lease_id = stage->lease.id, .term = 5};
+    cast(stage, 0, transaction_close_lease, &stage->arguments[0].close);
+    cast_steward(stage, 1, "heir");
+}
+
+static void look_at_term_and_close(struct stage *stage)
+{
+    bool is_closed = stage->actors[0].status == STATUS_OK;
+
+    expect(stage, is_closed || stage->actors[0].status == STATUS_CONFLICT, "done or too late");
+    expect(stage, stage->actors[1].status == STATUS_OK, "the heir is done");
+    expect(stage, is_closed || stage->taken[1].is_held, "one of them");
+    expect(stage, unleased(stage) == (is_closed ? 4 : 0), "closed in time, or not at all");
 }
 
 #define SCENE(name, kind, set, look)             \
@@ -433,6 +465,7 @@ SCENE(claim_and_lower_total, SCENE_ORDERLY, set_lower_total, look_at_lower_total
 SCENE(block_and_issue, SCENE_ORDERLY, set_block_and_issue, look_at_block_and_issue)
 SCENE(two_policies, SCENE_ORDERLY, set_two_policies, look_at_two_policies)
 SCENE(two_stewards, SCENE_ORDERLY, set_two_stewards, look_at_two_stewards)
+SCENE(term_and_close, SCENE_ORDERLY, set_term_and_close, look_at_term_and_close)
 
 /* Every scene has a policy of its own; they share the stage. */
 int ledger_suite_run_locks(void)
@@ -457,6 +490,7 @@ int ledger_suite_run_locks(void)
         cmocka_unit_test(test_locks__block_and_issue),
         cmocka_unit_test(test_locks__two_policies),
         cmocka_unit_test(test_locks__two_stewards),
+        cmocka_unit_test(test_locks__term_and_close),
     };
     return cmocka_run_group_tests_name("ledger: locks", tests, set_up_stage, tear_down_stage);
 }

@@ -64,7 +64,8 @@ static void *close_lease(void *context)
     struct errand *errand = context;
     struct error error;
 
-    errand->status = ledger_lease_close(errand->fixture->ledger, errand->lease_id, &error);
+    errand->status =
+        ledger_lease_close(errand->fixture->ledger, errand->lease_id, LEDGER_NO_TERM, &error);
     errand->is_done = true;
     return NULL;
 }

@@ -253,7 +253,7 @@ def test_coupon__cancel_storm_during_a_rush(server):
 def test_coupon__cancel_returns_stock_also_after_a_kill(server):
     """A unit returned just before kill -9 is claimable after the restart."""
     policy = server.create(total=1)
-    # Workers that were killed are stewards for six seconds more.
+    # Workers that were killed are stewards for a second more.
     for i in range(3 if GATE == "local" else 1):
         won = claim_returned(server, policy["id"], f"u{i}")
         expect(server.cancel(won["coupon_id"]), 200)

@@ -88,8 +88,8 @@ def test_redis_worker__drains_everything_before_it_ends(tmp_path, redis):
         for policy in policies:
             assert shop.drained(policy)
             assert len(shop.holders(policy)) == 1000
-        # The next one need not wait until its stewardship has run out.
-        assert {row["until"] for row in rows(shop.database, "SELECT until FROM steward")} == {0}
+        # The next one need not wait until it counts as dead.
+        assert {row["holder"] for row in rows(shop.database, "SELECT holder FROM steward")} == {""}
 
 
 def test_redis_worker__ends_in_time_when_the_database_does_not_answer(tmp_path, redis):

@@ -156,7 +156,7 @@ static void test_service__refused_lease_goes_back(void **state)
         shop_create_with(shop, (struct policy){.total = 3, .per_user_limit = 1, .reserve = 2});
     struct lease stray = {.id = 1000000, .policy_id = policy, .first_seq = 1000, .count = 0};
 
-    assert_int_equal(gate_lend(service_gate(shop->service), &stray, 0, &shop->error), STATUS_OK);
+    assert_int_equal(gate_lend(service_gate(shop->service), &stray, 0, 0, &shop->error), STATUS_OK);
     claim_users(shop, policy, "early", 1);
     assert_int_equal(shop_claim(shop, policy, "b", 0).verdict, VERDICT_UNAVAILABLE);
     while (shop_show(shop, policy).policy.unleased != 2) /* it may just be tried once more */

@@ -25,6 +25,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "embedded_functions.h"
+#include "gate_hand.h"
 
 #define WORDS_MAX       4096
 #define CALL_HEAD       (3 + REDIS_KEYS)
@@ -399,6 +400,16 @@ struct gate *open_gate(const char *url, struct gate_options options)
     return gate;
 }
 
+const char *library_process(redisContext *link)
+{
+    static char process[GATE_PROCESS_SIZE];
+    redisReply *reply = ask(link, "FCALL_RO dibs_moment 0 test");
+
+    snprintf(process, sizeof(process), "%s", reply->element[0]->str);
+    freeReplyObject(reply);
+    return process;
+}
+
 void make_policy(struct gate *gate, int64_t policy_id, int64_t total, int32_t per_user_limit)
 {
     struct error error;
@@ -412,8 +423,8 @@ void make_policy(struct gate *gate, int64_t policy_id, int64_t total, int32_t pe
         .id = 1, .policy_id = policy_id, .first_seq = 1, .count = total, .open = true};
 
     if (gate_policy_set(gate, &policy, &error) != STATUS_OK ||
-        gate_lend(gate, &lease, 0, &error) != STATUS_OK ||
-        gate_arm(gate, policy_id, 0, &error) != STATUS_OK)
+        gate_lend(gate, &lease, 0, 0, &error) != STATUS_OK ||
+        arm_for_long(gate, policy_id, 0, &error) != STATUS_OK)
         fail_msg("%s", error.text);
 }
 

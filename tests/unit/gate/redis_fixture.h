@@ -76,6 +76,10 @@ redisReply *call_with(redisContext *link, int64_t policy_id, const char *functio
                       const char *const *words, size_t count);
 
 /* The same, and it must be done. */
+/* What dibs_arm needs besides: term 0, and for long from long ago. */
+#define ARMED_NOW(link) "0", library_process(link), "1", "9999999999999"
+const char *library_process(redisContext *link);
+
 void must(redisContext *link, int64_t policy_id, const char *function, ...)
     __attribute__((sentinel));
 

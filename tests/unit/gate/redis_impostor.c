@@ -132,6 +132,8 @@ static void impostor_run(struct redis_impostor *impostor, struct impostor_peer *
                      "*14\r\n:1\r\n$1\r\n9\r\n:0\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n9\r\n$1\r\n1\r\n"
                      "$1\r\n1\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n0\r\n"
                      "$1\r\n5\r\n");
+    else if (count > 1 && strcmp(words[1], "dibs_moment") == 0)
+        impostor_say(peer, "*3\r\n$4\r\nname\r\n$1\r\n5\r\n$1\r\n0\r\n");
     else if (count > 13 && strcmp(words[1], "dibs_claim") == 0)
         impostor_claim(impostor, peer, words[10], count - 13);
     else

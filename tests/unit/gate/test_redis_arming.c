@@ -104,12 +104,12 @@ static void reconcile(int64_t last_seq, int64_t count)
 
     memcpy(ledger, pending->claims, claim_count * sizeof(*ledger));
     gate_acknowledge(gate, ledger, states, claim_count);
-    assert_done(gate_reset(gate, POLICY, last_seq, &error));
+    assert_done(gate_reset(gate, POLICY, last_seq, 0, &error));
     for (size_t i = 0; i < claim_count; i++)
         assert_done(gate_restore(gate, &ledger[i], COUPON_ISSUED, &error));
     assert_done(gate_policy_set(gate, &policy, &error));
-    assert_done(gate_lend(gate, &lease, 0, &error));
-    assert_done(gate_arm(gate, POLICY, (int64_t)claim_count, &error));
+    assert_done(gate_lend(gate, &lease, 0, 0, &error));
+    assert_done(arm_for_long(gate, POLICY, (int64_t)claim_count, &error));
 }
 
 /* --- trap 29 --- */
@@ -229,9 +229,9 @@ static void test_redis_arming__lagging_replica_promoted(void **state)
     assert_refused(call(replica, POLICY, "dibs_find", "a", NULL), "UNARMED");
     /* Reconciled: seq 2 was given by the lost primary, and is not given again. */
     must(replica, POLICY, "dibs_acknowledge", "1", "I", "1", NULL);
-    must(replica, POLICY, "dibs_reset", "10", "built", NULL);
-    assert_refused(call(replica, POLICY, "dibs_lend", "2", "2", "9", "n", NULL), "STALELEASE");
-    must(replica, POLICY, "dibs_lend", "2", "11", "9", "n", NULL);
+    must(replica, POLICY, "dibs_reset", "10", "built", "0", NULL);
+    assert_refused(call(replica, POLICY, "dibs_lend", "2", "2", "9", "n", "0", NULL), "STALELEASE");
+    must(replica, POLICY, "dibs_lend", "2", "11", "9", "n", "0", NULL);
     redisFree(replica);
     redis_server_release(&other);
 }
@@ -272,7 +272,7 @@ static void test_redis_arming__databases_are_apart(void **state)
     gate_hand_claim(&second_hand, POLICY, wishes, 1);
     assert_int_equal(wish.verdict, VERDICT_WON);
     assert_int_equal(claim("a").seq, 1);
-    assert_int_equal(gate_reset(second, POLICY, 5, &error), STATUS_CONFLICT); /* and disarmed */
+    assert_int_equal(gate_reset(second, POLICY, 5, 0, &error), STATUS_CONFLICT); /* and disarmed */
     assert_int_equal(claim("b").seq, 2);
     gate_hand_claim(&second_hand, POLICY, wishes, 1);
     assert_int_equal(wish.verdict, VERDICT_UNAVAILABLE);
@@ -287,7 +287,7 @@ static void test_redis_arming__reset_waits_for_the_ledger(void **state)
     (void)state;
     make_policy(gate, POLICY, 10, 1);
     claim("a");
-    assert_int_equal(gate_reset(gate, POLICY, 10, &error), STATUS_CONFLICT);
+    assert_int_equal(gate_reset(gate, POLICY, 10, 0, &error), STATUS_CONFLICT);
     assert_int_equal(look()->claim_count, 1);
     /* It does not answer meanwhile, or the draining would never end. */
     assert_silent();
@@ -304,7 +304,7 @@ static void test_redis_arming__changes_never_repeat(void **state)
     make_policy(gate, POLICY, 10, 1);
     int64_t after = ask_number(redis, "HGET %s changes", keys.names[4]);
     assert_true(after > before);
-    assert_done(gate_reset(gate, POLICY, 10, &error));
+    assert_done(gate_reset(gate, POLICY, 10, 0, &error));
     assert_true(ask_number(redis, "HGET %s changes", keys.names[4]) > after);
 }
 
@@ -322,9 +322,9 @@ static void test_redis_arming__two_policies_at_once(void **state)
                                 .next_seq = 901,
                                 .version = 1};
         if (id == 1)
-            assert_done(gate_reset(gate, id, 900, &error));
+            assert_done(gate_reset(gate, id, 900, 0, &error));
         else
-            assert_done(gate_reset(gate, id, 0, &error));
+            assert_done(gate_reset(gate, id, 0, 0, &error));
         assert_done(gate_policy_set(gate, &policy, &error));
     }
     for (int i = 1; i <= 900; i++) {
@@ -345,13 +345,13 @@ static void test_redis_arming__two_policies_at_once(void **state)
                                     .per_user_limit = 1,
                                     .next_seq = 901,
                                     .version = 2};
-            assert_done(gate_reset(gate, 2, 0, &error));
+            assert_done(gate_reset(gate, 2, 0, 0, &error));
             assert_done(gate_policy_set(gate, &policy, &error));
             assert_done(gate_restore(gate, &coupon, COUPON_ISSUED, &error));
         }
     }
-    assert_done(gate_arm(gate, 1, 900, &error));
-    assert_done(gate_arm(gate, 2, 751, &error));
+    assert_done(arm_for_long(gate, 1, 900, &error));
+    assert_done(arm_for_long(gate, 2, 751, &error));
     for (int i = 1; i <= 900; i += 13) {
         snprintf(user, sizeof(user), "user-%d", i);
         assert_int_equal(claim_in(1, user).seq, i);
@@ -363,7 +363,7 @@ static void test_redis_arming__two_policies_at_once(void **state)
 
 static redisReply *lend(const char *id, const char *first, const char *count, const char *name)
 {
-    return call(redis, POLICY, "dibs_lend", id, first, count, name, NULL);
+    return call(redis, POLICY, "dibs_lend", id, first, count, name, "0", NULL);
 }
 
 /* Trap 33, and a call whose answer was lost. */
@@ -381,7 +381,7 @@ static void test_redis_arming__lease_counts_once(void **state)
     assert_refused(lend("6", "56", "7", "another"), "STALELEASE");
     assert_refused(lend("4", "60", "7", "another"), "STALELEASE");
     assert_int_equal(ask_number(redis, "GET %s", keys.names[0]), 17);
-    assert_done(gate_reset(gate, POLICY, 56, &error));
+    assert_done(gate_reset(gate, POLICY, 56, 0, &error));
     assert_refused(lend("7", "56", "7", "another"), "STALELEASE");
     assert_refused(lend("5", "50", "7", "first"), "STALELEASE");
 }
@@ -396,7 +396,7 @@ static void test_redis_arming__sold_leases_make_room(void **state)
     for (int i = 0; i < 50; i++) {
         struct lease lease = {
             .id = 2 + i, .policy_id = POLICY, .first_seq = 3 + i, .count = 1, .open = true};
-        assert_done(gate_lend(gate, &lease, 0, &error));
+        assert_done(gate_lend(gate, &lease, 0, 0, &error));
         snprintf(user, sizeof(user), "user-%d", i);
         assert_int_equal(claim(user).seq, i + 1);
     }
@@ -407,7 +407,7 @@ static enum status lend_one(int64_t lease_id)
 {
     struct lease lease = {
         .id = lease_id, .policy_id = POLICY, .first_seq = 100 + lease_id, .count = 1, .open = true};
-    return gate_lend(gate, &lease, 0, &error);
+    return gate_lend(gate, &lease, 0, 0, &error);
 }
 
 static void announce(int64_t version, int64_t unleased)
@@ -465,15 +465,16 @@ static void test_redis_arming__armed_no_sooner_than_forgotten(void **state)
     reconcile(1, 5);
     assert_true(clock_monotonic_ms() - reset_ms >= HOLD_BACK_MS - ROUNDING_MS);
     assert_int_equal(claim("b").verdict, VERDICT_WON);
-    must(redis, 7, "dibs_reset", "5", "built", NULL);
+    must(redis, 7, "dibs_reset", "5", "built", "0", NULL);
     must(redis, 7, "dibs_set_policy", ROW, NULL);
-    assert_refused(call(redis, 7, "dibs_arm", "token", "0", "built", NULL), "TOOSOON");
+    assert_refused(call(redis, 7, "dibs_arm", "token", "0", "built", ARMED_NOW(redis), NULL),
+                   "TOOSOON");
     /* Of one that never had stock nobody remembers anything. */
-    must(redis, 8, "dibs_reset", "0", "built", NULL);
-    assert_refused(call(redis, 8, "dibs_arm", "token-8", "0", "", NULL),
+    must(redis, 8, "dibs_reset", "0", "built", "0", NULL);
+    assert_refused(call(redis, 8, "dibs_arm", "token-8", "0", "", ARMED_NOW(redis), NULL),
                    "NOPOLICY"); /* without a row */
     must(redis, 8, "dibs_set_policy", ROW, NULL);
-    must(redis, 8, "dibs_arm", "token-8", "0", "built", NULL);
+    must(redis, 8, "dibs_arm", "token-8", "0", "built", ARMED_NOW(redis), NULL);
 }
 
 /* Trap 33: whoever was steward once and stood still comes back to what another has built. */
@@ -481,37 +482,43 @@ static void test_redis_arming__late_steward(void **state)
 {
     (void)state;
     must(redis, 9, "dibs_set_policy", ROW, NULL);
-    must(redis, 9, "dibs_lend", "1", "1", "10", "lend-1", NULL);
-    must(redis, 9, "dibs_arm", "token-9", "0", "", NULL);
-    must(redis, 9, "dibs_arm", "token-9", "0", "", NULL); /* whose answer was lost */
+    must(redis, 9, "dibs_lend", "1", "1", "10", "lend-1", "0", NULL);
+    must(redis, 9, "dibs_arm", "token-9", "0", "", ARMED_NOW(redis), NULL);
+    must(redis, 9, "dibs_arm", "token-9", "0", "", ARMED_NOW(redis),
+         NULL); /* whose answer was lost */
     /* Another knows of more than it does. */
-    assert_refused(call(redis, 9, "dibs_reset", "9", "late", NULL), "STALELEASE");
+    assert_refused(call(redis, 9, "dibs_reset", "9", "late", "0", NULL), "STALELEASE");
     must(redis, 9, "dibs_claim", "n", "id-0000000000-91", "0", "a", NULL);
     must(redis, 9, "dibs_acknowledge", "1", "I", "1", NULL);
     /* Two build at once: only what the later one has built is armed. */
-    must(redis, 9, "dibs_reset", "10", "late", NULL);
-    must(redis, 9, "dibs_reset", "10", "heir", NULL);
+    must(redis, 9, "dibs_reset", "10", "late", "0", NULL);
+    must(redis, 9, "dibs_reset", "10", "heir", "0", NULL);
     must(redis, 9, "dibs_set_policy", ROW, NULL);
-    assert_refused(call(redis, 9, "dibs_arm", "token-a", "0", "late", NULL), "UNARMED");
-    assert_refused(call(redis, 9, "dibs_arm", "token-a", "0", "", NULL), "UNARMED");
-    assert_refused(call(redis, 9, "dibs_arm", "token-a", "0", "heir", NULL), "TOOSOON");
+    assert_refused(call(redis, 9, "dibs_arm", "token-a", "0", "late", ARMED_NOW(redis), NULL),
+                   "UNARMED");
+    assert_refused(call(redis, 9, "dibs_arm", "token-a", "0", "", ARMED_NOW(redis), NULL),
+                   "UNARMED");
+    assert_refused(call(redis, 9, "dibs_arm", "token-a", "0", "heir", ARMED_NOW(redis), NULL),
+                   "TOOSOON");
 }
 
 /* Trap 29: Redis forgets some of what was built before it is armed. */
 static void test_redis_arming__lost_while_it_is_built(void **state)
 {
     (void)state;
-    must(redis, 10, "dibs_reset", "0", "built", NULL);
+    must(redis, 10, "dibs_reset", "0", "built", "0", NULL);
     must(redis, 10, "dibs_set_policy", ROW, NULL);
     redisFree(redis);
     redis_server_kill(&server);
     redis_server_run(&server);
     redis = redis_server_connect(&server);
-    assert_refused(call(redis, 10, "dibs_arm", "token", "0", "built", NULL), "UNARMED");
-    must(redis, 10, "dibs_reset", "0", "again", NULL);
+    assert_refused(call(redis, 10, "dibs_arm", "token", "0", "built", ARMED_NOW(redis), NULL),
+                   "UNARMED");
+    must(redis, 10, "dibs_reset", "0", "again", "0", NULL);
     freeReplyObject(redisCommand(redis, "FLUSHALL"));
     must(redis, 10, "dibs_set_policy", ROW, NULL);
-    assert_refused(call(redis, 10, "dibs_arm", "token", "0", "again", NULL), "UNARMED");
+    assert_refused(call(redis, 10, "dibs_arm", "token", "0", "again", ARMED_NOW(redis), NULL),
+                   "UNARMED");
 }
 
 int main(void)

@@ -79,7 +79,7 @@ static bool reconcile(struct gate *gate, int64_t policy_id)
     int64_t count = 0;
 
     if (!ledger_drain(gate, policy_id) ||
-        gate_reset(gate, policy_id, last_seq, &error) != STATUS_OK)
+        gate_reset(gate, policy_id, last_seq, 0, &error) != STATUS_OK)
         return false;
     for (int64_t seq = 1; seq < LEDGER_MAX; seq++) {
         char user[24];
@@ -108,8 +108,8 @@ static bool reconcile(struct gate *gate, int64_t policy_id)
                           .open = true};
     last_seq += FRESH;
     return gate_policy_set(gate, &policy, &error) == STATUS_OK &&
-           gate_lend(gate, &lease, 0, &error) == STATUS_OK &&
-           gate_arm(gate, policy_id, count, &error) == STATUS_OK;
+           gate_lend(gate, &lease, 0, 0, &error) == STATUS_OK &&
+           arm_for_long(gate, policy_id, count, &error) == STATUS_OK;
 }
 
 /* --- a storm --- */

@@ -462,7 +462,7 @@ static void test_redis_errors__lost_answers_count_once(void **state)
         struct lease lease = {
             .id = 2 + i, .policy_id = POLICY, .first_seq = 11 + 10 * i, .count = 10, .open = true};
         proxy.swallows = true;
-        enum status status = gate_lend(cut_gate, &lease, 0, &error);
+        enum status status = gate_lend(cut_gate, &lease, 0, 0, &error);
         if (status != STATUS_OK)
             fail_msg("lend %d: %s %s", i, status_name(status), error.text);
     }

@@ -62,8 +62,8 @@ static int set_up(void **state)
 static void arm_policy(void)
 {
     must(redis, POLICY, "dibs_set_policy", ROW("1", "0", "0"), NULL);
-    must(redis, POLICY, "dibs_lend", "1", "1", "10", "lend-1", NULL);
-    must(redis, POLICY, "dibs_arm", "token", "0", "", NULL);
+    must(redis, POLICY, "dibs_lend", "1", "1", "10", "lend-1", "0", NULL);
+    must(redis, POLICY, "dibs_arm", "token", "0", "", ARMED_NOW(redis), NULL);
 }
 
 /* --- what is in Redis --- */
@@ -120,10 +120,11 @@ struct function {
 
 static void unarm_policy(void)
 {
-    must(redis, POLICY, "dibs_reset", "0", "built", NULL);
+    must(redis, POLICY, "dibs_moment", "test", NULL);
+    must(redis, POLICY, "dibs_reset", "0", "built", "0", NULL);
     must(redis, POLICY, "dibs_set_policy", ROW("1", "0", "0"), NULL);
-    must(redis, POLICY, "dibs_lend", "1", "1", "10", "lend-1", NULL);
-    must(redis, POLICY, "dibs_restore", "z", "9", "1", "I", "5", KEY_B, NULL);
+    must(redis, POLICY, "dibs_lend", "1", "1", "10", "lend-1", "0", NULL);
+    must(redis, POLICY, "dibs_restore", "z", "9", "1", "I", "5", KEY_B, "0", NULL);
 }
 
 static void settle_policy(void)
@@ -145,15 +146,16 @@ static const struct function functions[] = {
     {"dibs_acknowledge_bound", "B", NULL, {KEY_B ":1"}},
     {"dibs_settle", "PIM", NULL, {"b", "2", "R"}},
     {"dibs_set_policy", "M", NULL, {ROW("2", "0", "5")}},
-    {"dibs_lend", "RLM", NULL, {"2", "11", "5", "lend-2"}},
+    {"dibs_lend", "RLM", NULL, {"2", "11", "5", "lend-2", "0"}},
     {"dibs_recall", "RLM", NULL, {"3", "recall-1"}},
-    {"dibs_reset", "PMB", settle_policy, {"10", "built"}},
+    {"dibs_reset", "PMB", settle_policy, {"10", "built", "0"}},
     {"dibs_restore",
      "IMK",
      unarm_policy,
-     {"d", "4", "1", "I", "5", KEY_A, "e", "5", "1", "R", "6", ID_A}},
-    {"dibs_restore_keys", "MK", unarm_policy, {KEY_A, "1:1:d"}},
-    {"dibs_arm", "M", unarm_policy, {"another", "3", "built"}},
+     {"d", "4", "1", "I", "5", KEY_A, "e", "5", "1", "R", "6", ID_A, "0"}},
+    {"dibs_restore_keys", "MK", unarm_policy, {KEY_A, "1:1:d", "0"}},
+    {"dibs_arm", "M", unarm_policy, {"another", "3", "built", "0", "test", "1", "9999999999999"}},
+    {"dibs_take_over", "M", NULL, {"1", "0"}},
     {"dibs_enter",
      "IMK",
      settle_policy,
@@ -162,7 +164,7 @@ static const struct function functions[] = {
     {"dibs_count", "RPM", NULL, {NULL}},
     {"dibs_find", "PIM", NULL, {"b"}},
     {"dibs_settled", "I", NULL, {"2", "b"}},
-    {"dibs_pending", "RPIMB", NULL, {"0", "10"}},
+    {"dibs_pending", "RPILMB", NULL, {"0", "10"}},
     {"dibs_visit", "PI", NULL, {"0", "10"}},
     {"dibs_describe", "LM", NULL, {NULL}},
 };
@@ -374,9 +376,11 @@ static void test_redis_library__wrong_words(void **state)
     assert_untouched(&acknowledge, (const char *[]){"2", "X", "b"}, 3, "an unknown state");
     assert_untouched(&settle, (const char *[]){"b", "2", "V"}, 3, "an unknown state");
     prepare(&restore);
-    assert_untouched(&restore, (const char *[]){"d", "4", "1", "P", "5", ID_A}, 6, "a pending one");
-    assert_untouched(&restore, (const char *[]){"d", "4", "1", "IR", "5", ID_A}, 6, "two states");
-    assert_untouched(&restore, (const char *[]){"d", "4", "1", "I", "5", "1:1"}, 6, "a wrong id");
+    assert_untouched(&restore, (const char *[]){"d", "4", "1", "P", "5", ID_A, "0"}, 7, "pending");
+    assert_untouched(&restore, (const char *[]){"d", "4", "1", "IR", "5", ID_A, "0"}, 7,
+                     "two states");
+    assert_untouched(&restore, (const char *[]){"d", "4", "1", "I", "5", "1:1", "0"}, 7,
+                     "a wrong id");
 }
 
 /* --- batches --- */
@@ -436,8 +440,8 @@ static void make_big_policy(void)
     order(redis, "FLUSHALL");
     must(redis, POLICY, "dibs_set_policy", "1", "1", "0", "0", "0", "0", "0", "100000", "0",
          "100001", "0", "0", "0", "10", "big", NULL);
-    must(redis, POLICY, "dibs_lend", "1", "1", "100000", "lend", NULL);
-    must(redis, POLICY, "dibs_arm", "token", "0", "", NULL);
+    must(redis, POLICY, "dibs_lend", "1", "1", "100000", "lend", "0", NULL);
+    must(redis, POLICY, "dibs_arm", "token", "0", "", ARMED_NOW(redis), NULL);
 }
 
 static void test_redis_library__batches_of_every_size(void **state)
@@ -522,9 +526,9 @@ static void test_redis_library__wins_in_runs(void **state)
 
     (void)state;
     must(redis, POLICY, "dibs_set_policy", ROW("1", "0", "0"), NULL);
-    must(redis, POLICY, "dibs_lend", "1", "1", "3", "lend-1", NULL);
-    must(redis, POLICY, "dibs_lend", "2", "998", "1500", "lend-2", NULL);
-    must(redis, POLICY, "dibs_arm", "token", "0", "", NULL);
+    must(redis, POLICY, "dibs_lend", "1", "1", "3", "lend-1", "0", NULL);
+    must(redis, POLICY, "dibs_lend", "2", "998", "1500", "lend-2", "0", NULL);
+    must(redis, POLICY, "dibs_arm", "token", "0", "", ARMED_NOW(redis), NULL);
     must(redis, POLICY, "dibs_claim", "n", ID_B, "0", "b", NULL);
     redisReply *reply = call(redis, POLICY, "dibs_claim", "n", ID_A ID_B ID_C ID_A ID_C, "00000",
                              "a", "b", "c", "d", "e", NULL);
@@ -607,8 +611,8 @@ static void test_redis_library__loser_leaves_no_trace(void **state)
 {
     (void)state;
     must(redis, POLICY, "dibs_set_policy", ROW("1", "0", "0"), NULL);
-    must(redis, POLICY, "dibs_lend", "1", "1", "1", "lend", NULL);
-    must(redis, POLICY, "dibs_arm", "token", "0", "", NULL);
+    must(redis, POLICY, "dibs_lend", "1", "1", "1", "lend", "0", NULL);
+    must(redis, POLICY, "dibs_arm", "token", "0", "", ARMED_NOW(redis), NULL);
     must(redis, POLICY, "dibs_claim", "n", KEY_A, "1", "winner", NULL);
     struct snapshot before = take_snapshot();
     redisReply *reply = call(redis, POLICY, "dibs_claim", "n", KEY_B ID_B ID_C, "542", "loser",
@@ -715,8 +719,8 @@ static void test_redis_library__void_frees_its_keys(void **state)
     (void)state;
     must(redis, POLICY, "dibs_set_policy", "1", "1", "0", "0", "0", "0", "0", "10", "0", "11", "0",
          "0", "0", "10", "one", NULL);
-    must(redis, POLICY, "dibs_lend", "1", "1", "10", "lend", NULL);
-    must(redis, POLICY, "dibs_arm", "token", "0", "", NULL);
+    must(redis, POLICY, "dibs_lend", "1", "1", "10", "lend", "0", NULL);
+    must(redis, POLICY, "dibs_arm", "token", "0", "", ARMED_NOW(redis), NULL);
     must(redis, POLICY, "dibs_claim", "n", KEY_A KEY_B, "55", "a", "a", NULL);
     must(redis, POLICY, "dibs_claim", "n", KEY_C, "1", "b", NULL);
     assert_int_equal(ask_number(redis, "ZCARD %s", keys.names[BOUND]), 1);

@@ -205,7 +205,7 @@ static void lend_one(int64_t lease_id)
         .id = lease_id, .policy_id = POLICY, .first_seq = 100 + lease_id, .count = 1, .open = true};
     enum status status;
 
-    while ((status = gate_lend(gate, &lease, 0, &error)) == STATUS_BUSY)
+    while ((status = gate_lend(gate, &lease, 0, 0, &error)) == STATUS_BUSY)
         pause_ms(1);
     assert_done(status);
 }

@@ -217,7 +217,7 @@ static void test_migrate__rows_of_the_first_schema_go_on(void **state)
     struct ledger *ledger = NULL;
     struct policy policy;
     struct coupon coupon;
-    bool held = false;
+    struct ledger_stewardship taken;
 
     make_older(fixture, 1);
     database_execute(
@@ -248,8 +248,9 @@ static void test_migrate__rows_of_the_first_schema_go_on(void **state)
     database_check(&fixture->database, ledger_claim(ledger, &wish, error));
     assert_int_equal(wish.verdict, VERDICT_WON);
     assert_int_equal(wish.coupon.claim.seq, 10);
-    database_check(&fixture->database, ledger_steward_hold(ledger, 7, "me", 1000, &held, error));
-    assert_true(held);
+    database_check(&fixture->database, ledger_steward_take(ledger, 7, "me", 0, &taken, error));
+    assert_true(taken.is_held);
+    assert_int_equal(taken.term, 1);
     ledger_close(ledger);
     assert_int_equal(database_imbalance(&fixture->database), 0);
 }

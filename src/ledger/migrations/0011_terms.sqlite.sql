@@ -1,0 +1,13 @@
+-- Who looks after a policy does so in terms, which are counted here: whatever a steward writes in an
+-- earlier term than the newest is refused. A policy that was never looked after is in term 0.
+ALTER TABLE steward ADD COLUMN term INTEGER NOT NULL DEFAULT 0;
+
+INSERT INTO steward (policy_id, holder, until) SELECT id, '', 0 FROM policy WHERE true
+ON CONFLICT (policy_id) DO NOTHING;
+
+-- The workers that live, by the database's own clock: a steward keeps its policies as long as it is
+-- one of them.
+CREATE TABLE steward_holder (
+    name  TEXT    PRIMARY KEY,
+    until INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
