@@ -61,14 +61,14 @@ static void say_what_next(const struct config *config, const char *address)
             "    -d '{\"id\":1,\"name\":\"First\",\"discount\":{\"type\":\"percent\",\"value\":10},"
             "\"total\":100}'\n\n"
             "  Claim one:\n"
-            "  curl -s http://%s/v1/policies/1/claims \\\n"
+            "  curl -s http://%s/v1/policies/1/claims%s \\\n"
             "    -H 'Content-Type: application/json' -d '{\"user\":\"u1\"}'\n\n"
             "  Watch it live:\n"
             "  curl -sN http://%s/v1/policies/1/events\n\n"
             "Ctrl-C stops it in good order.\n\n",
             DIBS_VERSION, address, address,
             config->demo == CONFIG_ON ? ": a demo drop opens in 5 seconds" : "", address, token,
-            address, address);
+            address, token, address);
 }
 
 static void stop_server(void *context)

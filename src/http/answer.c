@@ -147,6 +147,12 @@ void http_answer_header(struct http_exchange *exchange, struct span name, struct
     buffer_append_literal(out, "\r\n");
 }
 
+void http_answer_lines(struct http_exchange *exchange, struct span lines)
+{
+    ensure(exchange->state == HTTP_EXCHANGE_RENDERING);
+    buffer_append_span(exchange->target, lines);
+}
+
 void http_answer_close(struct http_exchange *exchange)
 {
     exchange->last = true;

@@ -48,6 +48,9 @@ bool ask_identify(struct ask *ask)
 {
     auth_identify_request(&ask->loop->api->auth, ask->request, http_loop_wall_ms(ask->loop->http),
                           &ask->caller);
+    struct http_exchange_notes *notes = http_exchange_notes(ask->exchange);
+    notes->token = ask->caller.token;
+    notes->client = ask_address(ask);
     return !ask->caller.is_guess || guess_was_wrong(ask, GUESS_TOKEN);
 }
 

@@ -48,6 +48,7 @@ void auth_identify(const struct auth *auth, struct span authorization, int64_t n
     caller->kind = CALLER_NOBODY;
     caller->user.length = 0;
     caller->words = NULL;
+    caller->token = "none";
     caller->is_guess = false;
     struct span token;
     if (authorization.bytes == NULL) {
@@ -62,10 +63,12 @@ void auth_identify(const struct auth *auth, struct span authorization, int64_t n
     digest(auth, token, given);
     if (auth->has_admin_token && sodium_memcmp(given, auth->admin_digest, sizeof given) == 0) {
         caller->kind = CALLER_ADMIN;
+        caller->token = "admin_token";
         return;
     }
     if (auth->has_service_token && sodium_memcmp(given, auth->service_digest, sizeof given) == 0) {
         caller->kind = CALLER_SERVICE;
+        caller->token = "service_token";
         return;
     }
     caller->kind = CALLER_WRONG;
@@ -75,6 +78,7 @@ void auth_identify(const struct auth *auth, struct span authorization, int64_t n
         enum token_verdict verdict = token_verify(&auth->verifier, token, now_ms, &caller->user);
         if (verdict == TOKEN_VALID) {
             caller->kind = CALLER_USER;
+            caller->token = "user_token";
         }
         /* What we have signed is no guess, though it may be late. */
         caller->is_guess = verdict == TOKEN_MALFORMED || verdict == TOKEN_WRONG_SIGNATURE ||
@@ -117,6 +121,7 @@ void auth_identify_request(const struct auth *auth, const struct http_request *r
     case SESSION_VALID:
         if (cookie_counts(request)) {
             caller->kind = CALLER_ADMIN;
+            caller->token = "session";
             return;
         }
         caller->words = "With the session's cookie, only this server's own pages may do this.";

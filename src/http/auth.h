@@ -41,7 +41,8 @@ struct caller {
     enum caller_kind kind;
     struct user_id user; /* of CALLER_USER */
     const char *words;
-    bool is_guess; /* of CALLER_WRONG: one that was never a token of ours */
+    const char *token; /* what it rests on, for logs: "admin_token", "session", ... */
+    bool is_guess;     /* of CALLER_WRONG: one that was never a token of ours */
 };
 
 /* Secrets with bytes == NULL are not set. They are not kept. */

@@ -29,6 +29,9 @@ void *call_new(struct api_loop *loop, struct http_exchange *exchange, size_t siz
     call->answer = call_answer;
     call->request_id_length = request_id.length;
     memcpy(call->request_id, request_id.bytes, request_id.length);
+    const struct http_exchange_notes *notes = http_exchange_notes(exchange);
+    call->token = notes->token != NULL ? notes->token : "none";
+    call->client = notes->token != NULL ? notes->client : address_of(http_exchange_peer(exchange));
     buffer_init(&call->body, ANSWER_LENGTH_MAX);
     return call;
 }

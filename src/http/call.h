@@ -27,6 +27,8 @@ struct call {
     void (*abandon)(struct call *call); /* NULL, or: the loop closes before it came back */
     char request_id[REQUEST_ID_MAX];    /* for logs */
     size_t request_id_length;
+    const char *token;     /* for logs: what the caller may do rests on this */
+    struct address client; /* for logs */
 
     /* The answer, written by `work`. */
     int status;
@@ -85,11 +87,15 @@ void call_problem(struct call *call, enum problem problem, const char *detail, c
 void call_failed(struct call *call, enum status status, const struct error *error,
                  enum problem missing);
 
-/* Logs a change at info with the request's id. */
-#define call_log(call, event, ...)                                                                 \
-    log_event(LOG_INFO, event,                                                                     \
-              LOG_FIELD("request_id",                                                              \
-                        LOG_SPAN(((struct span){(call)->request_id, (call)->request_id_length}))), \
-              __VA_ARGS__)
+/* Logs a change at info, with the request's id and who made it. */
+#define call_log(call, event, ...)                                              \
+    do {                                                                        \
+        char call_address_[ADDRESS_TEXT_SIZE];                                  \
+        struct span call_id_ = {(call)->request_id, (call)->request_id_length}; \
+        address_format(&(call)->client, call_address_);                         \
+        log_event(LOG_INFO, event, LOG_FIELD("request_id", LOG_SPAN(call_id_)), \
+                  LOG_FIELD("address", LOG_TEXT(call_address_)),                \
+                  LOG_FIELD("token", LOG_TEXT((call)->token)), __VA_ARGS__);    \
+    } while (0)
 
 #endif

@@ -34,9 +34,9 @@ static void set_cookie(struct ask *ask, const char *value, int max_age_s)
     char text[SESSION_VALUE_SIZE + 128];
     struct span origin = ask->request->origin;
     bool secure = origin.length > 8 && strncasecmp(origin.bytes, "https://", 8) == 0;
-    snprintf(text, sizeof text,
-             SESSION_COOKIE "=%s; HttpOnly; SameSite=Strict; Path=/; Max-Age=%d%s", value,
-             max_age_s, secure ? "; Secure" : "");
+    snprintf(text, sizeof text, "%s=%s; HttpOnly; SameSite=Strict; Path=/; Max-Age=%d%s",
+             secure ? SESSION_COOKIE_TLS : SESSION_COOKIE, value, max_age_s,
+             secure ? "; Secure" : "");
     http_answer_header(ask->exchange, SPAN("Set-Cookie"), span_of(text));
     sodium_memzero(text, sizeof text);
 }

@@ -9,6 +9,11 @@
 #include "http/problem.h"
 #include "http/reply.h"
 
+/* Its few styles are in it. */
+#define PROBLEM_PAGE_POLICY                                                         \
+    SPAN("Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; " \
+         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n")
+
 static struct span find_asset(const char *name)
 {
     for (size_t index = 0; index < embedded_assets_count; index++) {
@@ -32,7 +37,7 @@ void pages_openapi(struct ask *ask)
 {
     struct span etag = span_of(ask->loop->api->etag);
     bool known = header_knows_etag(ask->request->if_none_match, etag);
-    reply_begin_page(ask->loop, ask->exchange, known ? 304 : 200, JSON_CONTENT_TYPE);
+    reply_begin_cached(ask->loop, ask->exchange, known ? 304 : 200, JSON_CONTENT_TYPE, PAGE_CACHE);
     http_answer_header(ask->exchange, SPAN("ETag"), etag);
     http_answer_end(ask->exchange, known ? (struct span){NULL, 0} : find_asset("openapi.json"));
 }
@@ -48,7 +53,8 @@ void pages_problem(struct ask *ask)
     struct buffer *page = &ask->loop->body;
     buffer_clear(page);
     problem_page(page, problem, format);
-    reply_begin_page(ask->loop, ask->exchange, 200, problem_page_content_type(format));
+    reply_begin_shown(ask->loop, ask->exchange, 200, problem_page_content_type(format), PAGE_CACHE,
+                      PROBLEM_PAGE_POLICY);
     http_answer_header(ask->exchange, SPAN("Vary"), SPAN("Accept"));
     http_answer_end(ask->exchange, (struct span){page->bytes, page->length});
 }

@@ -215,7 +215,7 @@ static void work_list(struct call *call, struct service *service)
 void policies_list(struct ask *ask)
 {
     struct page page;
-    if (!ask_page(ask, CURSOR_KIND, &page)) {
+    if (!ask_admin(ask) || !ask_page(ask, CURSOR_KIND, &page)) {
         return;
     }
     struct policy_call *self = call_new(ask->loop, ask->exchange, sizeof *self, work_list);

@@ -100,12 +100,21 @@ static void log_answer(struct http_exchange *exchange, int status)
 void reply_begin_cached(struct api_loop *loop, struct http_exchange *exchange, int status,
                         struct span content_type, struct span cache_control)
 {
+    reply_begin_shown(loop, exchange, status, content_type, cache_control, DATA_POLICY);
+}
+
+void reply_begin_shown(struct api_loop *loop, struct http_exchange *exchange, int status,
+                       struct span content_type, struct span cache_control, struct span policy)
+{
     const struct http_exchange_notes *notes = http_exchange_notes(exchange);
     counter_add(&loop->counters.responses[(unsigned)status / 100], 1);
     http_answer_begin(exchange, status, content_type);
     http_answer_header(exchange, SPAN("X-Request-Id"),
                        (struct span){notes->request_id, notes->request_id_length});
     http_answer_header(exchange, SPAN("Cache-Control"), cache_control);
+    http_answer_lines(exchange,
+                      SPAN("X-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY\r\n"));
+    http_answer_lines(exchange, policy);
     if (notes->limited != 0) {
         header_number(exchange, SPAN("RateLimit-Limit"), notes->rate_limit);
         header_number(exchange, SPAN("RateLimit-Remaining"), notes->rate_remaining);
@@ -126,12 +135,6 @@ void reply_begin(struct api_loop *loop, struct http_exchange *exchange, int stat
                  struct span content_type)
 {
     reply_begin_cached(loop, exchange, status, content_type, SPAN("no-store"));
-}
-
-void reply_begin_page(struct api_loop *loop, struct http_exchange *exchange, int status,
-                      struct span content_type)
-{
-    reply_begin_cached(loop, exchange, status, content_type, SPAN("public, max-age=300"));
 }
 
 void reply_retry_after(struct http_exchange *exchange, int64_t seconds, uint64_t jitter_s)

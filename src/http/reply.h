@@ -17,13 +17,20 @@
 void reply_begin(struct api_loop *loop, struct http_exchange *exchange, int status,
                  struct span content_type);
 
-/* The same for what only a new version changes. */
-void reply_begin_page(struct api_loop *loop, struct http_exchange *exchange, int status,
-                      struct span content_type);
+/* The Cache-Control of what only a new version changes. */
+#define PAGE_CACHE SPAN("public, max-age=300")
 
 /* The same with a Cache-Control of its own. */
 void reply_begin_cached(struct api_loop *loop, struct http_exchange *exchange, int status,
                         struct span content_type, struct span cache_control);
+
+/* What nobody shows loads nothing, and is in nobody's frame. */
+#define DATA_POLICY SPAN("Content-Security-Policy: default-src 'none'; frame-ancestors 'none'\r\n")
+
+/* The same with a Content-Security-Policy of its own, for what a browser shows as a page: whole
+ * lines, each with its CRLF. */
+void reply_begin_shown(struct api_loop *loop, struct http_exchange *exchange, int status,
+                       struct span content_type, struct span cache_control, struct span policy);
 
 /* A whole JSON answer. */
 void reply_json(struct api_loop *loop, struct http_exchange *exchange, int status,

@@ -21,6 +21,7 @@
 #include <sys/socket.h>
 #include <uv.h>
 
+#include "base/address.h"
 #include "base/buffer.h"
 #include "base/error.h"
 
@@ -179,6 +180,9 @@ void http_answer_begin(struct http_exchange *exchange, int status, struct span c
 void http_answer_header(struct http_exchange *exchange, struct span name, struct span value);
 void http_answer_end(struct http_exchange *exchange, struct span body);
 
+/* Whole header lines that are a constant, each with its CRLF: they are not looked at. */
+void http_answer_lines(struct http_exchange *exchange, struct span lines);
+
 /* Closes the connection once this answer is written. Before http_answer_end(). */
 void http_answer_close(struct http_exchange *exchange);
 
@@ -216,7 +220,9 @@ struct http_exchange_notes {
     uint32_t rate_limit;
     uint32_t rate_remaining;
     uint32_t rate_reset_s;
-    int64_t started_ns; /* monotonic, when the request was complete */
+    int64_t started_ns;    /* monotonic, when the request was complete */
+    const char *token;     /* the handler's own: what the caller may do rests on this */
+    struct address client; /* the handler's own, with `token` */
 };
 struct http_exchange_notes *http_exchange_notes(struct http_exchange *exchange);
 

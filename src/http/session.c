@@ -65,6 +65,7 @@ static enum session_verdict check_value(const struct session_key *key, struct sp
 enum session_verdict session_check(const struct session_key *key, struct span cookie,
                                    int64_t now_ms)
 {
+    const struct span prefix = SPAN("__Host-");
     const struct span name = SPAN(SESSION_COOKIE "=");
     enum session_verdict found = SESSION_ABSENT;
     while (cookie.length > 0 && found != SESSION_VALID) {
@@ -75,6 +76,9 @@ enum session_verdict session_check(const struct session_key *key, struct span co
         cookie = (struct span){cookie.bytes + used, cookie.length - used};
         while (pair.length > 0 && pair.bytes[0] == ' ') {
             pair = (struct span){pair.bytes + 1, pair.length - 1};
+        }
+        if (pair.length > prefix.length && memcmp(pair.bytes, prefix.bytes, prefix.length) == 0) {
+            pair = (struct span){pair.bytes + prefix.length, pair.length - prefix.length};
         }
         if (pair.length < name.length || memcmp(pair.bytes, name.bytes, name.length) != 0) {
             continue;

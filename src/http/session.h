@@ -14,7 +14,9 @@
 
 #include "base/buffer.h"
 
-#define SESSION_COOKIE      "dibs_session"
+#define SESSION_COOKIE "dibs_session"
+/* Over TLS: browsers take a cookie of such a name only from this host itself, over TLS. */
+#define SESSION_COOKIE_TLS  "__Host-" SESSION_COOKIE
 #define SESSION_LIFE_S      43200
 #define SESSION_KEY_SIZE    32
 #define SESSION_EXPIRY_SIZE 12 /* digits at most: until the year 33658 */
@@ -38,7 +40,7 @@ enum session_verdict {
     SESSION_WRONG, /* no value of ours, or of another token */
 };
 
-/* Reads the Cookie header (bytes == NULL: none). When several cookies have the name, as those of
+/* Reads the Cookie header (bytes == NULL: none). When several cookies have either name, as those of
  * another path or of a parent domain may, a valid one among them counts. */
 enum session_verdict session_check(const struct session_key *key, struct span cookie,
                                    int64_t now_ms);

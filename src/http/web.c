@@ -9,9 +9,10 @@
 #define ASSET_CACHE SPAN("public, max-age=31536000, immutable")
 
 /* Nothing from elsewhere, nothing inline, in nobody's frame. */
-#define SHELL_POLICY                                                                       \
-    SPAN("default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " \
-         "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+#define SHELL_POLICY                                                                             \
+    "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; img-src " \
+    "'self' data:; "                                                                             \
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'\r\n"
 
 static const char web_absent[] =
     "dibs is running, and was built without its pages (make build WEB=false).\n"
@@ -28,42 +29,30 @@ void web_close(struct api *api)
     assets_close(&api->assets);
 }
 
-static void add_shell_headers(struct http_exchange *exchange)
-{
-    http_answer_header(exchange, SPAN("Content-Security-Policy"), SHELL_POLICY);
-    http_answer_header(exchange, SPAN("Referrer-Policy"), SPAN("no-referrer"));
-    http_answer_header(exchange, SPAN("Cross-Origin-Opener-Policy"), SPAN("same-origin"));
-    http_answer_header(exchange, SPAN("X-Frame-Options"), SPAN("DENY"));
-}
-
-static void add_no_headers(struct http_exchange *exchange)
-{
-    (void)exchange;
-}
+#define SHELL_LINES \
+    SHELL_POLICY "Referrer-Policy: no-referrer\r\nCross-Origin-Opener-Policy: same-origin\r\n"
 
 /* The form that the client likes best, or 304 when it has that one. */
 static void send_form(struct ask *ask, const struct asset *asset, struct span cache_control,
-                      void (*add_headers)(struct http_exchange *exchange))
+                      struct span lines)
 {
     enum asset_coding coding = asset_choose(asset, ask->request->accept_encoding);
     const struct asset_form *form = &asset->forms[coding];
     bool known = header_knows_etag(ask->request->if_none_match, span_of(form->etag));
-    reply_begin_cached(ask->loop, ask->exchange, known ? 304 : 200, asset->content_type,
-                       cache_control);
+    reply_begin_shown(ask->loop, ask->exchange, known ? 304 : 200, asset->content_type,
+                      cache_control, lines);
     http_answer_header(ask->exchange, SPAN("ETag"), span_of(form->etag));
     http_answer_header(ask->exchange, SPAN("Vary"), SPAN("Accept-Encoding"));
-    http_answer_header(ask->exchange, SPAN("X-Content-Type-Options"), SPAN("nosniff"));
     http_answer_header(ask->exchange, SPAN("Cross-Origin-Resource-Policy"), SPAN("same-origin"));
     if (coding != ASSET_PLAIN && !known) {
         http_answer_header(ask->exchange, SPAN("Content-Encoding"), asset_coding_name(coding));
     }
-    add_headers(ask->exchange);
     http_answer_end(ask->exchange, known ? (struct span){NULL, 0} : form->body);
 }
 
 static void send_shell(struct ask *ask, const struct asset *shell)
 {
-    send_form(ask, shell, SHELL_CACHE, add_shell_headers);
+    send_form(ask, shell, SHELL_CACHE, SPAN(SHELL_LINES));
 }
 
 void web_board(struct ask *ask)
@@ -75,7 +64,6 @@ void web_board(struct ask *ask)
     }
     reply_begin_cached(ask->loop, ask->exchange, 200, SPAN("text/plain; charset=utf-8"),
                        SHELL_CACHE);
-    http_answer_header(ask->exchange, SPAN("X-Content-Type-Options"), SPAN("nosniff"));
     http_answer_end(ask->exchange, span_of(web_absent));
 }
 
@@ -98,5 +86,5 @@ void web_asset(struct ask *ask)
         reply_problem(ask->loop, ask->exchange, PROBLEM_NOT_FOUND);
         return;
     }
-    send_form(ask, asset, ASSET_CACHE, add_no_headers);
+    send_form(ask, asset, ASSET_CACHE, DATA_POLICY);
 }

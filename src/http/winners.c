@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/csv.h"
+#include "base/log.h"
 #include "claim/code.h"
 #include "http/call.h"
 #include "http/handlers.h"
@@ -209,11 +210,11 @@ static bool start(struct winners_call *self)
     }
     call->loop->downloads_open++;
     self->started = true;
+    call_log(call, "winners_downloaded", LOG_FIELD("policy", LOG_I64(self->policy_id)));
     snprintf(disposition, sizeof disposition, "attachment; filename=\"winners-%lld.csv\"",
              (long long)self->policy_id);
     reply_begin(call->loop, call->exchange, 200, WINNERS_CONTENT_TYPE);
     http_answer_header(call->exchange, SPAN("Content-Disposition"), span_of(disposition));
-    http_answer_header(call->exchange, SPAN("X-Content-Type-Options"), SPAN("nosniff"));
     http_stream_start(call->exchange, winners_gone, self);
     http_stream_must_finish(call->exchange);
     return true;

@@ -9,6 +9,7 @@ from openapi import Document, Mismatch
 # What HTTP or a switched-on feature adds to any answer; the rest has to be in the document.
 COMMON_HEADERS = {"date", "connection", "content-length", "content-type", "transfer-encoding",
                   "cache-control", "vary", "x-content-type-options", "x-accel-buffering",
+                  "x-frame-options", "content-security-policy",
                   "ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"}
 
 

@@ -111,9 +111,29 @@ def test_admin__401_comes_before_the_body_is_judged(admin):
     expect_401(admin.request("PATCH", "/v1/policies/1", {"nope": 1}, token=False))
 
 
-def test_admin__reading_policies_needs_no_token(admin):
+def test_admin__changes_are_logged_with_who_made_them(admin):
+    policy_id = admin.create(total=5)["id"]
+    won = admin.win(policy_id, "u1")
+    admin.patch(policy_id, paused=True)
+    login = admin.post("/v1/session", {"token": ADMIN}, token=False)
+    admin.request("PUT", "/v1/users/u1", {"blocked": True}, token=False, headers={
+        "Cookie": login.headers["set-cookie"].split(";")[0], "Sec-Fetch-Site": "same-origin"})
+    admin.cancel(won["code"], token=False, source="127.0.0.8")
+    admin.get(f"/v1/policies/{policy_id}/winners.csv")
+    for event, token, address in (
+            ("policy_created", "admin_token", "127.0.0.1"),
+            ("policy_changed", "admin_token", "127.0.0.1"),
+            ("user_blocked", "session", "127.0.0.1"), ("coupon_cancelled", "none", "127.0.0.8"),
+            ("winners_downloaded", "admin_token", "127.0.0.1")):
+        fields = admin.await_log(event)
+        assert (fields["token"], fields["address"]) == (token, address), fields
+    assert not any(ADMIN in line for line in admin.log)
+
+
+def test_admin__the_list_of_policies_is_for_admins_and_one_is_for_all(admin):
     policy = admin.create(total=5)
-    expect(admin.get("/v1/policies", token=False), 200)
+    expect_401(admin.get("/v1/policies", token=False))
+    assert len(expect(admin.get("/v1/policies"), 200)["items"]) == 1
     expect(admin.get(f"/v1/policies/{policy['id']}", token=False), 200)
     for path in ("/healthz", "/readyz", "/openapi.json", "/problems/SOLD_OUT"):
         assert admin.get(path, token=False).status == 200

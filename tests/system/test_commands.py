@@ -161,7 +161,7 @@ def test_commands__admin_token_from_file_or_environment(serve, tmp_path):
     path = write_secret(tmp_path, "token", token)
     server = serve(config={"admin_token_file": path})
     refused = dibs(server, "policy", "list", "--json")
-    assert refused.returncode == 0  # Reading is free.
+    assert refused.returncode == 1
     create = ["policy", "create", "--name", "x", "--discount", "5%", "--total", "1", "--json"]
     assert dibs(server, *create).returncode == 1
     as_json(dibs(server, *create, config={"admin_token_file": path}))

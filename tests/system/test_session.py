@@ -10,7 +10,7 @@ from harness import expect, expect_problem, write_secret
 
 ADMIN = "admin-token-0123456789abcdef"
 POLICY = {"name": "p", "discount": {"type": "percent", "value": 10}, "total": 10}
-COOKIE = re.compile(r"dibs_session=(\d+)\.([0-9a-f]{64}); HttpOnly; SameSite=Strict; Path=/; "
+COOKIE = re.compile(r"(?:__Host-)?dibs_session=(\d+)\.([0-9a-f]{64}); HttpOnly; SameSite=Strict; Path=/; "
                     r"Max-Age=43200(; Secure)?")
 
 
@@ -63,8 +63,18 @@ def test_session__login_gives_a_strict_cookie(server):
     assert ADMIN not in answer.headers["set-cookie"]
     assert COOKIE.fullmatch(login(server, Origin=origin_of(server), Host=host_of(server))
                             .headers["set-cookie"])[3] is None
-    assert COOKIE.fullmatch(login(server, Origin=origin_of(server, "https"), Host=host_of(server))
-                            .headers["set-cookie"])[3] == "; Secure"
+
+
+def test_session__over_tls_the_cookie_is_of_this_host_alone(server):
+    """As a proxy with TLS in front sends it: the browser's own Origin tells."""
+    over_tls = {"Origin": origin_of(server, "https"), "Host": host_of(server)}
+    answer = login(server, **over_tls)
+    assert answer.headers["set-cookie"].startswith("__Host-dibs_session=")
+    assert COOKIE.fullmatch(answer.headers["set-cookie"])[3] == "; Secure"
+    headers = {**over_tls, "Cookie": cookie_of(answer), "Sec-Fetch-Site": "same-origin"}
+    assert expect(server.get("/v1/session", token=False, headers=headers), 200)["admin"]
+    ended = server.request("DELETE", "/v1/session", token=False, headers=headers)
+    assert ended.headers["set-cookie"].startswith("__Host-dibs_session=;")
 
 
 def test_session__cookie_is_as_good_as_the_token_on_our_own_page(server):

@@ -80,7 +80,6 @@ def test_web__a_shell_is_asked_for_again_and_an_asset_never(shared):
         assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
         assert answer.headers["content-type"] == types[name.rsplit(".", 1)[1]]
         assert answer.headers["x-content-type-options"] == "nosniff"
-        assert "content-security-policy" not in answer.headers
 
 
 @pytest.mark.parametrize("path", SHELLS)

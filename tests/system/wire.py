@@ -168,11 +168,17 @@ def parse_head(buffer):
 
 
 def check_headers(status, headers):
-    """What every answer owes: a Date, a request id, no Server, a type for its body."""
+    """What every answer owes: a Date, a request id, no Server, a type for its body, and that no
+    browser takes it for something else or shows it in a frame."""
     if "date" not in headers:
         raise ProtocolError(f"{status} without Date: {headers}")
     if email.utils.parsedate_to_datetime(headers["date"]).tzinfo is None:
         raise ProtocolError(f"Date {headers['date']!r} is not GMT")
+    if headers.get("x-content-type-options") != "nosniff" or \
+            headers.get("x-frame-options") != "DENY" or \
+            "frame-ancestors 'none'" not in headers.get("content-security-policy", "") or \
+            "default-src 'none'" not in headers["content-security-policy"]:
+        raise ProtocolError(f"{status} without what keeps browsers safe: {headers}")
     if "server" in headers:
         raise ProtocolError(f"Server: {headers['server']}")
     if not headers.get("x-request-id"):
