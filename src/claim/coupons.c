@@ -71,9 +71,8 @@ enum status service_claims_of(struct service *service, int64_t policy_id,
     /* Whoever holds nothing is told how the policy stands. */
     if (found == STATUS_OK && held_count == 0)
         (void)!gate_look(service->gate, policy_id, NULL);
-    if (status == STATUS_OK && service_numbers(service, policy_id, numbers, error) != STATUS_OK)
-        status =
-            error_set(error, STATUS_NOT_FOUND, "there is no policy %lld", (long long)policy_id);
+    if (status == STATUS_OK)
+        status = service_numbers(service, policy_id, numbers, error);
     if (status == STATUS_OK)
         status = ledger_coupons_of_claimant(service->ledger, policy_id, user, coupons, max,
                                             &coupon_count, error);

@@ -3,7 +3,7 @@
 import pytest
 
 from harness import expect, expect_problem, wait_until
-from servers import Redis
+from servers import Postgres, Redis
 from sharing import Sharing
 
 
@@ -82,3 +82,21 @@ def test_redis_closed__answers_after_redis_forgot_it(tmp_path, redis, limit):
         coupon = f"{policy}-{seqs[1]}"
         assert expect(other.cancel(coupon), 200)["state"] == "CANCELLED"
         expect_problem(other.claim(policy, "plain"), 410, "CLOSED")
+
+
+def test_redis_closed__a_ledger_that_is_away_is_not_a_policy_that_is_gone(tmp_path, redis):
+    """What only the ledger knows cannot be told while it is away: 503, never 404."""
+    with Postgres() as database_server, \
+            Sharing(tmp_path, redis, database_server=database_server) as shop:
+        server = shop.serve(ledger_timeout="1s")
+        worker = shop.work(ledger_timeout="1s")
+        policy, _, plain = sell_and_close(shop, server, 1)
+        with redis.client() as client:
+            client.delete(*keys_of(redis, policy))
+        assert expect(server.status(policy, "plain"), 200)["seq"] == plain
+        worker.stop()
+        database_server.kill()
+        for user in ("plain", "late"):
+            expect_problem(server.status(policy, user), 503, "UNAVAILABLE")
+        database_server.start()
+        wait_until(lambda: server.status(policy, "plain").status == 200, "it is back", 30)
