@@ -40,7 +40,14 @@ static enum status restore_key(void *context, const struct key_binding *binding,
                                struct error *error)
 {
     struct restore *restore = context;
-    return gate_restore_key(restore->service->gate, binding, error);
+    enum status status = gate_restore_key(restore->service->gate, binding, error);
+
+    if (status != STATUS_NOT_FOUND)
+        return status;
+    log_event(LOG_WARN, "key_without_claim", LOG_FIELD("policy", LOG_I64(binding->policy_id)),
+              LOG_FIELD("seq", LOG_I64(binding->seq)),
+              LOG_FIELD("next", LOG_TEXT("it is passed over")));
+    return STATUS_OK;
 }
 
 static enum status restore_blocked(void *context, const struct user_id *user, struct error *error)

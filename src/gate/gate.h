@@ -358,7 +358,8 @@ enum status gate_recall(struct gate *gate, int64_t policy_id, int64_t count,
                         struct error *error) MUST_CHECK;
 
 /* Rebuilding from the ledger: a claim that is durable, in rising seq order per policy, before
- * anything is claimed; and the keys bound to it besides its own. */
+ * anything is claimed; and the keys bound to it besides its own. NOT_FOUND: a key of a claim that
+ * there is none of. */
 enum status gate_restore(struct gate *gate, const struct claim *claim, enum coupon_state state,
                          struct error *error) MUST_CHECK;
 enum status gate_restore_key(struct gate *gate, const struct key_binding *binding,

@@ -261,10 +261,14 @@ static enum status gate_local_restore_key(struct gate *gate, const struct key_bi
     enum status status = STATUS_OK;
 
     if (policy == NULL)
-        return error_set(error, STATUS_FAILED, "a key has no policy");
+        return error_set(error, STATUS_NOT_FOUND, "there is no policy %lld",
+                         (long long)binding->policy_id);
     pthread_mutex_lock(&policy->lock);
     uint32_t index = holdings_of_seq(&policy->holdings, binding->seq);
-    if (index == HOLDINGS_NONE || !holdings_bind(&policy->holdings, index, &binding->request_id))
+    if (index == HOLDINGS_NONE)
+        status = error_set(error, STATUS_NOT_FOUND, "there is no claim %lld-%lld",
+                           (long long)binding->policy_id, (long long)binding->seq);
+    else if (!holdings_bind(&policy->holdings, index, &binding->request_id))
         status = error_set(error, STATUS_FAILED, "a key of claim %lld-%lld cannot be restored",
                            (long long)binding->policy_id, (long long)binding->seq);
     pthread_mutex_unlock(&policy->lock);

@@ -190,3 +190,19 @@ def test_poison__a_rule_of_the_shops_burns_no_unit(serve, rule):
     expect_problem(server.claim(policy, "u10"), 409, "SOLD_OUT")
     expect(server.cancel(f"{policy}-1"), 200)
     assert server.win(policy, "u10")["seq"] > 10
+
+
+def test_poison__a_key_without_its_claim_does_not_stop_the_start(serve):
+    """Somebody has removed a coupon by hand, and not the keys that were bound to it."""
+    server = serve()
+    policy = server.create(total=10)["id"]
+    server.win(policy, "u1")
+    server.stop()
+    write(server, "INSERT INTO claim_key (policy_id, request_id, seq) VALUES (?, ?, 7)", policy,
+          b"\x81" * 16)
+    write(server, "INSERT INTO claim_key (policy_id, request_id, seq) VALUES (4711, ?, 1)",
+          b"\x82" * 16)
+    server.start()
+    assert {event["policy"] for event in server.events("key_without_claim")} == \
+        {str(policy), "4711"}
+    assert server.win(policy, "u2")["seq"] == 2

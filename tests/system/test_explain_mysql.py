@@ -104,6 +104,22 @@ def test_explain__every_statement_finds_coupons_by_an_index(database):
                 assert name in WHOLE_POLICY or int(row["rows"]) <= 1000, (name, rows)
 
 
+def test_explain__leases_of_a_policy_and_orders_of_a_day_by_an_index(database):
+    database.execute("""INSERT INTO lease (policy_id, first_seq, count, state)
+        SELECT 1 + seq MOD 12, 1000000 + seq, 0, 'CLOSED' FROM seq_1_to_20000""")
+    database.execute("""INSERT INTO sale_order (paid_at, received_at, day, order_id, digest)
+        SELECT 1, 1, seq DIV 100, CONCAT('o', seq), '' FROM seq_1_to_20000""")
+    database.execute("""INSERT INTO sale_item (quantity, order_id, product_id)
+        SELECT 1, CONCAT('o', seq), 'p' FROM seq_1_to_20000""")
+    database.execute("ANALYZE TABLE lease, sale_order, sale_item")
+    with contextlib.closing(database.server.connect(database.name)) as connection:
+        for name, values, table, key in (
+                ("lease_all_of_policy", [3], "lease", "lease_policy"),
+                ("moment_scan", [7, 8], "o", "sale_order_day")):
+            rows = explain(connection, statements()[name], values)
+            assert [row["key"] for row in rows if row["table"] == table] == [key], (name, rows)
+
+
 def use_everything(dibs):
     """A bit of every call that asks for coupons, each many times."""
     policies = [policy["id"] for policy in expect(dibs.get("/v1/policies"), 200)["items"]]

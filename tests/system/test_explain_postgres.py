@@ -111,6 +111,24 @@ def test_explain__every_statement_finds_coupons_by_an_index(database, mode):
             rows_of(connection, "SET enable_sort = off")
 
 
+def test_explain__leases_of_a_policy_and_orders_of_a_day_by_an_index(database):
+    database.execute("""INSERT INTO lease (policy_id, first_seq, count, state)
+        SELECT 1 + n % 12, 1000000 + n, 0, 'CLOSED' FROM generate_series(1, 20000) n""")
+    database.execute("""INSERT INTO sale_order (paid_at, received_at, day, order_id, digest)
+        SELECT 1, 1, n / 100, 'o' || n, '' FROM generate_series(1, 20000) n""")
+    database.execute("""INSERT INTO sale_item (quantity, order_id, product_id)
+        SELECT 1, 'o' || n, 'p' FROM generate_series(1, 20000) n""")
+    database.execute("ANALYZE lease, sale_order, sale_item")
+    with contextlib.closing(database.server.connect(database.name)) as connection:
+        for name, arguments in (("lease_all_of_policy", "3"), ("moment_scan", "7, 8")):
+            rows_of(connection, f"PREPARE {name} AS {statements()[name]}")
+            (row,) = rows_of(connection, f"EXPLAIN (FORMAT JSON) EXECUTE {name}({arguments})")
+            (answer,) = row.values()
+            indexes = {node.get("Index Name") for node in nodes_of(answer[0]["Plan"])}
+            wanted = "lease_policy" if name == "lease_all_of_policy" else "sale_order_day"
+            assert wanted in indexes, (name, answer)
+
+
 def use_everything(dibs):
     """A bit of every call that asks for coupons, each many times."""
     policies = [policy["id"] for policy in expect(dibs.get("/v1/policies"), 200)["items"]]
