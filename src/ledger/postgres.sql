@@ -133,11 +133,12 @@ SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, 
 FROM coupon c JOIN policy p ON p.id = c.policy_id WHERE c.policy_id = $1 AND c.seq = $2;
 
 -- name: coupon_for_update
+-- One that somebody else has is BUSY at once: claims of others wait in the same transaction.
 SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, c.requested_at,
     c.issued_at, COALESCE(c.expires_at, p.closes_at), c.redeemed_at, c.cancelled_at, c.order_id,
     c.merged_into, c.reason
 FROM coupon c JOIN policy p ON p.id = c.policy_id WHERE c.policy_id = $1 AND c.seq = $2
-FOR UPDATE OF c;
+FOR UPDATE OF c NOWAIT;
 
 -- name: coupon_by_slot
 SELECT seq FROM coupon WHERE user_id = $2 AND policy_id = $1 AND slot = $3;

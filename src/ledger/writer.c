@@ -16,6 +16,9 @@
 #define BATCH_CAPACITY_MIN 1024
 #define BUSY_PATIENCE_MS   1000
 #define BUSY_TRIES_MIN     3 /* PostgreSQL takes a second to see a deadlock */
+#define WRITE_PATIENCE_MS  2000
+#define WRITE_PAUSE_MIN_MS 5
+#define WRITE_PAUSE_MAX_MS 200
 #define IDLE_CHECK_MS      1000
 #define AWAY_CHECK_MS      200
 #define LINGER_CLAIMS_MIN  32
@@ -88,8 +91,8 @@ uint64_t writer_issue(struct writer *writer, const struct claim *claims, size_t 
     return ticket;
 }
 
-enum status writer_run_in(struct writer *writer, enum write_turn turn, write_fn apply,
-                          void *argument, struct error *error)
+static enum status writer_run_once(struct writer *writer, enum write_turn turn, write_fn apply,
+                                   void *argument, struct error *error)
 {
     struct waiting_write write = {.turn = turn,
                                   .apply = apply,
@@ -112,6 +115,22 @@ enum status writer_run_in(struct writer *writer, enum write_turn turn, write_fn 
         pthread_cond_wait(&writer->finished, &writer->lock);
     pthread_mutex_unlock(&writer->lock);
     return write.status;
+}
+
+/* Waits for those in its way here, on the caller's thread. */
+enum status writer_run_in(struct writer *writer, enum write_turn turn, write_fn apply,
+                          void *argument, struct error *error)
+{
+    int64_t deadline_ms = clock_monotonic_ms() + WRITE_PATIENCE_MS;
+    int64_t pause_ms = WRITE_PAUSE_MIN_MS;
+    enum status status = writer_run_once(writer, turn, apply, argument, error);
+
+    while (status == STATUS_BUSY && clock_monotonic_ms() < deadline_ms) {
+        writer_sleep_ms(pause_ms / 2 + (int64_t)random_below((uint64_t)(pause_ms / 2 + 1)));
+        pause_ms = pause_ms * 2 > WRITE_PAUSE_MAX_MS ? WRITE_PAUSE_MAX_MS : pause_ms * 2;
+        status = writer_run_once(writer, turn, apply, argument, error);
+    }
+    return status == STATUS_BUSY ? STATUS_UNAVAILABLE : status;
 }
 
 enum status writer_run(struct writer *writer, write_fn apply, void *argument, struct error *error)
@@ -170,8 +189,10 @@ static enum status writer_apply_all(struct writer *writer, const struct write_ba
 
     for (struct waiting_write *write = batch->writes; write != NULL && status == STATUS_OK;
          write = write->next) {
-        if (write->turn == turn)
-            status = writer_apply(writer, write, error);
+        if (write->turn != turn || write->is_left_out)
+            continue;
+        status = writer_apply(writer, write, error);
+        write->is_left_out = writer->leaves_out = status == STATUS_BUSY;
     }
     return status;
 }
@@ -210,6 +231,29 @@ static enum status writer_write(struct writer *writer, struct write_batch *batch
     else
         sql->driver->rollback(sql->session);
     return status;
+}
+
+/* Whether nothing is left to be written. */
+static bool write_batch_is_left_out(const struct write_batch *batch)
+{
+    for (const struct waiting_write *write = batch->writes; write != NULL; write = write->next) {
+        if (!write->is_left_out)
+            return false;
+    }
+    return batch->claim_count + batch->binding_count == 0;
+}
+
+/* The same without the writes that others are in the way of, which would hold up all the rest. */
+static enum status writer_write_rest(struct writer *writer, struct write_batch *batch,
+                                     enum issue_care care, struct error *error)
+{
+    enum status status = STATUS_BUSY;
+
+    do {
+        writer->leaves_out = false;
+        status = writer_write(writer, batch, care, error);
+    } while (status == STATUS_BUSY && writer->leaves_out && !write_batch_is_left_out(batch));
+    return writer->leaves_out ? STATUS_OK : status;
 }
 
 /* Looks what became of a commit that was not answered: OK, or UNAVAILABLE when it was not
@@ -256,7 +300,8 @@ static enum status writer_try(struct writer *writer, struct write_batch *batch, 
             status = writer_look(writer, error);
         if (status != STATUS_UNAVAILABLE)
             return status;
-        status = writer_write(writer, batch, i == WRITER_BUSY_TRIES - 1 ? ISSUE_LAST : care, error);
+        status =
+            writer_write_rest(writer, batch, i == WRITER_BUSY_TRIES - 1 ? ISSUE_LAST : care, error);
         if (status == STATUS_UNKNOWN)
             writer->is_in_doubt = true;
         else if (care == ISSUE_WHOLE && (status == STATUS_CONFLICT || status == STATUS_INVALID))
@@ -275,7 +320,7 @@ static void writer_finish_writes(struct writer *writer, struct write_batch *batc
 {
     for (struct waiting_write *write = batch->writes, *next; write != NULL; write = next) {
         next = write->next;
-        if (status != STATUS_OK) {
+        if (status != STATUS_OK && !write->is_left_out) {
             write->status = status;
             if (write->error != NULL)
                 *write->error = *error;

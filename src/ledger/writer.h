@@ -3,10 +3,12 @@
  * While one transaction syncs, the next gathers: queued claims first, in their order, then the
  * writes of callers who wait. A transaction that the database refuses is not lost: its claims are
  * tried again, with pauses, until they are in; callers who wait then, or come meanwhile, are told
- * UNAVAILABLE at once. A commit whose outcome is not known is looked up before anything else is
- * done. A database that is another process is asked now and then when nobody writes, so that its
- * absence, and its return, are noticed without a claim. One that is older than what was committed
- * is not written to; a repair alone may bring it up to date, also between two tries of a batch.
+ * UNAVAILABLE at once. A write that others are in the way of (a row that somebody has locked) is
+ * left out, so that nothing else waits for it, and tried again a little later. A commit whose
+ * outcome is not known is looked up before anything else is done. A database that is another
+ * process is asked now and then when nobody writes, so that its absence, and its return, are
+ * noticed without a claim. One that is older than what was committed is not written to; a repair
+ * alone may bring it up to date, also between two tries of a batch.
  *
  * Threads: writer_issue(), writer_run() and the readers of its state may be called from any
  * thread; the callbacks run on the writer's own.
@@ -38,6 +40,7 @@ struct waiting_write {
     void *argument;
     enum status status;
     struct error *error;
+    bool is_left_out; /* others were in its way: the transaction goes on without it */
     bool done;
     struct waiting_write *next;
 };
@@ -72,6 +75,7 @@ struct writer {
     struct mark mark;             /* of a remote database; the writer's thread only */
     bool is_in_doubt;             /* the last commit's outcome is not known yet; likewise */
     bool has_told_doubt;          /* it was logged that it is not known yet; likewise */
+    bool leaves_out;              /* the last try ended at a write that is left out; likewise */
     struct waiting_write *repair; /* NULL: nobody asks for one; under the lock */
     uint64_t last_ticket;
     int64_t last_commit_ns;  /* the writer's thread only */

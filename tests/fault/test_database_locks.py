@@ -1,5 +1,6 @@
 """Others work in the ledger's database: locks, deadlocks, and a trigger that does not like a row."""
 
+import concurrent.futures
 import threading
 import time
 
@@ -7,7 +8,7 @@ import pytest
 
 from crowd import Crowd, await_ready, expect_one_life
 from harness import claim_bytes, expect, expect_problem, tally, wait_until
-from history import History
+from history import Claim, History
 from ledger import KIND, audit, coupons
 from wire import SLOW
 
@@ -70,6 +71,37 @@ def test_database_locks__a_coupon_that_somebody_holds(on_victim, foreign):
                                           if a.status != 503), None), "an answer")
         expect(answer, 200)
     history.check_rows(server)
+
+
+def test_database_locks__a_locked_coupon_holds_up_nobody_else(on_victim, foreign):
+    """Redeeming and cancelling wait for the row by themselves: claims of every policy go on."""
+    server = on_victim(ledger_timeout="20s", ack_timeout="10s")
+    policy, other = (server.create(total=10 ** 6)["id"] for _ in range(2))
+    coupons_held = [f"{policy}-{server.win(policy, user)['seq']}" for user in ("u1", "u2")]
+    history = History()
+    calls = [lambda: server.cancel(coupons_held[0]),
+             lambda: server.post(f"/v1/coupons/{coupons_held[1]}/redeem", {"order_id": "o1"})]
+    with foreign(server.database) as session, \
+            concurrent.futures.ThreadPoolExecutor(len(calls)) as pool:
+        for coupon in coupons_held:
+            session.execute("SELECT * FROM coupon WHERE policy_id = ? AND seq = ? FOR UPDATE",
+                            *map(int, coupon.split("-")))
+        waiting = [pool.submit(call) for call in calls]
+        rounds = 0
+        while not all(call.done() for call in waiting):
+            started = time.monotonic()
+            history.rush(server, [Claim(p, f"r{rounds}-{p}-{i}", None)
+                                  for p in (policy, other) for i in range(5)])
+            assert time.monotonic() - started < 5 * SLOW, "claims waited for the row"
+            rounds += 1
+        assert rounds > 1 and len(history.wins) == 10 * rounds
+        for call in waiting:
+            expect_problem(call.result(), 503, "UNAVAILABLE")
+        session.rollback()
+    for call in calls:
+        expect(call(), 200)
+    history.check_rows(server)
+    assert not server.events("ledger_refuses"), server.log_text()
 
 
 def deadlocks(victim):

@@ -522,7 +522,7 @@ static enum status apply_with_insert(struct sql *sql, void *argument, struct err
     return sql->driver->insert_coupons(sql->session, &row, 1, error);
 }
 
-static void test_writer__busy_is_done_again_with_all_its_writes(void **state)
+static void test_writer__busy_is_done_again(void **state)
 {
     struct script *script = *state;
     struct error error = {""};
@@ -672,7 +672,7 @@ int main(void)
         WRITER_TEST(nobody_waits_behind_refused_claims),
         WRITER_TEST(some_writes_come_last),
         WRITER_TEST(refused_claims_are_tried_until_they_are_in),
-        WRITER_TEST(busy_is_done_again_with_all_its_writes),
+        WRITER_TEST(busy_is_done_again),
         WRITER_TEST(busy_for_long_is_unavailable),
         WRITER_TEST(a_refused_row_is_refused_alone),
         WRITER_TEST(a_row_in_conflict_is_merged_alone),
