@@ -27,6 +27,11 @@ def term(shop, policy):
     return row["term"]
 
 
+def open_leases(shop, policy):
+    return [row["id"] for row in rows(
+        shop.database, "SELECT id FROM lease WHERE policy_id = ? AND state = 'OPEN'", policy)]
+
+
 def sell_out(shop, told, policy, total=TOTAL):
     """The rest is sold, and every win that was told is a coupon with the told seq."""
     with shop.crowd(told, [policy], prefix="rest", workers=8) as crowd:
@@ -128,10 +133,13 @@ def test_redis_terms__a_steward_whose_database_is_late(shop_on, redis, victim):
         with shop.crowd(told, [policy], people=60, prefix="b", workers=4) as crowd:
             crowd.join()
         heir.signal(signal.SIGSTOP)
+        lent = open_leases(shop, policy)
         way.resume()
         trap.release()
         wait_until(lambda: not late.alive or late.events("reconcile_failed"),
                    "it goes on with what it was at", 30)
+        # Units that return while they are on sale are lent again, and then more win than there are.
+        assert open_leases(shop, policy) == lent != []
         late.kill()
         shop.processes.remove(late)
         heir.signal(signal.SIGCONT)
