@@ -12,6 +12,7 @@ GRANT SELECT, INSERT, UPDATE ON repair TO dibs_serve;
 GRANT SELECT, INSERT ON refused_claim TO dibs_serve;
 GRANT SELECT, INSERT, DELETE ON outbox TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE, DELETE ON writer TO dibs_serve;
+GRANT SELECT, INSERT, UPDATE, DELETE ON steward_holder TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE, DELETE ON entering_coupon TO dibs_serve;
 
 -- No row of these is ever changed; but to leave a row alone that is there already, MySQL wants UPDATE.

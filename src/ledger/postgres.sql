@@ -336,10 +336,10 @@ VALUES ($1, $2, (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $3, 1);
 -- A transaction of a steward that answers late has it locked: nobody waits for that.
 -- clock_timestamp(), not now(): the transaction may be old.
 SELECT s.term,
-    (s.until > (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+    (s.until > (date_part('epoch', clock_timestamp()) * 1000)::bigint
      OR (s.holder <> $2 AND EXISTS (
          SELECT 1 FROM steward_holder h WHERE h.name = s.holder
-           AND h.until > (extract(epoch FROM clock_timestamp()) * 1000)::bigint)))::int
+           AND h.until > (date_part('epoch', clock_timestamp()) * 1000)::bigint)))::int
 FROM steward s WHERE s.policy_id = $1 FOR UPDATE OF s SKIP LOCKED;
 
 -- name: steward_take
