@@ -69,6 +69,20 @@ void service_audit_board(struct service *service, struct board_audit *audit)
     }
 }
 
+static enum status audit_board_build(struct service *service, struct error *error)
+{
+    struct board *board = NULL;
+
+    if (service->ranking != NULL)
+        return ranking_repair(service->ranking, error);
+    enum status status = service_open_board(service, &board, error);
+    if (status == STATUS_OK)
+        status = ranking_build_board(board, service->ledger,
+                                     zone_day(service->zone, clock_wall_ms()), error);
+    board_close(board);
+    return status;
+}
+
 enum status audit_board_repair(struct service *service, struct audit_repair *done,
                                struct error *error)
 {
@@ -77,17 +91,12 @@ enum status audit_board_repair(struct service *service, struct audit_repair *don
     service_audit_board(service, &audit);
     if (!audit.is_known || audit.differences == 0)
         return STATUS_OK;
-    if (service->ranking == NULL) {
-        snprintf(done->words, sizeof(done->words),
-                 "the board of the ranking is built anew by a server: repair with --url");
-        return STATUS_OK;
-    }
     struct ledger_repair_note note = {.asked_at_ms = clock_wall_ms()};
     snprintf(note.plan, sizeof(note.plan), "board %" PRId64, audit.differences);
     enum status status = ledger_repair_begin(service->ledger, &note, error);
     if (status != STATUS_OK)
         return status;
-    status = ranking_repair(service->ranking, error);
+    status = audit_board_build(service, error);
     if (status == STATUS_BUSY)
         status = STATUS_OK; /* Another server is at it. */
     done->is_board_built = status == STATUS_OK;

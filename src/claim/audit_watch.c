@@ -143,6 +143,17 @@ static enum status audit_watch_policies(struct audit_watch *watch, struct audit_
     return worst;
 }
 
+/* Nobody loses anything when it is built anew from the ledger, so nobody is asked. */
+static void audit_watch_heal_board(struct audit_watch *watch)
+{
+    struct audit_repair done = {0};
+    struct error error = {""};
+
+    if (audit_board_repair(watch->service, &done, &error) != STATUS_OK)
+        log_event(LOG_WARN, "audit_failed", LOG_FIELD("status", LOG_TEXT("board")),
+                  LOG_FIELD("error", LOG_TEXT(error.text)));
+}
+
 static void audit_watch_round(struct audit_watch *watch)
 {
     struct audit_numbers numbers = {0};
@@ -155,6 +166,8 @@ static void audit_watch_round(struct audit_watch *watch)
         status = audit_watch_policies(watch, &numbers, words);
         service_audit_board(watch->service, &numbers.board);
     }
+    if (numbers.board.differences != 0)
+        audit_watch_heal_board(watch);
     if (numbers.board.differences != 0)
         log_event(LOG_WARN, "audit_drift", LOG_FIELD("policy", LOG_I64(0)),
                   LOG_FIELD("check", LOG_TEXT("board")),

@@ -5,8 +5,8 @@ void board_check(const struct board *board)
 {
     const struct board_ops *ops = board->ops;
     ensure(ops->name && ops->close && ops->place && ops->build && ops->apply && ops->forget &&
-           ops->top && ops->of && ops->around && ops->visit && ops->recall && ops->refresh &&
-           ops->keep);
+           ops->first_day && ops->top && ops->of && ops->around && ops->visit && ops->recall &&
+           ops->refresh && ops->keep);
 }
 
 void board_close(struct board *board)
@@ -35,6 +35,11 @@ enum status board_apply(struct board *board, const struct feed_place *after,
 enum status board_forget(struct board *board, int64_t first_day, struct error *error)
 {
     return board->ops->forget(board, first_day, error);
+}
+
+int64_t board_first_day(struct board *board)
+{
+    return board->ops->first_day(board);
 }
 
 enum status board_top(struct board *board, int64_t first_day, int64_t last_day, size_t limit,

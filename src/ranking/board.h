@@ -42,6 +42,7 @@ struct board_ops {
     enum status (*apply)(struct board *board, const struct feed_place *after,
                          const struct feed_entry *entries, size_t count, struct error *error);
     enum status (*forget)(struct board *board, int64_t first_day, struct error *error);
+    int64_t (*first_day)(struct board *board);
     enum status (*top)(struct board *board, int64_t first_day, int64_t last_day, size_t limit,
                        struct sales_line *lines, size_t *count, struct error *error);
     enum status (*of)(struct board *board, int64_t first_day, int64_t last_day,
@@ -85,6 +86,10 @@ enum status board_apply(struct board *board, const struct feed_place *after,
 
 /* Days before this one will not be asked for any more. */
 enum status board_forget(struct board *board, int64_t first_day, struct error *error) MUST_CHECK;
+
+/* The first day that has not been forgotten, by whoever has one of its servers' clocks ahead, as of
+ * the last board_place(). Windows that begin earlier are NOT_FOUND. */
+int64_t board_first_day(struct board *board);
 
 /* As ledger_sales_top(), ledger_sales_of() and ledger_sales_around(). NOT_FOUND: the board has to
  * be built first. */

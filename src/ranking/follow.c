@@ -36,14 +36,25 @@ static void ranking_changed(struct ranking *ranking, size_t applied, bool is_bui
     pthread_mutex_unlock(&ranking->lock);
 }
 
+/* The window of yesterday begins a day earlier. */
+static int64_t ranking_first_day(const struct board *board, int64_t today)
+{
+    return today - board->days_max;
+}
+
+/* Servers whose clocks are ahead of this one's have sold on days to come: of those, too, the board
+ * has all or nothing. */
+enum status ranking_build_board(struct board *board, struct ledger *ledger, int64_t today,
+                                struct error *error)
+{
+    return board_build(board, ledger, ranking_first_day(board, today), today + RANKING_AHEAD_DAYS,
+                       error);
+}
+
 enum status ranking_build(struct ranking *ranking, int64_t today, struct error *error)
 {
     int64_t started_ms = clock_monotonic_ms();
-    /* The window of yesterday begins a day earlier. Servers whose clocks are ahead of this one's
-     * have sold on days to come: of those, too, the board has all or nothing. */
-    enum status status =
-        board_build(ranking->board, ranking->ledger, today - ranking->board->days_max,
-                    today + RANKING_AHEAD_DAYS, error);
+    enum status status = ranking_build_board(ranking->board, ranking->ledger, today, error);
 
     if (status != STATUS_OK)
         return status;
@@ -72,6 +83,11 @@ static enum status ranking_step(struct ranking *ranking, int64_t today, bool *is
     enum status status = board_place(ranking->board, &place, error);
 
     *is_over = false;
+    /* A clock that was ahead had days forgotten that are wanted. One day does not count: servers do
+     * not pass midnight at the same instant. */
+    if (status == STATUS_OK &&
+        board_first_day(ranking->board) > ranking_first_day(ranking->board, today) + 1)
+        status = error_set(error, STATUS_NOT_FOUND, "the board has forgotten days");
     if (status == STATUS_OK) {
         ranking_look(ranking, &place);
         status = ledger_sales_after(ranking->ledger, &place, ranking->entries, RANKING_ENTRIES,
@@ -108,6 +124,16 @@ static void ranking_confirm(struct ranking *ranking, int64_t now_ms)
     }
 }
 
+/* After a jump of the clock the board may lack any day: those behind it were forgotten, and those
+ * far ahead were not built. */
+static enum status ranking_pass_midnight(struct ranking *ranking, int64_t today,
+                                         struct error *error)
+{
+    if (ranking->today == 0 || today == ranking->today + 1)
+        return board_forget(ranking->board, ranking_first_day(ranking->board, today), error);
+    return ranking_build(ranking, today, error);
+}
+
 /* True when the board has everything that was in the ledger when it began. */
 bool ranking_follow(struct ranking *ranking, int64_t today)
 {
@@ -118,7 +144,7 @@ bool ranking_follow(struct ranking *ranking, int64_t today)
     bool is_over = false;
 
     if (ranking->today != today) {
-        status = board_forget(ranking->board, today - ranking->board->days_max, &error);
+        status = ranking_pass_midnight(ranking, today, &error);
         if (status == STATUS_OK)
             ranking->today = today;
         ranking_changed(ranking, 0, false);

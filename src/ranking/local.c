@@ -95,6 +95,7 @@ static enum status board_local_build(struct board *board, struct ledger *ledger,
 
     building.place = (struct feed_place){0};
     tally_init(&building.tally, local->has_scores ? &local->scoring : NULL);
+    tally_forget(&building.tally, first_day);
     enum status status = ledger_sales_days(ledger, first_day, last_day, &visitor, error);
     if (status == STATUS_OK) {
         pthread_rwlock_wrlock(&local->lock);
@@ -161,6 +162,22 @@ static enum status board_local_forget(struct board *board, int64_t first_day, st
     return STATUS_OK;
 }
 
+static int64_t board_local_first_day(struct board *board)
+{
+    struct board_local *local = board_local(board);
+
+    pthread_rwlock_rdlock(&local->lock);
+    int64_t first_day = local->tally.first_day;
+    pthread_rwlock_unlock(&local->lock);
+    return first_day;
+}
+
+/* Under the lock: whether it has all of the window. */
+static bool board_local_has(const struct board_local *local, int64_t first_day)
+{
+    return local->is_built && first_day >= local->tally.first_day;
+}
+
 /* --- questions --- */
 
 static enum status board_local_top(struct board *board, int64_t first_day, int64_t last_day,
@@ -171,7 +188,7 @@ static enum status board_local_top(struct board *board, int64_t first_day, int64
     enum status status = STATUS_OK;
 
     pthread_rwlock_rdlock(&local->lock);
-    if (local->is_built)
+    if (board_local_has(local, first_day))
         *count = tally_top(&local->tally, first_day, last_day, limit, lines);
     else
         status = board_local_missing(error);
@@ -186,9 +203,10 @@ static enum status board_local_of(struct board *board, int64_t first_day, int64_
     struct board_local *local = board_local(board);
 
     pthread_rwlock_rdlock(&local->lock);
-    enum status status = local->is_built ? tally_of(&local->tally, first_day, last_day, ids,
-                                                    id_count, lines, count, error)
-                                         : board_local_missing(error);
+    enum status status =
+        board_local_has(local, first_day)
+            ? tally_of(&local->tally, first_day, last_day, ids, id_count, lines, count, error)
+            : board_local_missing(error);
     pthread_rwlock_unlock(&local->lock);
     return status;
 }
@@ -200,7 +218,7 @@ static enum status board_local_around(struct board *board, int64_t first_day, in
     struct board_local *local = board_local(board);
 
     pthread_rwlock_rdlock(&local->lock);
-    enum status status = local->is_built ? STATUS_OK : board_local_missing(error);
+    enum status status = board_local_has(local, first_day) ? STATUS_OK : board_local_missing(error);
     if (status == STATUS_OK)
         *count = tally_around(&local->tally, first_day, last_day, product_id, distance, lines);
     pthread_rwlock_unlock(&local->lock);
@@ -267,6 +285,7 @@ static const struct board_ops board_local_ops = {
     .build = board_local_build,
     .apply = board_local_apply,
     .forget = board_local_forget,
+    .first_day = board_local_first_day,
     .top = board_local_top,
     .of = board_local_of,
     .around = board_local_around,

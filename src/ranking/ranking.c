@@ -72,7 +72,8 @@ static void *ranking_main(void *context)
         is_fine = ranking_follow(ranking, today);
         if (is_fine)
             ranking_renew(ranking, today);
-        ranking_refresh_all(ranking, today);
+        /* The day may have changed meanwhile; an answer for another one is worth nothing. */
+        ranking_refresh_all(ranking, zone_day(ranking->zone, clock_wall_ms()));
         struct timespec until = clock_deadline_in_ms(is_fine ? LOOK_MS : RETRY_MS);
         pthread_mutex_lock(&ranking->lock);
         while (!ranking->is_stopping && !ranking->is_woken &&

@@ -111,6 +111,10 @@ enum status ranking_audit(struct ranking *ranking, struct board_comparison *comp
 /* Builds the board anew from the ledger. BUSY: another server is doing that. */
 enum status ranking_repair(struct ranking *ranking, struct error *error) MUST_CHECK;
 
+/* The same for a board that no ranking of this process has. BUSY: another process builds it. */
+enum status ranking_build_board(struct board *board, struct ledger *ledger, int64_t today,
+                                struct error *error) MUST_CHECK;
+
 /* What products are ranked by: a copy of the options'. Off: by what was sold. */
 const struct scoring *ranking_scoring(const struct ranking *ranking);
 

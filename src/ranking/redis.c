@@ -250,6 +250,16 @@ static enum status board_redis_forget(struct board *board, int64_t first_day, st
     return status == STATUS_NOT_FOUND ? STATUS_OK : status;
 }
 
+static int64_t board_redis_first_day(struct board *board)
+{
+    struct board_redis *redis = board_redis(board);
+
+    pthread_mutex_lock(&redis->lock);
+    int64_t first_day = redis->floor;
+    pthread_mutex_unlock(&redis->lock);
+    return first_day;
+}
+
 /* --- questions --- */
 
 /* The beginning of a question about a window. NULL: the board does not keep it, or no memory. */
@@ -418,6 +428,7 @@ static const struct board_ops board_redis_ops = {
     .build = board_redis_build,
     .apply = board_redis_apply,
     .forget = board_redis_forget,
+    .first_day = board_redis_first_day,
     .top = board_redis_top,
     .of = board_redis_of,
     .around = board_redis_around,

@@ -98,6 +98,13 @@ static size_t tally_take(struct tally *tally, const struct user_id *product)
 
 /* --- days --- */
 
+/* Something of the days before this one is gone. */
+static void tally_raise(struct tally *tally, int64_t first_day)
+{
+    if (tally->first_day < first_day)
+        tally->first_day = first_day;
+}
+
 static struct tally_day *tally_day(struct tally *tally, int64_t day)
 {
     size_t at = 0;
@@ -107,6 +114,7 @@ static struct tally_day *tally_day(struct tally *tally, int64_t day)
     if (at < tally->day_count && tally->days[at].day == day)
         return &tally->days[at];
     if (tally->day_count == TALLY_DAYS_MAX) {
+        tally_raise(tally, at == 0 ? day + 1 : tally->days[0].day + 1);
         if (at == 0)
             return NULL; /* older than all of them */
         tally_day_release(&tally->days[0]);
@@ -204,6 +212,7 @@ void tally_forget(struct tally *tally, int64_t first_day)
         tally_day_release(&tally->days[gone++]);
     memmove(tally->days, tally->days + gone, (tally->day_count - gone) * sizeof(*tally->days));
     tally->day_count -= gone;
+    tally_raise(tally, first_day);
 }
 
 /* --- questions --- */

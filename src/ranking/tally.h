@@ -32,6 +32,7 @@ struct tally {
     size_t slot_count;
     struct tally_day days[TALLY_DAYS_MAX]; /* in rising order */
     size_t day_count;
+    int64_t first_day; /* of which nothing was dropped, and of no later one */
 };
 
 /* Ranks by score if `scoring` is given, which outlives the tally; else by what was sold. */

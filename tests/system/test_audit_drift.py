@@ -345,13 +345,12 @@ def test_drift__score_of_the_board(shop):
     wait_until(lambda: board(*server)["counters"] == 4, "the board is built")
     assert board(*alone) == {"kind": "redis", "state": "OK", "counters": 4, "differences": 0}
     day = time.strftime("%Y-%m-%d", time.gmtime())
-    with shop.redis.client() as client:
-        assert client.zincrby(f"zs:product:{{rank}}:{day}", 5, "p2")
-    assert board(*server)["differences"] == board(*alone)["differences"] == 1
-    assert "--url" in run_dibs("audit", "--repair", "--yes", *alone, timeout_s=60).stderr
-    ended = run_dibs("audit", "--repair", "--yes", *server, timeout_s=60)
-    assert ended.returncode == 0 and "board built anew" in ended.stdout, ended
-    assert board(*alone)["state"] == "OK"
+    for source in (alone, server):
+        shop.redis_do("ZINCRBY", f"zs:product:{{rank}}:{day}", 5, "p2")
+        assert board(*server)["differences"] == board(*alone)["differences"] == 1
+        ended = run_dibs("audit", "--repair", "--yes", *source, timeout_s=60)
+        assert ended.returncode == 0 and "board built anew" in ended.stdout, ended
+        assert board(*alone)["state"] == "OK"
 
 
 def test_drift__older_row_is_written_back(shop):

@@ -137,3 +137,31 @@ def test_time__midnights(serve, tmp_path, zone):
     shop.server.kill()
     shop.server.start()
     assert seen(top(shop.server, days=30, limit=100, fresh=True)) == before
+
+
+def test_ranking_time__a_clock_that_jumps_and_comes_back(serve, tmp_path):
+    """What was forgotten while the clock was ahead is there again when it is right, without a
+    restart; also what was sold in that future, once it comes."""
+    clock = Clock(tmp_path)
+    server = serve(env=clock.environment())
+    sell = {"items": [{"product_id": "now", "quantity": 3}]}
+    expect(server.post("/v1/orders", {"order_id": "o1", **sell}), 201)
+
+    def shows(should, days):
+        wait_until(lambda: ids(top(server, days=days, fresh=True)) == should, (should, days), 30)
+
+    shows(["now"], 3)
+    clock.forward(45 * 86400)
+    shows([], 30)
+    sell["items"][0]["product_id"] = "ahead"
+    expect(server.post("/v1/orders", {"order_id": "o2", **sell}), 201)
+    shows(["ahead"], 3)
+    clock.forward(0)
+    shows(["now"], 3)
+    shows(["now"], 30)
+    clock.forward(45 * 86400)
+    shows(["ahead"], 30)
+    clock.forward(0)
+    shows(["now"], 2)
+    report = expect(server.get("/v1/audit"), 200)
+    assert report["board"]["differences"] == 0, report["board"]

@@ -113,3 +113,24 @@ def test_redis_audit__brings_back_what_an_older_database_lacks(tmp_path, redis):
         shop.await_drained(policy)
         (item,) = audit_json(two)
         assert item["ok"] and item["active"] == 24, item
+
+
+def test_redis_audit__a_board_that_drifts_is_built_anew_by_itself(tmp_path, redis):
+    with Sharing(tmp_path, redis) as shop:
+        server = shop.serve()
+        worker = shop.work(audit_interval="500ms")
+        expect(server.post("/v1/orders", {"order_id": "o1", "items": [
+            {"product_id": "mug", "quantity": 3}]}), 201)
+
+        def sold():
+            answer = expect(server.get("/v1/products/top?fresh=true"), 200)
+            return [(item["product_id"], item["sold"]) for item in answer["items"]]
+
+        wait_until(lambda: sold() == [("mug", 3)], "the board has it", 30)
+        with redis.client() as client:
+            for key in client.keys("zs:product:{rank}:2*"):
+                client.zincrby(key, 5, "mug")
+        worker.await_log("policy_mended", 60)
+        wait_until(lambda: sold() == [("mug", 3)], "it is right again", 30)
+        (note,) = expect(server.get("/v1/audit/repairs"), 200)["items"]
+        assert (note["policy_id"], note["found"]) == (0, "board 1"), note
