@@ -62,6 +62,7 @@ struct service {
     struct zone *zone;
     struct hash_key code_key;
     _Atomic int64_t letter_count;   /* dead letters, as last counted */
+    _Atomic int64_t worker_count;   /* of a shared gate: workers that live, as last counted */
     _Atomic uint64_t stock_changes; /* rises when a policy's stock or window may have changed */
     struct notices notices;
     pthread_mutex_t bells_lock;

@@ -205,13 +205,14 @@ static void check_ledger(struct service *service, int64_t policy_id, struct pref
                                 ledger_kind(service->ledger), took_ms));
 }
 
-/* Relay and steward, as /readyz sees them. */
+/* Relay, steward and workers, as /readyz sees them. */
 static void check_parts(struct service *service, struct preflight *preflight)
 {
     struct service_part parts[SERVICE_PARTS];
+    size_t count;
 
-    (void)service_parts(service, parts);
-    for (size_t i = 2; i < SERVICE_PARTS; i++)
+    (void)service_parts(service, parts, &count);
+    for (size_t i = 2; i < count; i++)
         add(preflight, check_of(parts[i].name, parts[i].ready ? PREFLIGHT_OK : PREFLIGHT_FAIL, "%s",
                                 parts[i].words));
 }

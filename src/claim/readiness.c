@@ -33,7 +33,23 @@ static void service_add_events(struct service *service, struct service_part *par
              (long long)(age_ms / 1000), numbers.words);
 }
 
-bool service_parts(struct service *service, struct service_part parts[SERVICE_PARTS])
+/* Claims without a worker are won and wait. */
+static struct service_part service_workers_part(struct service *service)
+{
+    struct service_part part = {
+        .name = "workers",
+        .kind = service->workers != NULL ? "in process" : "processes",
+        .ready = service_worker_count(service) != 0,
+    };
+
+    snprintf(part.words, sizeof(part.words), "%s",
+             part.ready ? "ok"
+                        : "none is alive: claims are taken, and none becomes a coupon; start "
+                          "`dibs worker`");
+    return part;
+}
+
+bool service_parts(struct service *service, struct service_part parts[SERVICE_PARTS], size_t *count)
 {
     struct error words;
     bool all_ready = true;
@@ -59,7 +75,10 @@ bool service_parts(struct service *service, struct service_part parts[SERVICE_PA
     };
     snprintf(parts[3].words, sizeof(parts[3].words), "%s",
              has_doubts ? "the gate waits to hear what the ledger made of a change" : "ok");
-    for (size_t i = 0; i < SERVICE_PARTS; i++)
+    for (size_t i = 0; i < SERVICE_PARTS - 1; i++)
         all_ready = all_ready && parts[i].ready;
+    *count = SERVICE_PARTS - 1;
+    if (service->gate->ops->is_shared)
+        parts[(*count)++] = service_workers_part(service);
     return all_ready;
 }

@@ -390,6 +390,7 @@ enum status service_open(struct service **service, const struct service_options 
     if (opened == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "no memory for the service");
     opened->options = *options;
+    atomic_init(&opened->worker_count, -1);
     pthread_mutex_init(&opened->bells_lock, NULL);
     notices_init(&opened->notices);
     steward_init(&opened->steward, opened);
@@ -501,6 +502,11 @@ int64_t service_pending(struct service *service)
         after_id = ids[count - 1];
     }
     return pending;
+}
+
+int64_t service_worker_count(struct service *service)
+{
+    return atomic_load(&service->worker_count);
 }
 
 int64_t service_letter_count(struct service *service)

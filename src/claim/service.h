@@ -247,6 +247,10 @@ bool service_count_worker(struct service *service, struct worker_numbers *number
 int64_t service_pending(struct service *service);
 int64_t service_letter_count(struct service *service);
 
+/* Of a shared gate: workers that live, as last seen in the ledger; -1: not looked yet, or this gate
+ * is not shared. */
+int64_t service_worker_count(struct service *service);
+
 /* False: nothing is in between gate and ledger. */
 bool service_count_relay(struct service *service, struct relay_numbers *numbers);
 
@@ -267,13 +271,16 @@ bool service_count_fallback(struct service *service, struct fallback_numbers *nu
 /* --- readiness --- */
 
 struct service_part {
-    const char *name; /* "gate", "ledger", "relay", "steward" */
+    const char *name; /* "gate", "ledger", "relay", "steward", "workers" */
     const char *kind; /* "local", "sqlite", "direct" */
     bool ready;
     char words[256]; /* "ok", or what is wrong */
 };
-#define SERVICE_PARTS 4
-/* Cheap and non-blocking: may be called on a loop. True when all parts are ready. */
-bool service_parts(struct service *service, struct service_part parts[SERVICE_PARTS]);
+#define SERVICE_PARTS 5
+/* Cheap and non-blocking: may be called on a loop. Fills `parts`; only a shared gate has workers.
+ * True when this process can serve: workers are told of, but claims are won without them, and where
+ * no server answered for it nobody could claim. */
+bool service_parts(struct service *service, struct service_part parts[SERVICE_PARTS],
+                   size_t *count);
 
 #endif

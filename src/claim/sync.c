@@ -10,9 +10,10 @@
 #include "claim/lost.h"
 #include "claim/parts.h"
 
-#define LOOK_MS      1000
-#define LETTER_LOOKS 5 /* every so many looks the dead letters are counted */
-#define PAGE         64
+#define LOOK_MS         1000
+#define LETTER_LOOKS    5 /* every so many looks the dead letters are counted */
+#define PAGE            64
+#define WORKER_GRACE_MS 2000 /* a worker that has not said so for this long does not live */
 
 /* A policy as the gate was last told of it. */
 struct synced_policy {
@@ -266,11 +267,37 @@ static enum status sync_letters(struct sync *sync, struct error *error)
     return status;
 }
 
+/* Without any, claims are still won, and none of them becomes a coupon. */
+static enum status sync_workers(struct sync *sync, struct error *error)
+{
+    struct service *service = sync->service;
+    int64_t count = 0;
+    enum status status = ledger_worker_count(service->ledger, WORKER_GRACE_MS, &count, error);
+
+    if (status != STATUS_OK)
+        return status;
+    if (service->workers != NULL && count == 0)
+        count = 1; /* This process works, and has only begun to say so. */
+    int64_t before = atomic_exchange(&service->worker_count, count);
+    if (count == 0 && before != 0) {
+        log_event(LOG_WARN, "no_worker", LOG_FIELD("next", LOG_TEXT("start `dibs worker`")));
+        notices_add(&service->notices, clock_wall_ms(), 0, "no_worker",
+                    "No worker is alive: claims wait for their coupons.");
+    } else if (count > 0 && before == 0) {
+        log_event(LOG_INFO, "worker_there", LOG_FIELD("count", LOG_I64(count)));
+        notices_add(&service->notices, clock_wall_ms(), 0, "worker_there",
+                    "A worker is alive again.");
+    }
+    return status;
+}
+
 static enum status sync_look(struct sync *sync, struct error *error)
 {
     enum status status = sync_blocked(sync, error);
 
     lost_begin(&sync->lost);
+    if (status == STATUS_OK)
+        status = sync_workers(sync, error);
     if (status == STATUS_OK)
         status = sync_policies(sync, error);
     if (status == STATUS_OK)

@@ -25,13 +25,14 @@ void health_ready(struct ask *ask)
     struct api *api = ask->loop->api;
     struct service_part parts[SERVICE_PARTS];
     /* A server that stops is no place to send new work to. */
-    bool ready = service_parts(api->service, parts) && !api_stopping(api);
+    size_t count;
+    bool ready = service_parts(api->service, parts, &count) && !api_stopping(api);
     struct buffer *body = &ask->loop->body;
     buffer_clear(body);
     buffer_append_literal(body, "{\"ready\":");
     buffer_append_text(body, ready ? "true" : "false");
     buffer_append_literal(body, ",\"parts\":[");
-    for (size_t index = 0; index < SERVICE_PARTS; index++) {
+    for (size_t index = 0; index < count; index++) {
         buffer_append_text(body, index > 0 ? ",{\"name\":" : "{\"name\":");
         json_append_text(body, span_of(parts[index].name));
         buffer_append_literal(body, ",\"kind\":");
@@ -152,6 +153,12 @@ static void write_worker(struct buffer *out, struct api *api)
     if (letters >= 0) {
         one(out, "dibs_dead_letters", METRICS_GAUGE, "Claims that came to nothing, to look at.",
             (uint64_t)letters);
+    }
+    int64_t workers = service_worker_count(api->service);
+    if (workers >= 0) {
+        one(out, "dibs_workers", METRICS_GAUGE,
+            "Workers that live, of all that share the ledger; every process tells.",
+            (uint64_t)workers);
     }
     if (!service_count_worker(api->service, &numbers)) {
         return;
@@ -428,6 +435,7 @@ void health_metrics(struct ask *ask)
     struct api *api = ask->loop->api;
     struct totals totals = {0};
     struct service_part parts[SERVICE_PARTS];
+    size_t part_count;
     struct buffer *out = &ask->loop->body;
     add_up(api, &totals);
     buffer_clear(out);
@@ -435,7 +443,7 @@ void health_metrics(struct ask *ask)
     metrics_sample_u64(out, "dibs_build_info",
                        "version=\"" DIBS_VERSION "\",revision=\"" DIBS_REVISION "\"", 1);
     one(out, "dibs_up", METRICS_GAUGE, "1 when every part is ready.",
-        service_parts(api->service, parts) ? 1 : 0);
+        service_parts(api->service, parts, &part_count) ? 1 : 0);
     metrics_family(out, "process_start_time_seconds", METRICS_GAUGE,
                    "When the process started, in seconds since 1970.");
     metrics_sample(out, "process_start_time_seconds", NULL, (double)api->started_ms / 1000);

@@ -33,13 +33,15 @@ static const char *part_state(const struct api *api, const struct service_part *
     bool is_gate = strcmp(part->name, "gate") == 0;
     bool goes_on = is_gate ? strcmp(api->config->fallback, "ledger") == 0
                            : service_gate(api->service)->ops->is_shared;
-    return goes_on || strcmp(part->name, "steward") == 0 ? "degraded" : "down";
+    bool is_told_only = strcmp(part->name, "steward") == 0 || strcmp(part->name, "workers") == 0;
+    return goes_on || is_told_only ? "degraded" : "down";
 }
 
-static void render_parts(struct buffer *out, struct api *api, const struct service_part *parts)
+static void render_parts(struct buffer *out, struct api *api, const struct service_part *parts,
+                         size_t count)
 {
     buffer_append_literal(out, ",\"parts\":[");
-    for (size_t index = 0; index < SERVICE_PARTS; index++) {
+    for (size_t index = 0; index < count; index++) {
         const struct service_part *part = &parts[index];
         bool is_steward = strcmp(part->name, "steward") == 0;
         buffer_append_text(out, index > 0 ? ",{\"name\":\"" : "{\"name\":\"");
@@ -85,7 +87,8 @@ static void render_server(struct buffer *out, struct api *api, int64_t wall_ms)
 {
     struct service_part parts[SERVICE_PARTS];
     int64_t letters = service_letter_count(api->service);
-    (void)service_parts(api->service, parts);
+    size_t count;
+    (void)service_parts(api->service, parts, &count);
     buffer_append_literal(out, "{\"now\":");
     json_append_time(out, wall_ms);
     buffer_append_literal(out, ",\"server\":{\"version\":\"" DIBS_VERSION "\",\"uptime_s\":");
@@ -97,7 +100,7 @@ static void render_server(struct buffer *out, struct api *api, int64_t wall_ms)
         json_append_text(out, span_of(parts[index].kind));
     }
     buffer_append_literal(out, "}");
-    render_parts(out, api, parts);
+    render_parts(out, api, parts, count);
     buffer_append_literal(out, ",\"dead_letters\":");
     buffer_append_i64(out, letters > 0 ? letters : 0);
     buffer_append_literal(out, ",\"streams\":");

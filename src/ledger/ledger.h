@@ -233,6 +233,10 @@ typedef bool (*ledger_term_fn)(void *context, const struct ledger_term *term);
 enum status ledger_steward_beat(struct ledger *ledger, const char *holder, int64_t life_ms,
                                 ledger_term_fn tell, void *context, struct error *error) MUST_CHECK;
 
+/* How many workers live by the database's clock, or did so `grace_ms` ago. */
+enum status ledger_worker_count(struct ledger *ledger, int64_t grace_ms, int64_t *count,
+                                struct error *error) MUST_CHECK;
+
 /* --- coupons --- */
 
 enum status ledger_coupon_get(struct ledger *ledger, int64_t policy_id, int64_t seq,

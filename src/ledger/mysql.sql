@@ -589,6 +589,11 @@ INSERT INTO steward_holder (name, until)
 VALUES (?1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000 + ?2)
 ON DUPLICATE KEY UPDATE until = VALUES(until);
 
+-- name: holder_count
+-- Those that live, or did so many milliseconds ago.
+SELECT COUNT(*) FROM steward_holder
+WHERE until > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000 - ?1;
+
 -- name: holder_leave
 -- And those who could not say so, long ago.
 DELETE FROM steward_holder

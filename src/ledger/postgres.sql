@@ -370,6 +370,11 @@ INSERT INTO steward_holder (name, until)
 VALUES ($1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $2)
 ON CONFLICT (name) DO UPDATE SET until = excluded.until;
 
+-- name: holder_count
+-- Those that live, or did so many milliseconds ago.
+SELECT COUNT(*) FROM steward_holder
+WHERE until > (extract(epoch FROM clock_timestamp()) * 1000)::bigint - $1;
+
 -- name: holder_leave
 -- And those who could not say so, long ago.
 DELETE FROM steward_holder

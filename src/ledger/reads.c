@@ -141,6 +141,15 @@ enum status ledger_letter_get(struct ledger *ledger, int64_t policy_id, int64_t 
     return ledger_read_end(ledger, sql, status, error);
 }
 
+enum status ledger_worker_count(struct ledger *ledger, int64_t grace_ms, int64_t *count,
+                                struct error *error)
+{
+    struct sql sql = ledger_reader_take(ledger);
+    enum status status =
+        SQL_RUN(&sql, STATEMENT_holder_count, rows_take_i64, count, error, sql_i64(grace_ms));
+    return ledger_read_end(ledger, sql, status, error);
+}
+
 enum status ledger_letter_count(struct ledger *ledger, int64_t *count, struct error *error)
 {
     struct sql sql = ledger_reader_take(ledger);

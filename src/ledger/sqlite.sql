@@ -349,6 +349,11 @@ INSERT INTO steward_holder (name, until)
 VALUES (?1, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) + ?2)
 ON CONFLICT (name) DO UPDATE SET until = excluded.until;
 
+-- name: holder_count
+-- Those that live, or did so many milliseconds ago.
+SELECT COUNT(*) FROM steward_holder
+WHERE until > CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) - ?1;
+
 -- name: holder_leave
 -- And those who could not say so, long ago.
 DELETE FROM steward_holder

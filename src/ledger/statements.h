@@ -72,6 +72,7 @@
     X(steward_release)         \
     X(steward_leave)           \
     X(holder_beat)             \
+    X(holder_count)            \
     X(holder_leave)            \
     X(writer_enter)            \
     X(writer_read)             \

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from harness import expect, wait_until
+from harness import expect, run_dibs, wait_until
 from ledger import rows
 from servers import Redis
 from sharing import Sharing
@@ -56,6 +56,48 @@ def test_redis_worker__is_watched(tmp_path, redis):
         shop.database.server.resume()
         wait_until(lambda: worker.metrics()["dibs_pending_oldest_seconds"] == 0, "it is written",
                    60)
+
+
+def workers_part(server):
+    """What /readyz says of the workers, and that it takes nobody out of service."""
+    body = expect(server.get("/readyz"), 200)
+    assert body["ready"] is True
+    return next(part for part in body["parts"] if part["name"] == "workers")
+
+
+def workers_on_board(server):
+    with server.events_of("/v1/live") as stream:
+        return next(part["state"] for part in stream.next()[1]["parts"]
+                    if part["name"] == "workers")
+
+
+def test_redis_worker__that_is_missing_is_said(tmp_path, redis):
+    """Within ten seconds, by everyone who could be asked, and nobody is turned away for it."""
+    with Sharing(tmp_path, redis) as shop:
+        server = shop.serve()
+        policy = server.create(total=5)["id"]
+
+        def check(state):
+            is_there = state == "ok"
+            wait_until(lambda: workers_part(server)["ready"] == is_there, f"readyz: {state}", 10)
+            wait_until(lambda: (server.metrics()["dibs_workers"] > 0) == is_there, "a number", 10)
+            wait_until(lambda: workers_on_board(server) == state, "the board", 10)
+            shown = run_dibs("status", "--url", "http://%s:%d" % server.address)
+            assert shown.returncode == 0
+            assert ("none is alive" in shown.stdout) != is_there, shown.stdout
+            checks = expect(server.get(f"/v1/policies/{policy}/preflight"), 200)["checks"]
+            found = {check["name"]: check["state"] for check in checks}
+            assert found["workers"] == ("ok" if is_there else "fail"), checks
+
+        check("degraded")
+        assert server.claim(policy, "u1").status == 202
+        worker = shop.work()
+        check("ok")
+        worker.kill()
+        check("degraded")
+        server.await_log("no_worker")
+        shop.work().stop()
+        check("degraded")
 
 
 def test_redis_worker__what_is_pending_is_not_called_issued(tmp_path, redis):

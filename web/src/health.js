@@ -2,14 +2,20 @@
 import { h, mark, put } from "./dom.js";
 
 const NAMES = ["gate", "ledger", "relay", "reconciliation"];
-const TITLES = { gate: "Gate", ledger: "Ledger", relay: "Relay", reconciliation: "Reconciliation" };
+const TITLES = {
+  gate: "Gate",
+  ledger: "Ledger",
+  relay: "Relay",
+  reconciliation: "Reconciliation",
+  workers: "Workers", // of a shared gate only
+};
 const STATES = { ok: "fine", degraded: "degraded", down: "down", unknown: "unknown" };
 
 /* What `/readyz` says, as the stream of the board says it. */
 export function partsOf(readiness) {
   return readiness.parts.map(({ name, kind, ready, detail }) => ({
     name: name === "steward" ? "reconciliation" : name,
-    state: ready ? "ok" : "down",
+    state: ready ? "ok" : name === "workers" ? "degraded" : "down", // People win without them.
     words: detail === "ok" ? kind : detail,
   }));
 }
@@ -25,14 +31,22 @@ export function partsWithKinds(parts, server) {
 /* The lights; `show(parts)` takes what the server says of them. */
 export function healthLights() {
   const lights = new Map(NAMES.map((name) => [name, light(TITLES[name])]));
+  const node = h(
+    "ul",
+    { class: "lights", "aria-label": "Health" },
+    [...lights.values()].map(({ node }) => node),
+  );
+  function lightOf(name) {
+    if (!lights.has(name)) {
+      lights.set(name, light(TITLES[name] ?? name));
+      node.append(lights.get(name).node);
+    }
+    return lights.get(name);
+  }
   return {
-    node: h(
-      "ul",
-      { class: "lights", "aria-label": "Health" },
-      [...lights.values()].map(({ node }) => node),
-    ),
+    node,
     show(parts) {
-      for (const part of parts) lights.get(part.name)?.show(part);
+      for (const part of parts) lightOf(part.name).show(part);
     },
   };
 }

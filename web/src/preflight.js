@@ -12,6 +12,7 @@ const NAMES = {
   loss: "What can be lost",
   relay: "Relay",
   stock: "Stock",
+  workers: "Workers",
 };
 const STATES = { ok: "fine", warn: "look at this", fail: "not ready" };
 
