@@ -26,7 +26,8 @@ struct service_options command_service_options(const struct config *config, enum
         .audit_interval_ms = config->audit_interval_ms,
         .fallback = strcmp(config->fallback, "ledger") == 0 ? FALLBACK_LEDGER : FALLBACK_REJECT,
         .stop_timeout_ms = config->stop_timeout_ms,
-        .start_timeout_ms = config->start_timeout_ms,
+        /* Whoever only looks is told at once that nothing is there. */
+        .start_timeout_ms = role == SERVICE_AUDITS ? 0 : config->start_timeout_ms,
         .ledger_url = config->ledger,
         .ledger_password = config->ledger_password.bytes,
         /* A gate in this process's memory has its ledger to itself. */
