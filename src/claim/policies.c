@@ -126,6 +126,9 @@ enum status service_policy_create(struct service *service, const struct policy *
     }
     if (status == STATUS_OK)
         status = service_policy_load(service, &view->policy, &lease, error);
+    /* It is in the ledger with its lease: the steward loads it as soon as there is memory. */
+    if (status != STATUS_OK && lease.id != 0 && !service->gate->ops->is_shared)
+        service_policy_doubt(service, view->policy.id, &lease);
     if (locked_id != 0)
         steward_unlock(&service->steward, locked_id);
     return status == STATUS_OK ? service_count(service, view, error) : status;

@@ -43,8 +43,23 @@ static void local_policy_free(struct local_policy *policy)
     free(policy);
 }
 
-/* The row is in place before anyone can find the policy: a claim that came in between would be
- * told SOLD_OUT. */
+/* Room for one more lease of so many units. */
+static bool local_policy_make_room(struct local_policy *policy, int64_t count)
+{
+    if (policy->stock_count == policy->stock_capacity) {
+        size_t capacity = policy->stock_capacity == 0 ? 8 : policy->stock_capacity * 2;
+        struct stock *grown = realloc(policy->stock, capacity * sizeof(*grown));
+        if (grown == NULL)
+            return false;
+        policy->stock = grown;
+        policy->stock_capacity = capacity;
+    }
+    return holdings_reserve(&policy->holdings,
+                            policy->holdings.count + (uint64_t)(policy->remaining + count));
+}
+
+/* The row is in place before anyone can find the policy, and so is the room for all that it has
+ * leased: a claim that came in between, or after there was no memory, would be told SOLD_OUT. */
 static struct local_policy *gate_local_add(struct gate_local *local, const struct policy *row)
 {
     struct local_policy *policy = calloc(1, sizeof(*policy));
@@ -54,6 +69,10 @@ static struct local_policy *gate_local_add(struct gate_local *local, const struc
     policy->id = row->id;
     policy->policy = *row;
     holdings_init(&policy->holdings);
+    if (!local_policy_make_room(policy, row->next_seq - 1)) {
+        local_policy_free(policy);
+        return NULL;
+    }
 
     pthread_rwlock_wrlock(&local->policies_lock);
     if (local->policy_count == local->policy_capacity) {
@@ -102,29 +121,17 @@ static enum status gate_local_policy_set(struct gate *gate, const struct policy 
         return error_set(error, STATUS_UNAVAILABLE, "no memory for policy %lld",
                          (long long)row->id);
     pthread_mutex_lock(&policy->lock);
+    /* Every seq ever leased may come back as a claim when the gate is being restored. Without room
+     * for them nothing changes: that the ledger has nothing left would be SOLD_OUT. */
     if (row->version >= policy->policy.version) {
-        policy->policy = *row;
-        /* Every seq ever leased may come back as a claim when the gate is being restored. */
-        if (!holdings_reserve(&policy->holdings, (uint64_t)(row->next_seq - 1)))
+        if (holdings_reserve(&policy->holdings, (uint64_t)(row->next_seq - 1)))
+            policy->policy = *row;
+        else
             status = error_set(error, STATUS_UNAVAILABLE, "no memory for %lld claims",
                                (long long)(row->next_seq - 1));
     }
     pthread_mutex_unlock(&policy->lock);
     return status;
-}
-
-static bool local_policy_make_room(struct local_policy *policy, int64_t count)
-{
-    if (policy->stock_count == policy->stock_capacity) {
-        size_t capacity = policy->stock_capacity == 0 ? 8 : policy->stock_capacity * 2;
-        struct stock *grown = realloc(policy->stock, capacity * sizeof(*grown));
-        if (grown == NULL)
-            return false;
-        policy->stock = grown;
-        policy->stock_capacity = capacity;
-    }
-    return holdings_reserve(&policy->holdings,
-                            policy->holdings.count + (uint64_t)(policy->remaining + count));
 }
 
 static enum status gate_local_lend(struct gate *gate, const struct lease *lease,
