@@ -89,6 +89,13 @@ struct policy {
     int64_t next_seq; /* the first seq no lease has had yet */
 };
 
+/* By hand, or because its time is over. */
+static inline bool policy_is_closed(const struct policy *policy, int64_t now_ms)
+{
+    return policy->closed_at_ms != 0 ||
+           (policy->closes_at_ms != 0 && now_ms >= policy->closes_at_ms);
+}
+
 enum policy_state {
     POLICY_SCHEDULED,
     POLICY_OPEN,

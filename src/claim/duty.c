@@ -441,6 +441,7 @@ static void duty_push(struct worker *worker, struct duty *duty, int64_t now_ms)
 static void duty_retire(struct worker *worker, struct duty *duty)
 {
     if (duty->is_closed && worker->pending->pending_count == 0 &&
+        worker->pending->binding_count == 0 && duty->keys == NULL &&
         gate_retire(worker->service->gate, duty->policy_id, RETIRE_SECONDS, NULL) == STATUS_OK) {
         duty->is_retired = true;
         /* It need not be armed any more. */
@@ -497,6 +498,7 @@ void duty_attend(struct worker *worker, struct duty *duty, int64_t now_ms)
         return;
     }
     duty->gate_term = pending->term;
+    duty->is_closed = duty->ends_at_ms != 0 && pending->now_ms >= duty->ends_at_ms;
     duty_count_pending(duty, pending);
     duty->oldest_requested_ms = pending->claim_count > 0 && duty->way.cursor == 0
                                     ? pending->claims[0].requested_at_ms

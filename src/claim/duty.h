@@ -14,7 +14,8 @@ struct worker;
 struct duty {
     int64_t policy_id;
     int64_t version;          /* of the policy, as last pushed to the gate */
-    bool is_closed;           /* for good */
+    int64_t ends_at_ms;       /* wall: when it was closed, or closes by itself; 0: never */
+    bool is_closed;           /* by the gate's clock, when it was last looked at */
     bool is_retired;          /* closed and drained: the gate has been told to let go */
     struct relay_way way;     /* of its claims to the ledger */
     bool has_way;             /* of this term: false when the stewardship is new */

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "claim/parts.h"
 
 #define PAGE_MAX 100
@@ -91,7 +92,8 @@ static bool entering_is_over(struct service *service, int64_t policy_id)
 {
     struct policy policy;
     enum status status = ledger_policy_get(service->ledger, policy_id, &policy, NULL);
-    return status == STATUS_NOT_FOUND || (status == STATUS_OK && policy.closed_at_ms != 0);
+    return status == STATUS_NOT_FOUND ||
+           (status == STATUS_OK && policy_is_closed(&policy, clock_wall_ms()));
 }
 
 static enum status entering_tell_page(struct service *service, struct entering *entering,

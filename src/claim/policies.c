@@ -13,7 +13,7 @@ static enum status service_numbers_of_closed(struct service *service, int64_t po
     struct ledger_balance balance;
     enum status status = ledger_policy_get(service->ledger, policy_id, &policy, error);
 
-    if (status == STATUS_OK && policy.closed_at_ms == 0)
+    if (status == STATUS_OK && !policy_is_closed(&policy, clock_wall_ms()))
         status = error_set(error, STATUS_UNAVAILABLE, "the gate does not know policy %lld yet",
                            (long long)policy_id);
     if (status == STATUS_OK)
@@ -27,7 +27,7 @@ static enum status service_numbers_of_closed(struct service *service, int64_t po
                                          .closes_at_ms = policy.closes_at_ms,
                                          .version = policy.version,
                                          .paused = policy.paused,
-                                         .closed_by_hand = true,
+                                         .closed_by_hand = policy.closed_at_ms != 0,
                                          .state = POLICY_CLOSED};
     return status;
 }

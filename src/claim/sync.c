@@ -19,7 +19,7 @@
 struct synced_policy {
     int64_t id;
     int64_t version;
-    bool is_closed; /* for good, in the ledger */
+    int64_t ends_at_ms; /* wall: when it was closed, or closes by itself; 0: never */
 };
 
 struct synced_users {
@@ -72,7 +72,7 @@ static struct synced_policy *sync_note(struct sync *sync, const struct policy *p
     pthread_mutex_lock(&sync->lock);
     struct synced_policy *known = sync_place(sync, policy->id, at);
     if (known != NULL)
-        known->is_closed = policy->closed_at_ms != 0;
+        known->ends_at_ms = policy->closed_at_ms != 0 ? policy->closed_at_ms : policy->closes_at_ms;
     pthread_mutex_unlock(&sync->lock);
     return known;
 }
@@ -97,7 +97,8 @@ bool sync_knows_closed(struct sync *sync, int64_t policy_id)
 {
     pthread_mutex_lock(&sync->lock);
     const struct synced_policy *found = sync_find(sync, policy_id);
-    bool is_closed = found != NULL && found->is_closed;
+    bool is_closed =
+        found != NULL && found->ends_at_ms != 0 && found->ends_at_ms <= clock_wall_ms();
     pthread_mutex_unlock(&sync->lock);
     return is_closed;
 }

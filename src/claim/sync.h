@@ -20,8 +20,8 @@ struct sync;
 enum status sync_start(struct sync **sync, struct service *service, struct error *error) MUST_CHECK;
 void sync_stop(struct sync *sync);
 
-/* Whether that policy was closed for good when the ledger was last looked at. From any thread;
- * never blocks on I/O. */
+/* Whether that policy is closed, by hand or because its time is over, as the ledger had it when it
+ * was last looked at. From any thread; never blocks on I/O. */
 bool sync_knows_closed(struct sync *sync, int64_t policy_id);
 
 /* Whether the ledger had that policy when it was last looked at. From any thread; never blocks on

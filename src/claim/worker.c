@@ -190,7 +190,7 @@ static void worker_leave(struct worker *worker, struct duty *duty)
 /* Notes the policy as the ledger has it now. */
 static void worker_note(struct duty *duty, const struct worker_policy *policy)
 {
-    duty->is_closed = policy->is_closed;
+    duty->ends_at_ms = policy->ends_at_ms;
     duty->is_entering = policy->is_entering;
     if (duty->version != policy->version || policy->is_entering) {
         duty->is_retired = false;

@@ -27,8 +27,8 @@ struct settled_batch {
 struct worker_policy {
     int64_t id;
     int64_t version;
-    bool is_closed;   /* for good */
-    bool is_entering; /* it has coupons that the gate has not heard of */
+    int64_t ends_at_ms; /* wall: when it was closed, or closes by itself; 0: never */
+    bool is_entering;   /* it has coupons that the gate has not heard of */
 };
 
 /* Those of one place, in rising order of ids. */

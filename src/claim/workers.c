@@ -267,7 +267,9 @@ static bool workers_enroll(struct worker_roster *roster, const struct policy *po
         roster->capacity = capacity;
     }
     roster->policies[roster->count++] = (struct worker_policy){
-        .id = policy->id, .version = policy->version, .is_closed = policy->closed_at_ms != 0};
+        .id = policy->id,
+        .version = policy->version,
+        .ends_at_ms = policy->closed_at_ms != 0 ? policy->closed_at_ms : policy->closes_at_ms};
     return true;
 }
 

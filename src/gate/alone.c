@@ -33,6 +33,7 @@ enum status gate_alone_pending(struct gate *gate, int64_t policy_id, int64_t aft
     pending->claim_count = 0;
     pending->binding_count = 0;
     pending->stray_count = 0;
+    pending->now_ms = 0;
     pending->is_known = true;
     pending->is_armed = true;
     pending->is_continuous = true;

@@ -122,6 +122,7 @@ struct gate_pending {
     bool is_armed;      /* and answers for it */
     bool is_suspended;
     bool is_continuous; /* armed, or nothing but time keeps it from being so */
+    int64_t now_ms;     /* the gate's clock */
     int64_t remaining;
     int64_t unleased; /* as the gate has been told */
     int64_t pending_count;
@@ -490,7 +491,8 @@ enum status gate_enter(struct gate *gate, int64_t policy_id, const struct claim 
 enum status gate_leases(struct gate *gate, int64_t policy_id, struct gate_lease *leases, size_t max,
                         size_t *count, int64_t *highest_id, struct error *error) MUST_CHECK;
 
-/* Lets go of a policy that is closed and has nothing pending, after so many seconds. */
+/* Lets go of a policy that is closed and has nothing pending, after so many seconds. BUSY: it is
+ * not, or has. */
 enum status gate_retire(struct gate *gate, int64_t policy_id, int64_t seconds,
                         struct error *error) MUST_CHECK;
 

@@ -47,7 +47,7 @@
 -- Refusals begin with a word that the caller knows: UNARMED, NOPOLICY, STALELEASE, TOOSOON, TOOFEW,
 -- SPREAD, PENDING, ARMED, FENCED, DIBSBAD (keys or arguments that are not ours).
 
-local VERSION = 12
+local VERSION = 13
 local BOUND_MAX = 31
 local KEYED = 128 -- the first byte of a request id that was made from a key is this or above
 local HOLD_BACK_MS = 500
@@ -892,14 +892,15 @@ end
 
 -- ARGS: a row, in the order of ROW. An older version than the one held is passed over. Never
 -- touches the stock in the gate. A policy that was not there is known from now on, and unarmed,
--- unless it is closed for good: it was let go, and does not come back. One that is suspended stays as
+-- unless it is closed: it was let go, and does not come back. One that is suspended stays as
 -- it is.
 local function set_policy(keys, args)
   check_count(args, #ROW)
   check_whole(args, 1, #ROW - 1)
   local meta = read_meta(keys[5])
   local now = now_ms()
-  if meta and meta.version > tonumber(args[1]) or not meta and tonumber(args[6]) > 0 or
+  local row = {closed = tonumber(args[6]), closes = tonumber(args[4])}
+  if meta and meta.version > tonumber(args[1]) or not meta and is_closed(row, now) or
     is_suspended(keys[5]) then
     return 0
   end
@@ -913,7 +914,6 @@ local function set_policy(keys, args)
     end
   end
   -- One that was let go, and is open again, stays.
-  local row = {closed = tonumber(args[6]), closes = tonumber(args[4])}
   if redis.call('TTL', keys[5]) >= 0 and not is_closed(row, now) then
     for _, key in ipairs(keys) do
       redis.call('PERSIST', key)
@@ -1306,14 +1306,16 @@ local function renew(_, args)
   return count
 end
 
--- ARGS: seconds after which a policy that is closed and has nothing pending is forgotten.
+-- ARGS: seconds after which a policy that is closed and has nothing pending is forgotten. Answers 1
+-- when it will be, or is; a second call puts nothing off.
 local function retire(keys, args)
   check_count(args, 1)
   check_whole(args, 1, 1)
   local meta = read_meta(keys[5])
-  if not meta or not is_closed(meta, now_ms()) or
-    redis.call('ZCARD', keys[2]) + redis.call('ZCARD', keys[7]) > 0 or
-    redis.call('TTL', keys[5]) >= 0 then
+  if not meta or redis.call('TTL', keys[5]) >= 0 then
+    return 1
+  elseif not is_closed(meta, now_ms()) or
+    redis.call('ZCARD', keys[2]) + redis.call('ZCARD', keys[7]) > 0 then
     return 0
   end
   for _, key in ipairs(keys) do
@@ -1442,8 +1444,8 @@ local function selling(key)
 end
 
 -- ARGS: after which seq, and how many. Answers the numbers, and behind them the lease that is being
--- sold (nil: not known, or let go), then pending claims in seq order, each as PENDING has it and its
--- seq, then what their users hold, then bound keys, and their traces where any may have one.
+-- sold (the time: not known, or let go), then pending claims in seq order, each as PENDING has it
+-- and its seq, then what their users hold, then bound keys, and their traces where any may have one.
 local function pending(keys, args)
   check_count(args, 2)
   check_whole(args, 1, 2)
@@ -1467,7 +1469,7 @@ local function pending(keys, args)
     texts = redis.call('HMGET', keys[3], unpack(users))
   end
   local traced = meta and #users > 0 and meta.traced > tonumber(args[1])
-  return {counted or false, found, texts,
+  return {counted or whole(now_ms()), found, texts,
     redis.call('ZRANGE', keys[7], '-inf', '+inf', 'BYSCORE', 'LIMIT', 0, args[2]),
     traced and pending_traces(keys, members) or nil}
 end

@@ -117,14 +117,17 @@ static bool redis_pending_is_readable(const redisReply *reply)
 static void redis_read_numbers(const redisReply *numbers, struct gate_pending *pending)
 {
     pending->is_known = numbers->type == REDIS_REPLY_ARRAY;
-    if (!pending->is_known)
+    if (!pending->is_known) {
+        pending->now_ms = redis_number(numbers);
         return;
+    }
     pending->is_armed = redis_number(numbers->element[0]) > 0;
     pending->is_suspended = redis_number(numbers->element[0]) < 0;
     pending->remaining = redis_number(numbers->element[1]);
     pending->pending_count = redis_number(numbers->element[2]);
     pending->unleased = redis_number(numbers->element[4]);
     pending->version = redis_number(numbers->element[6]);
+    pending->now_ms = redis_number(numbers->element[13]);
     pending->term = redis_number(numbers->element[14]);
     pending->is_continuous = redis_number(numbers->element[15]) != 0;
     pending->selling_lease_id = redis_number(numbers->element[16]);
@@ -562,10 +565,17 @@ enum status gate_redis_retire(struct gate *gate, int64_t policy_id, int64_t seco
                               struct error *error)
 {
     char text[24];
+    redisReply *reply = NULL;
 
     snprintf(text, sizeof(text), "%lld", (long long)seconds);
-    return redis_do(gate_redis_of(gate), policy_id, "dibs_retire",
-                    &(struct redis_argument){text, strlen(text)}, 1, error);
+    const struct redis_argument argument = redis_text(text);
+    enum status status = redis_pool_call_surely(&gate_redis_of(gate)->pool, policy_id,
+                                                "dibs_retire", &argument, 1, &reply, error);
+    if (status == STATUS_OK && redis_number(reply) == 0)
+        status = error_set(error, STATUS_BUSY, "policy %lld is not closed and drained",
+                           (long long)policy_id);
+    freeReplyObject(reply);
+    return status == STATUS_UNKNOWN ? STATUS_UNAVAILABLE : status;
 }
 
 /* --- publishing --- */

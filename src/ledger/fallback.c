@@ -92,7 +92,7 @@ static enum verdict fallback_judge(const struct policy *policy, const struct fal
         return VERDICT_HELD;
     if (is_blocked)
         return VERDICT_BLOCKED;
-    if (policy->closed_at_ms != 0 || (policy->closes_at_ms != 0 && now_ms >= policy->closes_at_ms))
+    if (policy_is_closed(policy, now_ms))
         return VERDICT_CLOSED;
     if (policy->paused)
         return VERDICT_PAUSED;

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness import expect, expect_problem, wait_until
+from harness import expect, expect_problem, now_rfc3339, wait_until
 from servers import Postgres, Redis
 from sharing import Sharing
 
@@ -100,3 +100,49 @@ def test_redis_closed__a_ledger_that_is_away_is_not_a_policy_that_is_gone(tmp_pa
             expect_problem(server.status(policy, user), 503, "UNAVAILABLE")
         database_server.start()
         wait_until(lambda: server.status(policy, "plain").status == 200, "it is back", 30)
+
+
+def expect_over(server, policy, seq):
+    """Who holds a coupon finds it, and nobody wins any more."""
+    assert expect(server.claim(policy, "winner"), 200)["seq"] == seq
+    assert expect(server.status(policy, "winner"), 200)["seq"] == seq
+    expect_problem(server.claim(policy, "late"), 410, "CLOSED")
+    expect_problem(server.status(policy, "late"), 404, "NO_CLAIM", policy_state="CLOSED")
+    shown = server.policy(policy)
+    assert (shown["state"], shown["issued"], shown["pending"]) == ("CLOSED", 1, 0)
+
+
+def test_redis_closed__by_its_window(tmp_path, redis):
+    """One that closes by itself is let go as well, and comes back when its end is put off."""
+    with Sharing(tmp_path, redis, ledger="sqlite") as shop:
+        server = shop.serve()
+        policy, other = server.create(total=5)["id"], server.create(total=5)["id"]
+        seq = expect(server.claim(policy, "winner"), 202)["seq"]
+        shop.await_drained(policy)
+        expect(server.patch(policy, closes_at=now_rfc3339(1)), 200)
+        wait_until(lambda: is_let_go(redis, policy), "it is let go", 30)
+        expect_over(server, policy, seq)
+        # Put off before Redis has forgotten it.
+        expect(server.patch(policy, closes_at=now_rfc3339(3600)), 200)
+        with redis.client() as client:
+            assert all(client.ttl(name) == -1 for name in keys_of(redis, policy))
+        wait_until(lambda: server.claim(policy, "second").status == 202, "it is open", 30)
+        shop.await_drained(policy)
+        expect(server.cancel(f"{policy}-{shop.holders(policy)['second']}"), 200)
+        expect(server.patch(policy, closes_at=now_rfc3339(1)), 200)
+        wait_until(lambda: is_let_go(redis, policy), "it is let go again", 30)
+        # A Redis that lost everything does not get it back.
+        redis.wipe()
+        wait_until(lambda: server.claim(other, "o").status in (200, 202), "others are built", 30)
+        assert keys_of(redis, policy) == []
+        expect_over(server, policy, seq)
+        # Nor from a server that never saw it there.
+        server.stop()
+        server = shop.serve()
+        expect_over(server, policy, seq)
+        assert keys_of(redis, policy) == []
+        # Put off, it is there again with all it had.
+        expect(server.patch(policy, closes_at=now_rfc3339(3600)), 200)
+        wait_until(lambda: server.claim(policy, "third").status == 202, "it is built", 30)
+        assert expect(server.claim(policy, "winner"), 200)["seq"] == seq
+        shop.await_drained(policy)
