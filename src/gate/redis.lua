@@ -1139,10 +1139,40 @@ local function hold(held, coupon)
   return true
 end
 
--- Gives coupons of the ledger to their users: how many were not there, and when the latest was won.
+-- The claim that a user holds is in the ledger in another place among theirs, because this one was
+-- taken there. It may still be pending here under the old one. Answers whether it has changed, and
+-- its member of PENDING.
+local function move(held, user, coupon)
+  for _, own in ipairs(held) do
+    if own.seq == coupon.seq and own.nth ~= coupon.nth then
+      local member = own.state == 'P' and pending_member(user, own.nth)
+      own.claim = string.sub(own.claim, 1, 16) .. whole(coupon.nth) ..
+        string.match(own.claim, '^%d+(.*)$', 17)
+      own.nth = coupon.nth
+      own.state = own.state == 'P' and 'I' or own.state
+      return true, member
+    end
+  end
+end
+
+-- Takes those of the members out of PENDING that have that seq: how many.
+local function drop_moved(keys, moved)
+  local dropped = 0
+  for _, item in ipairs(moved) do
+    if tonumber(redis.call('ZSCORE', keys[2], item.member) or '0') == item.seq then
+      dropped = dropped + redis.call('ZREM', keys[2], item.member)
+      redis.call('HDEL', keys[5], trace_field(item.seq))
+    end
+  end
+  return dropped
+end
+
+-- Gives coupons of the ledger to their users: how many were not there or only pending, and when the
+-- latest was won.
 local function hold_coupons(keys, args)
   local users = read_coupons(args)
-  local held_of, fields, named, added, latest = {}, {}, {}, 0, 0
+  local held_of, fields, named, moved, added, latest = {}, {}, {}, {}, 0, 0
+  redis.call('ZCARD', keys[2])
   redis.call('HLEN', keys[6])
   for i, text in ipairs(redis.call('HMGET', keys[3], unpack(users))) do
     held_of[users[i]] = held_of[users[i]] or read_held(text)
@@ -1150,11 +1180,17 @@ local function hold_coupons(keys, args)
   local touched = {}
   for i = 1, #args, 6 do
     local user, state, request = args[i], args[i + 3], args[i + 5]
-    local coupon = {seq = tonumber(args[i + 1]), state = state, bound = 0, claim = request ..
-      args[i + 2] .. ':0:' .. args[i + 4] .. ':' .. args[i + 1]}
+    local coupon = {seq = tonumber(args[i + 1]), nth = tonumber(args[i + 2]), state = state,
+      bound = 0, claim = request .. args[i + 2] .. ':0:' .. args[i + 4] .. ':' .. args[i + 1]}
     if state ~= 'C' and hold(held_of[user], coupon) then
       added = added + 1
       touched[user] = true
+    elseif state ~= 'C' then
+      local has_moved, member = move(held_of[user], user, coupon)
+      touched[user] = touched[user] or has_moved
+      if member then
+        moved[#moved + 1] = {member = member, seq = coupon.seq}
+      end
     end
     if is_keyed(request) then
       named[#named + 1] = request
@@ -1168,7 +1204,7 @@ local function hold_coupons(keys, args)
   end
   call_many('HSET', keys[3], fields, #fields)
   call_many('HSET', keys[6], named, #named)
-  return added, latest
+  return added + drop_moved(keys, moved), latest
 end
 
 -- The last argument of what is restored is the term. Fails unless the policy is being built in it.

@@ -66,6 +66,7 @@ struct coupon_row {
     int64_t expires_at_ms;
     int64_t ends_at_ms; /* with its policy, as it is now; for the event only */
     int64_t merged_into_seq;
+    int32_t moved_nth;  /* its place among the user's coupons where the claim's is taken; 0 */
     const char *reason; /* NULL: none */
     bool conflicts;     /* out: a row with its seq, or with its user's slot, is there already */
     bool is_refused;    /* issue.c: the database does not take it, so there is no row */
@@ -74,6 +75,12 @@ struct coupon_row {
     bool is_news;       /* issue.c: it was decided just now that it is VOID */
     char *refusal;      /* issue.c: the database's words; NULL, or to be freed */
 };
+
+/* Its place among the user's coupons. */
+static inline int32_t coupon_row_nth(const struct coupon_row *row)
+{
+    return row->moved_nth != 0 ? row->moved_nth : row->claim->nth;
+}
 
 struct ledger_store;   /* one database */
 struct ledger_session; /* one connection */

@@ -6,9 +6,11 @@
 
 #include "base/fault.h"
 #include "base/log.h"
+#include "ledger/entering.h"
 #include "ledger/letters.h"
 #include "ledger/outbox.h"
 #include "ledger/rows.h"
+#include "ledger/slot.h"
 
 #define REASON_BLOCKED   "the user was blocked before the coupon was issued"
 #define REASON_NO_STOCK  "its lease was closed and no stock was left"
@@ -382,54 +384,74 @@ static enum status issue_give_back(struct sql *sql, struct coupon_row *row, stru
 
 /* --- conflicts --- */
 
+/* Its place may have been taken when it was written: then the row has another one. */
 static bool issue_is_same(const struct claim *a, const struct claim *b)
 {
-    return a->policy_id == b->policy_id && a->seq == b->seq && a->nth == b->nth &&
-           user_id_equal(&a->user, &b->user) &&
+    return a->policy_id == b->policy_id && a->seq == b->seq && user_id_equal(&a->user, &b->user) &&
            memcmp(a->request_id.bytes, b->request_id.bytes, sizeof(a->request_id.bytes)) == 0;
 }
 
-static enum status issue_read_seq(void *context, const struct sql_value *columns,
-                                  struct error *error)
-{
-    (void)error;
-    *(int64_t *)context = columns[0].number;
-    return STATUS_OK;
-}
-
-/* The user holds a coupon in that slot already: this claim is merged into it, and its unit goes
- * back. A claim that was merged before is found as a row and does not come here again. */
-static enum status issue_merge(struct sql *sql, struct coupon_row *row, enum issue_care care,
-                               struct error *error)
+/* The one in the way was cancelled meanwhile, or never was. */
+static enum status issue_in_nobodys_way(struct coupon_row *row, enum issue_care care,
+                                        struct error *error)
 {
     struct error why;
-    enum status status =
-        SQL_RUN(sql, STATEMENT_coupon_by_slot, issue_read_seq, &row->merged_into_seq, error,
-                sql_i64(row->claim->policy_id), sql_text(user_id_span(&row->claim->user)),
-                sql_i64(row->claim->nth));
+    enum status status = error_set(&why, STATUS_BUSY,
+                                   "claim %lld-%lld is not written, and nothing is in its way; "
+                                   "does a trigger drop it?",
+                                   (long long)row->claim->policy_id, (long long)row->claim->seq);
+
+    if (care == ISSUE_LAST) {
+        issue_refuse(row, &why);
+        return STATUS_OK;
+    }
+    if (error != NULL)
+        *error = why;
+    return status;
+}
+
+/* A merged claim's unit goes back, and its key answers with the coupon that the user holds. */
+static enum status issue_conclude_merge(struct sql *sql, const struct coupon_row *row,
+                                        bool is_other_wish, struct error *error)
+{
+    const struct claim *claim = row->claim;
+    enum status status = issue_return_unit(sql, claim->policy_id, error);
+
+    if (status != STATUS_OK || !is_other_wish || !request_id_is_keyed(&claim->request_id))
+        return status;
+    struct key_binding key = {.policy_id = claim->policy_id,
+                              .seq = row->merged_into_seq,
+                              .request_id = claim->request_id};
+    status = issue_bindings(sql, &key, 1, error);
+    return status == STATUS_OK ? entering_mark(sql, key.policy_id, key.seq, error) : status;
+}
+
+/* The user holds a coupon in that slot already. The claim gets another slot where there is room,
+ * which the gate hears of; else it is merged into what the user holds. A claim that was written
+ * before is found as a row and does not come here again. */
+static enum status issue_fit(struct sql *sql, struct coupon_row *row, enum issue_care care,
+                             struct error *error)
+{
+    const struct claim *claim = row->claim;
+    struct slot_choice choice;
+    enum status status = slot_choose(sql, claim, &choice, error);
+
     if (status != STATUS_OK)
         return status;
-    if (row->merged_into_seq == 0) { /* The one in the way was cancelled meanwhile, or never was. */
-        status = error_set(&why, STATUS_BUSY,
-                           "claim %lld-%lld is not written, and nothing is in its way; does a "
-                           "trigger drop it?",
-                           (long long)row->claim->policy_id, (long long)row->claim->seq);
-        if (care == ISSUE_LAST) {
-            issue_refuse(row, &why);
-            return STATUS_OK;
-        }
-        if (error != NULL)
-            *error = why;
-        return status;
-    }
-    row->state = COUPON_MERGED;
+    if (choice.nth == 0 && choice.merged_into_seq == 0)
+        return issue_in_nobodys_way(row, care, error);
+    row->moved_nth = choice.nth;
+    row->merged_into_seq = choice.merged_into_seq;
+    if (choice.merged_into_seq != 0)
+        row->state = COUPON_MERGED;
     status = issue_insert(sql, row, 1, care, error);
     if (status != STATUS_OK || row->is_refused)
         return status;
     if (row->conflicts)
         return error_set(error, STATUS_BUSY, "claim %lld-%lld was written meanwhile",
-                         (long long)row->claim->policy_id, (long long)row->claim->seq);
-    return issue_return_unit(sql, row->claim->policy_id, error);
+                         (long long)claim->policy_id, (long long)claim->seq);
+    return choice.nth != 0 ? entering_mark(sql, claim->policy_id, claim->seq, error)
+                           : issue_conclude_merge(sql, row, choice.is_other_wish, error);
 }
 
 /* What stands in the way: the very same claim, another one with its seq, or the user's slot. */
@@ -441,7 +463,7 @@ static enum status issue_resolve(struct sql *sql, struct coupon_row *row, enum i
         rows_coupon_by_seq(sql, row->claim->policy_id, row->claim->seq, ROWS_LOOK, &present, error);
 
     if (status == STATUS_NOT_FOUND)
-        return issue_merge(sql, row, care, error);
+        return issue_fit(sql, row, care, error);
     if (status != STATUS_OK)
         return status;
     if (issue_is_same(&present.claim, row->claim)) {
@@ -501,7 +523,7 @@ static enum status issue_one(struct sql *sql, struct coupon_row *row, bool cover
     if (status == STATUS_OK)
         status = issue_insert(sql, row, 1, care, error);
     if (status == STATUS_OK && row->conflicts)
-        status = issue_merge(sql, row, care, error);
+        status = issue_fit(sql, row, care, error);
     if (status == STATUS_OK && row->state == COUPON_VOID)
         row->is_news = true;
     if (status == STATUS_OK && row->is_refused && row->state == COUPON_VOID)

@@ -105,8 +105,8 @@ static void batch_fill_row(struct batch_row *row, const struct coupon_row *coupo
     row->has_no_expiry = coupon->expires_at_ms == 0;
     row->merged_into = coupon->merged_into_seq;
     row->is_not_merged = coupon->merged_into_seq == 0;
-    row->nth = claim->nth;
-    row->slot = claim->nth;
+    row->nth = coupon_row_nth(coupon);
+    row->slot = coupon_row_nth(coupon);
     row->has_no_slot = !coupon_state_is_active(coupon->state);
     row->user_length = batch_copy_text(row->user, sizeof(row->user), user_id_span(&claim->user));
     row->state_length =
@@ -247,7 +247,8 @@ static bool batch_is_in_way(const struct coupon_row *a, const struct coupon_row 
     if (a->claim->seq == b->claim->seq)
         return true;
     return coupon_state_is_active(a->state) && coupon_state_is_active(b->state) &&
-           a->claim->nth == b->claim->nth && user_id_equal(&a->claim->user, &b->claim->user);
+           coupon_row_nth(a) == coupon_row_nth(b) &&
+           user_id_equal(&a->claim->user, &b->claim->user);
 }
 
 /* Of rows that are in each other's way, the first stays. */
@@ -284,7 +285,7 @@ static enum status batch_look(struct ledger_mysql_batch *batch, struct ledger_my
                       (long long)claim->policy_id, (long long)claim->seq, claim->user.length,
                       claim->user.bytes);
         if (coupon_state_is_active(batch->chosen[i]->state))
-            buffer_printf(asked, ", %d", (int)claim->nth);
+            buffer_printf(asked, ", %d", (int)coupon_row_nth(batch->chosen[i]));
         buffer_append_text(asked, "]");
     }
     buffer_append_text(asked, "]");

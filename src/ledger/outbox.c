@@ -69,6 +69,7 @@ void outbox_note_row(struct outbox *outbox, const struct coupon_row *row)
         return;
     outbox_note(outbox,
                 &(struct outbox_note){.claim = row->claim,
+                                      .nth = coupon_row_nth(row),
                                       .state = row->state,
                                       .changed_at_ms = row->issued_at_ms,
                                       .issued_at_ms = row->issued_at_ms,
@@ -84,6 +85,7 @@ void outbox_note_coupon(struct outbox *outbox, const struct coupon *coupon, int6
     if (outbox == NULL)
         return;
     outbox_note(outbox, &(struct outbox_note){.claim = &coupon->claim,
+                                              .nth = coupon->claim.nth,
                                               .state = coupon->state,
                                               .changed_at_ms = changed_at_ms,
                                               .issued_at_ms = coupon->issued_at_ms,
@@ -184,7 +186,7 @@ static void outbox_append(struct outbox *outbox, const struct outbox_note *note,
     buffer_append_literal(text, ",\"");
     buffer_append_span(text, user_id_span(&claim->user));
     buffer_append_literal(text, "\",");
-    buffer_append_i64(text, claim->nth);
+    buffer_append_i64(text, note->nth);
     buffer_append_literal(text, ",\"");
     outbox_append_hex(text, &claim->request_id);
     buffer_append_literal(text, "\",\"");

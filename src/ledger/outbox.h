@@ -15,6 +15,7 @@
 /* One change; what it points to stays as it is until the transaction's end. */
 struct outbox_note {
     const struct claim *claim;
+    int32_t nth;             /* of the row: the claim's own may have been taken */
     enum coupon_state state; /* that it is in now */
     int64_t changed_at_ms;
     int64_t issued_at_ms;

@@ -162,9 +162,9 @@ static struct sql_value postgres_coupon_value(const struct coupon_row *row,
     case COLUMN_USER_ID:
         return sql_text(user_id_span(&claim->user));
     case COLUMN_NTH:
-        return sql_i64(claim->nth);
+        return sql_i64(coupon_row_nth(row));
     case COLUMN_SLOT:
-        return sql_i64_or_null(coupon_state_is_active(row->state) ? claim->nth : 0);
+        return sql_i64_or_null(coupon_state_is_active(row->state) ? coupon_row_nth(row) : 0);
     case COLUMN_STATE:
         return sql_text(span_of(coupon_state_name(row->state)));
     case COLUMN_REQUEST_ID:

@@ -132,10 +132,10 @@ static int batch_column(sqlite3_vtab_cursor *cursor, sqlite3_context *context, i
         sqlite3_result_text(context, claim->user.bytes, claim->user.length, SQLITE_STATIC);
         break;
     case COLUMN_NTH:
-        sqlite3_result_int(context, claim->nth);
+        sqlite3_result_int(context, coupon_row_nth(row));
         break;
     case COLUMN_SLOT:
-        batch_result_or_null(context, coupon_state_is_active(row->state) ? claim->nth : 0);
+        batch_result_or_null(context, coupon_state_is_active(row->state) ? coupon_row_nth(row) : 0);
         break;
     case COLUMN_STATE:
         sqlite3_result_text(context, coupon_state_name(row->state), -1, SQLITE_STATIC);

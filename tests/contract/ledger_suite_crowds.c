@@ -142,7 +142,7 @@ static void test_crowd__overlapping_batches_in_any_order(void **state)
     struct crowd *crowd = *state;
     struct fixture *first = crowd->first;
 
-    crowd->policy = create(first, PENDING, &crowd->lease);
+    crowd->policy = create_with(first, PENDING, 0, 1, &crowd->lease);
     run_crowd(crowd, issue_all);
     assert_int_equal(count(crowd, "SELECT COUNT(*) FROM coupon"), PENDING);
     assert_int_equal(count(crowd, "SELECT COUNT(*) FROM coupon WHERE state = 'MERGED'"),

@@ -120,7 +120,7 @@ static void test_events__claims_that_came_to_nothing(void **state)
 {
     struct fixture *fixture = *state;
     struct lease lease;
-    struct policy policy = create_with(fixture, 8, 1, 5, &lease);
+    struct policy policy = create_with(fixture, 8, 1, 1, &lease);
     struct user_id blocked = user_id_of(SPAN("blocked"));
     const struct claim claims[] = {claim_of(&lease, 1, "a", 1), claim_of(&lease, 2, "a", 1),
                                    claim_of(&lease, 3, "blocked", 1)};

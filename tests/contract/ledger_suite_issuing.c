@@ -67,13 +67,41 @@ static void test_issuing__second_win_is_merged(void **state)
 {
     struct fixture *fixture = *state;
     struct lease lease;
-    struct policy policy = create(fixture, 10, &lease);
+    struct policy policy = create_with(fixture, 10, 0, 1, &lease);
 
     issue_one(fixture, &lease, 1, "a", 1);
     assert_int_equal(issue_one(fixture, &lease, 2, "a", 1), COUPON_MERGED);
     assert_int_equal(coupon_of(fixture, policy.id, 2).merged_into_seq, 1);
     assert_int_equal(policy_of(fixture, policy.id).unleased, 1);
-    assert_int_equal(issue_one(fixture, &lease, 3, "a", 2), COUPON_ISSUED);
+}
+
+/* Another wish takes the first free place of its user; the same wish is merged into its coupon, and
+ * so is one for which there is no place, whose key answers with what the user holds. */
+static void test_issuing__a_taken_place_is_another_where_there_is_room(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lease lease;
+    struct policy policy = create_with(fixture, 10, 0, 3, &lease);
+    struct claim claims[] = {claim_of(&lease, 1, "a", 1), claim_of(&lease, 2, "a", 2),
+                             claim_of(&lease, 3, "a", 1), claim_of(&lease, 4, "a", 1),
+                             claim_of(&lease, 5, "a", 1), claim_of(&lease, 6, "b", 1)};
+
+    claims[3].request_id = claims[2].request_id; /* the same wish */
+    claims[4].request_id.bytes[0] = 0x80;
+    for (size_t i = 0; i < 3; i++) {
+        static const enum coupon_state expected[] = {COUPON_ISSUED, COUPON_ISSUED, COUPON_ISSUED,
+                                                     COUPON_MERGED, COUPON_MERGED, COUPON_ISSUED};
+        issue(fixture, claims, 6);
+        assert_memory_equal(fixture->states + 6 * i, expected, sizeof(expected));
+        assert_int_equal(coupon_of(fixture, policy.id, 3).claim.nth, 3);
+        assert_int_equal(coupon_of(fixture, policy.id, 4).merged_into_seq, 3);
+        assert_int_equal(coupon_of(fixture, policy.id, 5).merged_into_seq, 1);
+        assert_int_equal(policy_of(fixture, policy.id).unleased, 2);
+    }
+    assert_int_equal(ask(fixture->session, "SELECT seq FROM claim_key"), 1);
+    /* The gate is to hear of the new place and of the key. */
+    assert_int_equal(ask(fixture->session, "SELECT SUM(seq) FROM entering_coupon"), 1 + 3);
+    assert_int_equal(ask(fixture->session, "SELECT COUNT(*) FROM coupon"), 6);
 }
 
 static void test_issuing__blocked_user_gets_void(void **state)
@@ -159,7 +187,7 @@ static void test_issuing__the_same_batch_again(void **state)
     struct fixture *fixture = *state;
     struct lease lease;
     struct user_id bad = user_id_of(SPAN("bad"));
-    struct policy policy = create(fixture, 10, &lease);
+    struct policy policy = create_with(fixture, 10, 0, 1, &lease);
     struct claim claims[] = {claim_of(&lease, 1, "a", 1), claim_of(&lease, 2, "bad", 1),
                              claim_of(&lease, 3, "a", 1), claim_of(&lease, 4, "b", 1),
                              claim_of(&lease, 20, "c", 1)};
@@ -185,7 +213,7 @@ static void test_issuing__any_order_in_a_batch(void **state)
     struct fixture *fixture = *state;
     struct lease first;
     struct lease second;
-    struct policy one = create(fixture, 10, &first);
+    struct policy one = create_with(fixture, 10, 0, 2, &first);
     struct policy two = create(fixture, 10, &second);
     struct claim claims[] = {claim_of(&second, 3, "a", 1), claim_of(&first, 5, "a", 1),
                              claim_of(&second, 1, "b", 1), claim_of(&first, 2, "a", 1),
@@ -334,6 +362,7 @@ int ledger_suite_run_issuing(void)
         ISSUING_TEST(same_claim_twice_is_one_row),
         ISSUING_TEST(colliding_seq_is_refused_alone),
         ISSUING_TEST(second_win_is_merged),
+        ISSUING_TEST(a_taken_place_is_another_where_there_is_room),
         ISSUING_TEST(blocked_user_gets_void),
         ISSUING_TEST(late_claim_of_a_closed_lease),
         ISSUING_TEST(expiry_from_valid_days_or_the_window),

@@ -310,3 +310,55 @@ def test_redis_fallback__where_the_order_ends(tmp_path, redis):
                            "the rest is lent")
         assert [before, *lent] == [1, 2, 3]
         assert reserved == sorted(reserved) and reserved[0] > 3 and later > reserved[-1]
+
+
+def test_redis_fallback__a_second_wish_is_not_merged_where_there_is_room(tmp_path, redis):
+    """Limit 2: one wish is served by Redis and one from the reserve, and both took the first place.
+    The same wish on both sides is one coupon."""
+    with Sharing(tmp_path, redis) as shop, Proxy(redis.port) as way:
+        near = shop.serve()
+        far = shop.serve(gate=f"redis://127.0.0.1:{way.port}", fallback="ledger")
+        worker = shop.work()
+        policy = near.create(total=20, limit=2, reserve=8)["id"]
+        wait_until(lambda: far.claim(policy, "probe", key="p").status in (200, 202), "both know it")
+        shop.await_drained(policy)
+        worker.signal(19)  # SIGSTOP: what is won in Redis stays pending.
+        way.refuse()
+        way.cut()
+        open_breaker(far, policy)
+        by_near = {user: expect(near.claim(policy, user, key="one"), 202)
+                   for user in ("ann", "bob", "cyd")}
+        by_far = {user: expect(far.claim(policy, user, key=key), 201)
+                  for user, key in (("ann", "two"), ("bob", "one"), ("cyd", "two"))}
+        # Full already, so that there is no room for the one of Redis.
+        third = expect(far.claim(policy, "cyd", key="three"), 201)
+        way.admit()
+        worker.signal(18)  # SIGCONT
+        await_closed(far, policy)
+        shop.await_drained(policy)
+
+        def held(user):
+            return {row["seq"]: row["nth"] for row in coupons(shop.database, policy)
+                    if row["user_id"] == user and row["state"] == "ISSUED"}
+
+        one, two = by_near["ann"]["seq"], by_far["ann"]["seq"]
+        assert held("ann") == {one: 2, two: 1}
+        assert held("bob") == {by_far["bob"]["seq"]: 1}
+        assert held("cyd") == {by_far["cyd"]["seq"]: 1, third["seq"]: 2}
+
+        def is_entered():
+            with shop.database.snapshot() as snapshot:
+                return snapshot.one("SELECT count(*) FROM entering_coupon") == 0
+
+        wait_until(is_entered, "Redis has heard of it", 30)
+        for server in (near, far):
+            for key, seq, nth in (("one", one, 2), ("two", two, 1)):
+                again = expect(server.claim(policy, "ann", key=key), 200)
+                assert (again["seq"], again["nth"]) == (seq, nth)
+            expect_problem(server.claim(policy, "ann"), 409, "LIMIT_REACHED")
+            assert expect(server.claim(policy, "bob", key="one"), 200)["seq"] == by_far["bob"]["seq"]
+            # What was merged answers with what they hold instead.
+            assert expect(server.claim(policy, "cyd", key="one"), 200)["seq"] == by_far["cyd"]["seq"]
+        assert expect(near.claim(policy, "bob"), 202)["nth"] == 2
+        shop.await_drained(policy)
+        assert len(held("bob")) == 2

@@ -150,14 +150,14 @@ static const struct function functions[] = {
     {"dibs_recall", "RLM", NULL, {"3", "recall-1"}},
     {"dibs_reset", "PMB", settle_policy, {"10", "built", "0"}},
     {"dibs_restore",
-     "IMK",
+     "PIMK",
      unarm_policy,
      {"d", "4", "1", "I", "5", KEY_A, "e", "5", "1", "R", "6", ID_A, "0"}},
     {"dibs_restore_keys", "MK", unarm_policy, {KEY_A, "1:1:d", "0"}},
     {"dibs_arm", "M", unarm_policy, {"another", "3", "built", "0", "test", "1", "9999999999999"}},
     {"dibs_take_over", "M", NULL, {"1", "0"}},
     {"dibs_enter",
-     "IMK",
+     "PIMK",
      settle_policy,
      {"d", "4", "1", "I", "5", KEY_B, "e", "5", "1", "R", "6", ID_A}},
     {"dibs_retire", "PMB", close_policy, {"1000"}},
@@ -752,6 +752,31 @@ static void test_redis_library__acknowledged_twice(void **state)
     free_snapshot(&after);
 }
 
+/* The ledger wrote a pending claim to another place, because the fallback had given its own. */
+static void test_redis_library__a_claim_that_was_moved(void **state)
+{
+    (void)state;
+    must(redis, POLICY, "dibs_set_policy", ROW("1", "0", "0"), NULL);
+    must(redis, POLICY, "dibs_lend", "1", "1", "10", "lend", "0", NULL);
+    must(redis, POLICY, "dibs_arm", "token", "0", "", ARMED_NOW(redis), NULL);
+    must(redis, POLICY, "dibs_claim", "n", KEY_A, "1", "a", NULL);
+    must(redis, POLICY, "dibs_claim", "n", ID_B, "0", "b", NULL);
+    for (int i = 0; i < 2; i++) {
+        must(redis, POLICY, "dibs_enter", "a", "11", "1", "I", "5", ID_C, "a", "1", "2", "I", "5",
+             KEY_A, NULL);
+        assert_int_equal(ask_number(redis, "ZCARD %s", keys.names[PENDING]), 1);
+        assert_int_equal(ask_number(redis, "HGET %s issued", keys.names[META]), 2);
+        must(redis, POLICY, "dibs_acknowledge", "1", "I", "1", NULL);
+        redisReply *reply = call(redis, POLICY, "dibs_find", "a", NULL);
+        assert_memory_equal(reply->element[0]->str, "1:2:I:0:", 8);
+        assert_memory_equal(reply->element[1]->str, "11:1:I:0:5", 10);
+        freeReplyObject(reply);
+        reply = call(redis, POLICY, "dibs_claim", "n", KEY_A, "1", "a", NULL);
+        assert_string_equal(reply->element[2]->str, "H1:2:I");
+        freeReplyObject(reply);
+    }
+}
+
 static void test_redis_library__entered_twice(void **state)
 {
     const char *const coupons[] = {"a", "20", "1",  "I", "5",  KEY_A, "b", "21", "2",
@@ -835,6 +860,7 @@ int main(void)
         LIBRARY_TEST(lets_go_when_its_window_is_over),
         LIBRARY_TEST(void_frees_its_keys),
         LIBRARY_TEST(acknowledged_twice),
+        LIBRARY_TEST(a_claim_that_was_moved),
         LIBRARY_TEST(entered_twice),
         LIBRARY_TEST(traces_of_pending_claims),
     };

@@ -45,7 +45,7 @@ static void create(struct fixture *fixture, int64_t total, int64_t reserve)
                                       .discount_value = 1,
                                       .total = total,
                                       .reserve = reserve,
-                                      .per_user_limit = 3};
+                                      .per_user_limit = 1};
     database_write(&fixture->database, transaction_create_policy, &create);
 }
 

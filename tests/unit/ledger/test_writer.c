@@ -121,7 +121,18 @@ static enum status script_run(struct ledger_session *session, enum statement sta
         script_of(session)->bindings++;
     if (statement == STATEMENT_policy_return_unit)
         script_of(session)->returned_units++;
-    if (statement != STATEMENT_lease_for_issue && statement != STATEMENT_coupon_by_slot)
+    if (statement == STATEMENT_policy_by_id)
+        return row(context,
+                   (const struct sql_value[SQL_COLUMNS_MAX]){sql_i64(1), sql_text(SPAN("p")),
+                                                             sql_text(SPAN("fixed")), sql_i64(1),
+                                                             sql_i64(1000000), sql_i64(1)},
+                   error);
+    if (statement == STATEMENT_coupon_list_of_claimant)
+        return row(context,
+                   (const struct sql_value[SQL_COLUMNS_MAX]){sql_i64(1), sql_i64(1), values[1],
+                                                             sql_i64(1), sql_text(SPAN("ISSUED"))},
+                   error);
+    if (statement != STATEMENT_lease_for_issue)
         return STATUS_OK;
     const struct sql_value columns[SQL_COLUMNS_MAX] = {sql_i64(1), sql_i64(1), sql_i64(1000000),
                                                        sql_i64(1)};
