@@ -162,9 +162,7 @@ int command_serve(const struct command_call *call)
         config_release(&config);
         return command_usage(call, "%s", error.text);
     }
-    for (size_t index = 0; index < config.warnings.count; index++) {
-        log_event(LOG_WARN, "settings", LOG_FIELD("words", LOG_TEXT(config.warnings.items[index])));
-    }
+    command_warn(&config);
     ensure(sodium_init() >= 0);
     log_start();
     status = signal_watch_start(&watch, &error);

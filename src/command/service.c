@@ -3,6 +3,9 @@
 
 #include <sodium.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
 
 /* Threads for calls that block. Those that write share their commits, so more of them than cores
  * means more per commit. */
@@ -53,4 +56,17 @@ struct service_options command_service_options(const struct config *config, enum
                            NULL, 0);
     }
     return options;
+}
+
+void command_warn(const struct config *config)
+{
+    for (size_t index = 0; index < config->warnings.count; index++) {
+        log_event(LOG_WARN, "settings",
+                  LOG_FIELD("words", LOG_TEXT(config->warnings.items[index])));
+    }
+    if (geteuid() == 0) {
+        log_event(
+            LOG_WARN, "running_as_root",
+            LOG_FIELD("words", LOG_TEXT("nothing here needs it; run it as a user of its own")));
+    }
 }

@@ -11,4 +11,7 @@
 /* The texts are the config's. The code key in it is to be wiped by the caller. */
 struct service_options command_service_options(const struct config *config, enum service_role role);
 
+/* Logs what the operator should know before it serves or works. */
+void command_warn(const struct config *config);
+
 #endif

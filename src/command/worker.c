@@ -153,6 +153,7 @@ int command_worker(const struct command_call *call)
                                         : command_fail(call, "%s", error.text);
     }
     log_configure(config.log_level, config.log_format, STDERR_FILENO);
+    command_warn(&config);
     status = check(&config, &error);
     ensure(sodium_init() >= 0);
     log_start();

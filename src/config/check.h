@@ -43,11 +43,19 @@ enum status config_check_password(const char *value, struct error *error) MUST_C
 /* Visible ASCII only, because it travels in a header. */
 enum status config_check_token(const char *value, struct error *error) MUST_CHECK;
 
+/* One item of trusted_proxies: an address, or a network as in 10.0.0.0/8. */
+enum status config_check_network(const char *value, struct error *error) MUST_CHECK;
+
 /* One item of cors_origin: "*" or "https://host[:port]". */
-enum status config_check_network(const char *value, struct error *error);
 enum status config_check_origin(const char *value, struct error *error) MUST_CHECK;
 
 /* UTC, or a name of the system's time zone files; only its shape when there are no such files. */
 enum status config_check_timezone(const char *value, struct error *error) MUST_CHECK;
+
+struct config;
+
+/* Adds a warning for each password that would go to another machine, unencrypted or to whoever
+ * poses as it (exposure.c). */
+void config_warn_of_exposure(struct config *config);
 
 #endif

@@ -186,6 +186,8 @@ enum status config_load(struct config *config, int argc, char *const *argv,
     }
     if (status != STATUS_OK) {
         config_release(config);
+    } else {
+        config_warn_of_exposure(config);
     }
     return status == STATUS_NOT_FOUND ? STATUS_FAILED : status;
 }

@@ -255,11 +255,11 @@ def test_config__bad_values_are_refused(tmp_path, name, value):
 
 
 def test_config__the_password_of_a_ledger_is_never_shown(tmp_path):
-    ledger = "postgres://shop:hunter2@db.example/shop?sslmode=require"
+    ledger = "postgres://shop:hunter2@db.example/shop?sslmode=verify-full"
     for arguments in (["config"], ["config", "--json"]):
         ended = run_dibs(*arguments, folder=tmp_path, config={"ledger": ledger})
         assert ended.returncode == 0 and not ended.stderr, ended
-        assert "postgres://shop:***@db.example/shop?sslmode=require" in ended.stdout
+        assert "postgres://shop:***@db.example/shop?sslmode=verify-full" in ended.stdout
         assert "hunter2" not in ended.stdout
     for command in ("config", "serve", "migrate"):
         ended = run_dibs(command, "--ledger", ledger, folder=tmp_path)

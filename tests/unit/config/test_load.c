@@ -225,8 +225,8 @@ static void test_load__warns_about_secrets_that_all_can_read(void **state)
 
 static void test_load__takes_a_password_in_a_url_but_not_as_a_flag(void **state)
 {
-    assert_int_equal(load("", "DIBS_LEDGER=postgres://shop:hunter2@db/dibs"), STATUS_OK);
-    assert_string_equal(config.ledger, "postgres://shop:hunter2@db/dibs");
+    assert_int_equal(load("", "DIBS_LEDGER=postgres://shop:hunter2@localhost/dibs"), STATUS_OK);
+    assert_string_equal(config.ledger, "postgres://shop:hunter2@localhost/dibs");
     assert_int_equal(config.warnings.count, 0);
     assert_int_equal(load("--ledger postgres://shop@db/dibs", ""), STATUS_OK);
     assert_load_refused("--ledger postgres://shop:hunter2@db/dibs", "",
@@ -244,9 +244,9 @@ static void test_load__takes_a_password_in_a_url_but_not_as_a_flag(void **state)
 
 static void test_load__warns_about_a_password_in_a_file_that_others_can_read(void **state)
 {
-    write_file("dibs.conf", "ledger = postgres://shop:hunter2@db/dibs\n");
+    write_file("dibs.conf", "ledger = postgres://shop:hunter2@localhost/dibs\n");
     assert_int_equal(load("", ""), STATUS_OK);
-    assert_string_equal(config.ledger, "postgres://shop:hunter2@db/dibs");
+    assert_string_equal(config.ledger, "postgres://shop:hunter2@localhost/dibs");
     assert_int_equal(config.warnings.count, 0);
     assert_int_equal(chmod("dibs.conf", 0640), 0);
     assert_int_equal(load("", ""), STATUS_OK);
