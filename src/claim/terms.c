@@ -12,6 +12,7 @@
 #include "claim/parts.h"
 
 #define BEAT_MS        300
+#define AWAY_MS        100 /* between beats while the ledger is away */
 #define LIFE_MS        1200
 #define RENEW_MS       400
 #define RENEW_PAUSE_MS 300 /* what somebody has renewed since then is let be */
@@ -247,7 +248,7 @@ static void *terms_beat_main(void *context)
     pthread_setname_np(pthread_self(), "terms-beat");
     pthread_mutex_lock(&terms->lock);
     while (!terms->is_stopping) {
-        terms_wait(terms, BEAT_MS, NULL);
+        terms_wait(terms, was_well ? BEAT_MS : AWAY_MS, NULL);
         pthread_mutex_unlock(&terms->lock);
         struct error error = {""};
         bool is_well = terms_beat(terms, &error) == STATUS_OK;
