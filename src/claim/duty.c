@@ -21,7 +21,6 @@
 #define RETIRE_SECONDS 86400
 #define SETTLE_MS      20000
 #define SAY_MS         5000
-#define LEASES_MAX     256
 
 void duty_say(struct duty *duty, const char *event, const struct error *error)
 {
@@ -113,19 +112,15 @@ static enum status duty_drain_all(struct worker *worker, struct duty *duty, stru
 /* What the gate never gave out, or lost, returns to unleased; a late claim takes a unit anew. */
 static enum status duty_close_leases(struct worker *worker, struct duty *duty, struct error *error)
 {
-    struct lease leases[LEASES_MAX];
-    size_t count = 0;
     struct ledger *ledger = worker->service->ledger;
+    struct lease *leases = NULL;
+    size_t count = 0;
+    enum status status = ledger_lease_list(ledger, duty->policy_id, &leases, &count, error);
 
-    do {
-        enum status status =
-            ledger_lease_list(ledger, duty->policy_id, leases, LEASES_MAX, &count, error);
-        for (size_t i = 0; i < count && status == STATUS_OK; i++)
-            status = ledger_lease_close(ledger, leases[i].id, duty->term, error);
-        if (status != STATUS_OK)
-            return status;
-    } while (count == LEASES_MAX);
-    return STATUS_OK;
+    for (size_t i = 0; i < count && status == STATUS_OK; i++)
+        status = ledger_lease_close(ledger, leases[i].id, duty->term, error);
+    free(leases);
+    return status;
 }
 
 /* When a repair was asked for, what is unleased is set by what is issued, now that nothing is lent.
@@ -177,13 +172,14 @@ static enum status duty_lend(struct worker *worker, struct duty *duty, int64_t k
  * those it does not have, and passes over the others. */
 static enum status duty_lend_again(struct worker *worker, struct duty *duty, struct error *error)
 {
-    struct lease leases[LEASES_MAX];
+    struct lease *leases = NULL;
     size_t count = 0;
-    enum status status = ledger_lease_list(worker->service->ledger, duty->policy_id, leases,
-                                           LEASES_MAX, &count, error);
+    enum status status =
+        ledger_lease_list(worker->service->ledger, duty->policy_id, &leases, &count, error);
 
     for (size_t i = 0; i < count && (status == STATUS_OK || status == STATUS_CONFLICT); i++)
         status = gate_lend(worker->service->gate, &leases[i], 0, duty->term, error);
+    free(leases);
     return status == STATUS_CONFLICT ? STATUS_OK : status;
 }
 

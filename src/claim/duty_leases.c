@@ -4,18 +4,19 @@
  * between: units recalled from the gate that the ledger still counts as lent, a lease that the
  * ledger has given and the gate never got, one that is sold and written and still open. Stock only
  * ever moves through leases here; what the gate has left is never set from the ledger's numbers. */
+#include <stdlib.h>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "claim/worker_parts.h"
 
-#define LEASES_MAX 256
-#define DRIFT_MS   3000 /* a change under way is over by then */
+#define DRIFT_MS 3000 /* a change under way is over by then */
 
 struct duty_leases {
-    struct gate_lease in_gate[LEASES_MAX];
+    struct gate_lease *in_gate;
     size_t gate_count;
     int64_t highest_id;
-    struct lease in_ledger[LEASES_MAX];
+    struct lease *in_ledger;
     size_t ledger_count;
     int64_t first_pending_seq; /* INT64_MAX: nothing is pending */
 };
@@ -27,12 +28,12 @@ static enum status duty_leases_read(struct worker *worker, const struct duty *du
 {
     struct service *service = worker->service;
     struct gate_pending *pending = worker->pending;
-    enum status status = ledger_lease_list(service->ledger, duty->policy_id, leases->in_ledger,
-                                           LEASES_MAX, &leases->ledger_count, error);
+    enum status status = ledger_lease_list(service->ledger, duty->policy_id, &leases->in_ledger,
+                                           &leases->ledger_count, error);
 
     if (status == STATUS_OK)
-        status = gate_leases(service->gate, duty->policy_id, leases->in_gate, LEASES_MAX,
-                             &leases->gate_count, &leases->highest_id, error);
+        status = gate_leases(service->gate, duty->policy_id, &leases->in_gate, &leases->gate_count,
+                             &leases->highest_id, error);
     if (status == STATUS_OK)
         status = gate_pending(service->gate, duty->policy_id, 0, pending, error);
     if (status == STATUS_OK && !pending->is_armed)
@@ -127,7 +128,7 @@ static enum status duty_leases_settle(struct worker *worker, const struct duty *
 
 void duty_sync_leases(struct worker *worker, struct duty *duty, int64_t now_ms)
 {
-    struct duty_leases leases;
+    struct duty_leases leases = {0};
     struct policy policy;
     struct error error = {""};
     int64_t interval_ms = worker_sync_ms(worker);
@@ -145,6 +146,8 @@ void duty_sync_leases(struct worker *worker, struct duty *duty, int64_t now_ms)
         status = duty_leases_give_back(worker, duty, &leases, now_ms, &error);
     for (size_t i = 0; i < leases.ledger_count && status == STATUS_OK; i++)
         status = duty_leases_settle(worker, duty, &leases, &leases.in_ledger[i], &error);
+    free(leases.in_ledger);
+    free(leases.in_gate);
     /* What the ledger has lent is in the gate, and it is not about to lend more. */
     if (status == STATUS_OK && duty->lend_at_ms == 0)
         status = gate_announce(worker->service->gate, duty->policy_id, 0, &wait_ms, &error);

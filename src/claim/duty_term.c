@@ -10,7 +10,6 @@
 
 #define TAKE_PAUSE_MS 100 /* at least, between two tries to become a policy's steward */
 #define CHECK_MS      800 /* between two looks whether what the gate sells is lent to it */
-#define LEASES_MAX    256
 
 /* Another one is the steward, or will be. */
 static void duty_lose(struct duty *duty)
@@ -114,17 +113,18 @@ bool duty_is_current(struct worker *worker, struct duty *duty, int64_t now_ms)
 static bool duty_lease_is_closed(struct worker *worker, const struct duty *duty, int64_t lease_id)
 {
     struct ledger *ledger = worker->service->ledger;
-    struct lease open[LEASES_MAX];
+    struct lease *open = NULL;
     struct lease *all = NULL;
     size_t count = 0;
     bool is_open = false;
     bool is_closed = false;
 
-    if (ledger_lease_list(ledger, duty->policy_id, open, LEASES_MAX, &count, NULL) != STATUS_OK)
-        return false;
+    enum status status = ledger_lease_list(ledger, duty->policy_id, &open, &count, NULL);
     for (size_t i = 0; i < count; i++)
         is_open = is_open || open[i].id == lease_id;
-    if (is_open || ledger_lease_history(ledger, duty->policy_id, &all, &count, NULL) != STATUS_OK)
+    free(open);
+    if (status != STATUS_OK || is_open ||
+        ledger_lease_history(ledger, duty->policy_id, &all, &count, NULL) != STATUS_OK)
         count = 0;
     for (size_t i = 0; i < count; i++)
         is_closed = is_closed || (all[i].id == lease_id && !all[i].open);

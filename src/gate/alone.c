@@ -136,14 +136,13 @@ enum status gate_alone_enter(struct gate *gate, int64_t policy_id, const struct 
     return STATUS_OK;
 }
 
-enum status gate_alone_leases(struct gate *gate, int64_t policy_id, struct gate_lease *leases,
-                              size_t max, size_t *count, int64_t *highest_id, struct error *error)
+enum status gate_alone_leases(struct gate *gate, int64_t policy_id, struct gate_lease **leases,
+                              size_t *count, int64_t *highest_id, struct error *error)
 {
     (void)gate;
     (void)policy_id;
-    (void)leases;
-    (void)max;
     (void)error;
+    *leases = NULL;
     *count = 0;
     *highest_id = 0;
     return STATUS_OK;

@@ -30,8 +30,8 @@ void gate_alone_renew(struct gate *gate, const struct gate_term *terms, size_t c
                       int64_t length_ms, bool is_confirmed);
 enum status gate_alone_enter(struct gate *gate, int64_t policy_id, const struct claim *claims,
                              const enum coupon_state *states, size_t count, struct error *error);
-enum status gate_alone_leases(struct gate *gate, int64_t policy_id, struct gate_lease *leases,
-                              size_t max, size_t *count, int64_t *highest_id, struct error *error);
+enum status gate_alone_leases(struct gate *gate, int64_t policy_id, struct gate_lease **leases,
+                              size_t *count, int64_t *highest_id, struct error *error);
 enum status gate_alone_retire(struct gate *gate, int64_t policy_id, int64_t seconds,
                               struct error *error);
 enum status gate_alone_publish(struct gate *gate, int64_t policy_id, const char *token,

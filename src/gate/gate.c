@@ -201,10 +201,10 @@ enum status gate_enter(struct gate *gate, int64_t policy_id, const struct claim 
     return gate->ops->enter(gate, policy_id, claims, states, count, error);
 }
 
-enum status gate_leases(struct gate *gate, int64_t policy_id, struct gate_lease *leases, size_t max,
+enum status gate_leases(struct gate *gate, int64_t policy_id, struct gate_lease **leases,
                         size_t *count, int64_t *highest_id, struct error *error)
 {
-    return gate->ops->leases(gate, policy_id, leases, max, count, highest_id, error);
+    return gate->ops->leases(gate, policy_id, leases, count, highest_id, error);
 }
 
 enum status gate_retire(struct gate *gate, int64_t policy_id, int64_t seconds, struct error *error)

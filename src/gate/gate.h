@@ -295,8 +295,8 @@ struct gate_ops {
                   bool is_confirmed);
     enum status (*enter)(struct gate *gate, int64_t policy_id, const struct claim *claims,
                          const enum coupon_state *states, size_t count, struct error *error);
-    enum status (*leases)(struct gate *gate, int64_t policy_id, struct gate_lease *leases,
-                          size_t max, size_t *count, int64_t *highest_id, struct error *error);
+    enum status (*leases)(struct gate *gate, int64_t policy_id, struct gate_lease **leases,
+                          size_t *count, int64_t *highest_id, struct error *error);
     enum status (*retire)(struct gate *gate, int64_t policy_id, int64_t seconds,
                           struct error *error);
     enum status (*publish)(struct gate *gate, int64_t policy_id, const char *token, int64_t *mark,
@@ -486,9 +486,9 @@ enum status gate_enter(struct gate *gate, int64_t policy_id, const struct claim 
                        const enum coupon_state *states, size_t count,
                        struct error *error) MUST_CHECK;
 
-/* The leases that a shared gate remembers, at most `max` of them, and the highest id of all it has
- * ever had: one up to that which is not told is sold. */
-enum status gate_leases(struct gate *gate, int64_t policy_id, struct gate_lease *leases, size_t max,
+/* The leases that a shared gate remembers, the caller's to free(), also when this fails; and the
+ * highest id of all it has ever had: one up to that which is not told is sold. */
+enum status gate_leases(struct gate *gate, int64_t policy_id, struct gate_lease **leases,
                         size_t *count, int64_t *highest_id, struct error *error) MUST_CHECK;
 
 /* Lets go of a policy that is closed and has nothing pending, after so many seconds. BUSY: it is

@@ -105,8 +105,8 @@ enum status gate_redis_arm(struct gate *gate, int64_t policy_id, int64_t active_
                            const struct gate_arming *arming, struct error *error);
 enum status gate_redis_enter(struct gate *gate, int64_t policy_id, const struct claim *claims,
                              const enum coupon_state *states, size_t count, struct error *error);
-enum status gate_redis_leases(struct gate *gate, int64_t policy_id, struct gate_lease *leases,
-                              size_t max, size_t *count, int64_t *highest_id, struct error *error);
+enum status gate_redis_leases(struct gate *gate, int64_t policy_id, struct gate_lease **leases,
+                              size_t *count, int64_t *highest_id, struct error *error);
 enum status gate_redis_retire(struct gate *gate, int64_t policy_id, int64_t seconds,
                               struct error *error);
 enum status gate_redis_publish(struct gate *gate, int64_t policy_id, const char *token,

@@ -535,25 +535,26 @@ bool redis_read_lease(const char *text, struct gate_lease *lease)
     return true;
 }
 
-enum status gate_redis_leases(struct gate *gate, int64_t policy_id, struct gate_lease *leases,
-                              size_t max, size_t *count, int64_t *highest_id, struct error *error)
+enum status gate_redis_leases(struct gate *gate, int64_t policy_id, struct gate_lease **leases,
+                              size_t *count, int64_t *highest_id, struct error *error)
 {
     redisReply *reply = NULL;
     enum status status = redis_pool_call(&gate_redis_of(gate)->pool, policy_id, "dibs_describe",
                                          NULL, 0, &reply, error);
 
+    *leases = NULL;
     *count = 0;
     if (status == STATUS_OK && (reply->type != REDIS_REPLY_ARRAY || reply->elements != 4 ||
                                 reply->element[3]->type != REDIS_REPLY_ARRAY))
         status = error_set(error, STATUS_FAILED, "dibs_describe answers something else");
-    if (status == STATUS_OK && reply->element[3]->elements > max)
-        status = error_set(error, STATUS_FAILED, "policy %lld has more than %zu leases",
-                           (long long)policy_id, max);
+    if (status == STATUS_OK &&
+        (*leases = malloc((reply->element[3]->elements + 1) * sizeof(**leases))) == NULL)
+        status = error_set(error, STATUS_UNAVAILABLE, "no memory for the leases of a policy");
     if (status == STATUS_OK)
         *highest_id = redis_number(reply->element[1]);
     for (size_t i = 0; status == STATUS_OK && i < reply->element[3]->elements; i++) {
         const redisReply *text = reply->element[3]->element[i];
-        if (text->str == NULL || !redis_read_lease(text->str, &leases[(*count)++]))
+        if (text->str == NULL || !redis_read_lease(text->str, &(*leases)[(*count)++]))
             status = error_set(error, STATUS_FAILED, "policy %lld: a lease is not readable",
                                (long long)policy_id);
     }

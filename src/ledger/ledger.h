@@ -190,9 +190,10 @@ enum status ledger_lease_close(struct ledger *ledger, int64_t lease_id, int64_t 
 enum status ledger_used_leases_close(struct ledger *ledger, const int64_t *lease_ids, size_t count,
                                      struct error *error) MUST_CHECK;
 
-/* The open leases of a policy, in rising order; at most `max` of them. */
-enum status ledger_lease_list(struct ledger *ledger, int64_t policy_id, struct lease *leases,
-                              size_t max, size_t *count, struct error *error) MUST_CHECK;
+/* The open leases of a policy, in rising order; *leases is the caller's to free(), also when this
+ * fails. */
+enum status ledger_lease_list(struct ledger *ledger, int64_t policy_id, struct lease **leases,
+                              size_t *count, struct error *error) MUST_CHECK;
 
 /* --- stewards --- */
 

@@ -1,5 +1,7 @@
 /* reads.c: what people ask the ledger for: policies, coupons, dead letters, leases, who is blocked.
  */
+#include <stdlib.h>
+
 #include "ledger/inside.h"
 #include "ledger/ledger.h"
 #include "ledger/letters.h"
@@ -187,8 +189,8 @@ enum status ledger_user_blocked(struct ledger *ledger, const struct user_id *use
 
 struct ledger_leases {
     struct lease *leases;
-    size_t max;
     size_t count;
+    size_t capacity;
 };
 
 static enum status ledger_note_lease(void *context, const struct sql_value *columns,
@@ -196,25 +198,32 @@ static enum status ledger_note_lease(void *context, const struct sql_value *colu
 {
     struct ledger_leases *list = context;
 
-    (void)error;
-    if (list->count < list->max)
-        list->leases[list->count++] = (struct lease){.id = columns[0].number,
-                                                     .policy_id = columns[1].number,
-                                                     .first_seq = columns[2].number,
-                                                     .count = columns[3].number,
-                                                     .open = true};
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity == 0 ? 16 : list->capacity * 2;
+        struct lease *grown = realloc(list->leases, capacity * sizeof(*grown));
+        if (grown == NULL)
+            return error_set(error, STATUS_UNAVAILABLE, "no memory for the leases of a policy");
+        list->leases = grown;
+        list->capacity = capacity;
+    }
+    list->leases[list->count++] = (struct lease){.id = columns[0].number,
+                                                 .policy_id = columns[1].number,
+                                                 .first_seq = columns[2].number,
+                                                 .count = columns[3].number,
+                                                 .open = true};
     return STATUS_OK;
 }
 
-enum status ledger_lease_list(struct ledger *ledger, int64_t policy_id, struct lease *leases,
-                              size_t max, size_t *count, struct error *error)
+enum status ledger_lease_list(struct ledger *ledger, int64_t policy_id, struct lease **leases,
+                              size_t *count, struct error *error)
 {
-    struct ledger_leases list = {.leases = leases, .max = max};
+    struct ledger_leases list = {0};
     struct sql sql = ledger_reader_take(ledger);
     enum status status = SQL_RUN(&sql, STATEMENT_lease_open_of_policy, ledger_note_lease, &list,
                                  error, sql_i64(policy_id));
 
     ledger_reader_return(ledger, sql);
-    *count = list.count;
+    *leases = list.leases;
+    *count = status == STATUS_OK ? list.count : 0;
     return status;
 }

@@ -75,6 +75,42 @@ def test_redis_leases__a_lease_that_never_reached_the_gate_does(tmp_path, redis)
         wait_until(lambda: len(shop.holders(policy)) == 10, "every unit is issued")
 
 
+def lend_by_hand(redis, policy, leases):
+    """Puts leases that the ledger has given into Redis, as their steward would."""
+    keys = {name: f"COUPON:POLICY:{{{policy}}}:{name}" for name in KEYS}
+    with redis.client() as client, client.pipeline() as pipeline:
+        for lease in leases:
+            first = lease["first_seq"]
+            pipeline.rpush(keys["LEASE"], f"{lease['id']}:{first}:{first}:{first + lease['count']}")
+            pipeline.incrby(keys["REMAINING"], lease["count"])
+        last = leases[-1]
+        pipeline.hset(keys["META"], mapping={
+            "lease_top": last["id"], "seq_top": last["first_seq"] + last["count"] - 1})
+        pipeline.execute()
+
+
+def test_redis_leases__hundreds_of_them(tmp_path, redis):
+    """As many as the ledger may have given while a claim of the first was not written."""
+    with Sharing(tmp_path, redis, ledger="sqlite") as shop:
+        server = shop.serve(sync_interval="3s")
+        policy = server.create(total=310, reserve=300)["id"]
+        for statement in (
+                "WITH RECURSIVE number (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM number"
+                " WHERE n < 299) INSERT INTO lease (policy_id, first_seq, count, state)"
+                f" SELECT {policy}, next_seq + n, 1, 'OPEN' FROM number, policy"
+                f" WHERE id = {policy} ORDER BY n",
+                "UPDATE policy SET unleased = unleased - 300, next_seq = next_seq + 300,"
+                f" version = version + 1 WHERE id = {policy}"):
+            shop.database.execute(statement)
+        lend_by_hand(redis, policy, open_leases(shop, policy)[1:])
+        assert recall(redis, policy, 3, "cut-short")
+        win_all(server, policy, 310)
+        shop.await_drained(policy)
+        wait_until(lambda: not open_leases(shop, policy), "all of them are closed", 30)
+        assert len(shop.holders(policy)) == 310
+        expect_problem(server.claim(policy, "late"), 409, "SOLD_OUT")
+
+
 def test_redis_leases__what_is_sold_and_written_is_closed(tmp_path, redis):
     with Sharing(tmp_path, redis, ledger="sqlite") as shop:
         server = shop.serve(sync_interval="100ms")
