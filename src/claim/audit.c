@@ -1,6 +1,7 @@
 /* audit.c: looks at a policy in gate and ledger, and again at what looks wrong. */
 #include "claim/audit.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -37,6 +38,7 @@ static const struct {
     [AUDIT_REMAINING] = {"remaining", "units that the gate's stock and its leases differ by"},
     [AUDIT_LEASE] = {"lease", "leases of the gate that the ledger does not have so"},
     [AUDIT_ADRIFT] = {"adrift", "units that are lent and not in the gate"},
+    [AUDIT_CORRUPT] = {"corrupt", "a value in Redis is not readable"},
     [AUDIT_MARK] = {"mark", "seqs that the mark of what is published is too high by"},
 };
 
@@ -45,9 +47,9 @@ const char *audit_check_name(enum audit_check check)
     return audit_checks[check].name;
 }
 
-const char *audit_check_words(enum audit_check check)
+const char *policy_audit_words(const struct policy_audit *audit, enum audit_check check)
 {
-    return audit_checks[check].words;
+    return check == AUDIT_CORRUPT ? audit->corrupt : audit_checks[check].words;
 }
 
 int64_t policy_audit_imbalance(const struct policy_audit *audit)
@@ -169,6 +171,17 @@ static void audit_differs(void *context, enum ledger_difference difference,
     }
 }
 
+/* What a shared gate says of itself that cannot be read is a finding. */
+static enum status audit_heard(struct audit_look *look, enum status status,
+                               const struct error *error)
+{
+    if (status == STATUS_FAILED && service_audits_shared(look->service)) {
+        look->audit.counts[AUDIT_CORRUPT] = 1;
+        snprintf(look->audit.corrupt, sizeof(look->audit.corrupt), "%.255s", error->text);
+    }
+    return status;
+}
+
 /* The ledger's listener behind the look. */
 struct audit_listener {
     struct audit_look *look;
@@ -225,7 +238,8 @@ static enum status audit_tell(void *context, int64_t policy_id,
         .context = &between,
     };
 
-    return gate_visit(between.look->service->gate, policy_id, &visitor, error);
+    return audit_heard(between.look,
+                       gate_visit(between.look->service->gate, policy_id, &visitor, error), error);
 }
 
 static enum status audit_compare_claims(struct audit_look *look, struct error *error)
@@ -253,6 +267,7 @@ static enum status audit_find_strays(struct audit_look *look, struct error *erro
         return error_set(error, STATUS_UNAVAILABLE, "no memory for the audit");
     enum status status =
         gate_strays(look->service->gate, look->audit.policy_id, strays, STRAYS_MAX, &count, error);
+    status = audit_heard(look, status, error);
     for (size_t i = 0; i < count && status == STATUS_OK; i++)
         audit_suspect(look, AUDIT_PENDING,
                       &(struct held_claim){.claim = strays[i], .is_pending = true});
@@ -356,7 +371,8 @@ static enum status audit_look_into_gate(struct audit_look *look, enum audit_dept
     if (status == STATUS_OK && compares)
         status = audit_find_strays(look, error);
     if (status == STATUS_OK)
-        status = gate_inspect(service->gate, policy_id, &look->after, error);
+        status =
+            audit_heard(look, gate_inspect(service->gate, policy_id, &look->after, error), error);
     /* What is suspended waits as it is. */
     if (status == STATUS_OK && look->after.is_known && audit_look_is_lost(look))
         return STATUS_OK;
@@ -384,7 +400,8 @@ static enum status audit_look_once(struct audit_look *look, enum audit_depth dep
 {
     struct service *service = look->service;
     struct policy_audit *audit = &look->audit;
-    enum status status = gate_inspect(service->gate, audit->policy_id, &look->before, error);
+    enum status status = audit_heard(
+        look, gate_inspect(service->gate, audit->policy_id, &look->before, error), error);
 
     if (status == STATUS_OK)
         status = ledger_balance(service->ledger, audit->policy_id, &audit->balance, error);
@@ -428,6 +445,10 @@ static void audit_look_again(struct audit_look *look, enum audit_depth depth, bo
     *look =
         (struct audit_look){.service = earlier.service, .audit.policy_id = earlier.audit.policy_id};
     look->status = audit_look_once(look, depth, &look->error);
+    if (look->audit.counts[AUDIT_CORRUPT] != 0) {
+        look->status = STATUS_OK;
+        look->suspect_count = 0;
+    }
     if (look->status == STATUS_OK && !is_first)
         audit_look_agree(look, &earlier);
     audit_look_release(&earlier);

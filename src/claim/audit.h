@@ -38,12 +38,12 @@ enum audit_check {
     AUDIT_LEASE,      /* leases of the gate that the ledger does not have so */
     AUDIT_ADRIFT,     /* units that are lent, and that the gate does not have */
     AUDIT_MARK,       /* the mark of what is published is above every seq */
+    AUDIT_CORRUPT, /* a value in the gate that is not readable; nothing else of it was looked at */
     AUDIT_CHECKS,
 };
 
-/* "oversold", …; and what it means, in a few words. */
+/* "oversold", … */
 const char *audit_check_name(enum audit_check check);
-const char *audit_check_words(enum audit_check check);
 
 enum audit_gate {
     AUDIT_GATE_ARMED,
@@ -51,6 +51,8 @@ enum audit_gate {
     AUDIT_GATE_SUSPENDED, /* the ledger lacks the policy, or has an older copy of it */
     AUDIT_GATE_UNKNOWN,
 };
+
+#define AUDIT_CORRUPT_SIZE 256
 
 struct policy_audit {
     int64_t policy_id;
@@ -61,10 +63,14 @@ struct policy_audit {
     int64_t pending;               /* claims that the ledger has not yet: no drift */
     int64_t unaccounted; /* seqs with neither a coupon nor a unit: lost 202s, or never given */
     int64_t counts[AUDIT_CHECKS];
+    char corrupt[AUDIT_CORRUPT_SIZE]; /* which value is not readable */
 };
 
 /* What is not where it should be: total − unleased − leased − active. */
 int64_t policy_audit_imbalance(const struct policy_audit *audit);
+
+/* What one check found means; which value it is that is not readable. */
+const char *policy_audit_words(const struct policy_audit *audit, enum audit_check check);
 
 /* True when nothing was found. */
 bool policy_audit_is_fine(const struct policy_audit *audit);

@@ -53,7 +53,10 @@ const char *policy_audit_plan(const struct policy_audit *audit, bool is_shared, 
     for (size_t i = 0; i < AUDIT_CHECKS; i++) {
         if (audit->counts[i] != 0 && number-- == 0) {
             const char *plan = is_shared ? audit_plans[i].shared : audit_plans[i].alone;
-            return plan != NULL      ? plan
+            return plan != NULL ? plan
+                   : i == AUDIT_CORRUPT
+                       ? "nothing: delete that value in Redis, then repair: what the ledger has "
+                         "comes back"
                    : i == AUDIT_SLOT ? "nothing: set it by hand, as operations.md says"
                    : i == AUDIT_OVERSOLD
                        ? "nothing: raise the total to the coupons that people hold, or cancel "

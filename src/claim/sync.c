@@ -131,6 +131,18 @@ static void sync_drop_before(struct sync *sync, size_t at, int64_t id)
     }
 }
 
+/* A policy that the gate cannot read is told of by the audit, and keeps nobody from the others. */
+static enum status sync_push(struct sync *sync, const struct policy *policy, struct error *error)
+{
+    enum status status = gate_policy_set(sync->service->gate, policy, error);
+
+    if (status != STATUS_FAILED)
+        return status;
+    log_event(LOG_WARN, "push_failed", LOG_FIELD("policy", LOG_I64(policy->id)),
+              LOG_FIELD("error", LOG_TEXT(error->text)));
+    return STATUS_OK;
+}
+
 static enum status sync_policies(struct sync *sync, struct error *error)
 {
     struct service *service = sync->service;
@@ -148,7 +160,7 @@ static enum status sync_policies(struct sync *sync, struct error *error)
             sync_drop_before(sync, at, page[i].id);
             struct synced_policy *known = sync_note(sync, &page[i], at);
             if (known != NULL && known->version != page[i].version) {
-                status = gate_policy_set(service->gate, &page[i], error);
+                status = sync_push(sync, &page[i], error);
                 if (status == STATUS_OK)
                     known->version = page[i].version;
             }

@@ -136,7 +136,7 @@ local function read_meta(key, names)
   for i, name in ipairs(names) do
     meta[name] = tonumber(values[i + 1] or '0')
     if not meta[name] then
-      fail('DIBSBAD ' .. name .. ' of the policy is not a number')
+      fail('DIBSBAD ' .. key .. ': ' .. name .. ' is not a number')
     end
   end
   return meta
@@ -196,7 +196,7 @@ end
 local function read_remaining(key)
   local remaining = tonumber(redis.call('GET', key) or '0')
   if not remaining then
-    fail('DIBSBAD the stock is not a number')
+    fail('DIBSBAD ' .. key .. ' is not a number')
   end
   return remaining
 end
@@ -206,7 +206,7 @@ local function read_leases(key)
   for i, text in ipairs(redis.call('LRANGE', key, 0, -1)) do
     local id, first, next_seq, stop = string.match(text, '^(%d+):(%d+):(%d+):(%d+)$')
     if not id then
-      fail('DIBSBAD a lease is not readable')
+      fail('DIBSBAD ' .. key .. ': a lease is not readable')
     end
     leases[i] = {id = tonumber(id), first = tonumber(first), next = tonumber(next_seq),
       stop = tonumber(stop), at = i - 1}
@@ -242,6 +242,15 @@ local function read_held(text)
     end
     held[#held + 1] = own
     from = stop + 1
+  end
+  return held
+end
+
+-- The same for an audit, which is to tell whose text it is that nobody can read.
+local function read_held_of(key, user, text)
+  local is_read, held = pcall(read_held, text)
+  if not is_read then
+    fail('DIBSBAD ' .. key .. ' of ' .. user .. ' is not readable')
   end
   return held
 end
@@ -1365,7 +1374,7 @@ end
 local function read_mark(key)
   local mark = tonumber(redis.call('HGET', key, 'published') or '0')
   if not mark then
-    fail('DIBSBAD the mark is not a number')
+    fail('DIBSBAD ' .. key .. ': the mark is not a number')
   end
   return mark
 end
@@ -1519,7 +1528,7 @@ local function visit(keys, args)
   local page = redis.call('HSCAN', keys[3], args[1], 'COUNT', args[2])
   local people, all, claims = page[2], {}, {}
   for i = 1, #people, 2 do
-    all[i] = read_held(people[i + 1])
+    all[i] = read_held_of(keys[3], people[i], people[i + 1])
     for _, own in ipairs(all[i]) do
       own.user = people[i]
       claims[#claims + 1] = own
@@ -1541,10 +1550,18 @@ end
 
 -- --- auditing ---
 
+local KINDS = {'string', 'zset', 'hash', 'list', 'hash', 'hash', 'zset'}
+
 -- Answers how the policy stands in one step: its arming, its numbers, the highest seq and
 -- lease seen, the mark of what is published, and the leases; nil: it is not known. Stock that is not
 -- a number is told as -1.
 local function inspect(keys)
+  for i, key in ipairs(keys) do
+    local kind = redis.call('TYPE', key).ok
+    if kind ~= 'none' and kind ~= KINDS[i] then
+      fail('DIBSBAD ' .. key .. ' is a ' .. kind .. ' instead of a ' .. KINDS[i])
+    end
+  end
   local meta = read_meta(keys[5])
   if not meta then
     return false
@@ -1587,8 +1604,9 @@ local function strays(keys, args)
     texts = redis.call('HMGET', keys[3], unpack(users))
   end
   for i = 1, #members, 2 do
-    local _, nth = read_member(members[i])
-    if not find_held(read_held(texts[(i + 1) / 2]), nth, tonumber(members[i + 1])) then
+    local user, nth = read_member(members[i])
+    local held = read_held_of(keys[3], user, texts[(i + 1) / 2])
+    if not find_held(held, nth, tonumber(members[i + 1])) then
       found[#found + 1] = members[i]
       found[#found + 1] = members[i + 1]
     end

@@ -22,12 +22,14 @@ static int64_t redis_audit_number(const redisReply *reply)
 static enum status redis_audit_read_leases(const redisReply *leases, int64_t policy_id,
                                            struct gate_state *state, struct error *error)
 {
+    struct redis_keys keys;
+
+    redis_keys_of(&keys, policy_id);
     for (size_t i = 0; i < leases->elements; i++) {
         const redisReply *text = leases->element[i];
         struct gate_lease lease;
         if (text->str == NULL || !redis_read_lease(text->str, &lease))
-            return error_set(error, STATUS_FAILED, "policy %lld: a lease is not readable",
-                             (long long)policy_id);
+            return error_set(error, STATUS_FAILED, "%s: a lease is not readable", keys.names[3]);
         state->left += lease.end_seq - lease.next_seq;
         if (state->lease_count < GATE_STATE_LEASES_MAX)
             state->leases[state->lease_count++] = lease;

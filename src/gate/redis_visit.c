@@ -89,6 +89,23 @@ static redisReply *redis_scan_page(redisContext *link, const struct redis_keys *
     }
 }
 
+/* What the library calls unreadable, and what is there and cannot be taken, stays so: FAILED. */
+static enum status redis_scan_refused(const struct redis_address *address,
+                                      const struct redis_keys *keys, enum redis_scanned what,
+                                      const redisReply *reply, struct error *error)
+{
+    const char *key = what == SCAN_POLICIES ? "its keys"
+                      : what == SCAN_USERS  ? keys->names[2]
+                                            : keys->names[5];
+    bool is_error = reply->type == REDIS_REPLY_ERROR;
+    bool is_wrong = !is_error || strncmp(reply->str, "DIBSBAD", 7) == 0 ||
+                    strncmp(reply->str, "WRONGTYPE", 9) == 0;
+
+    return error_set(error, is_wrong ? STATUS_FAILED : STATUS_UNAVAILABLE,
+                     "Redis at %s: %s: %.300s", redis_address_words(address).text, key,
+                     is_error ? reply->str : "an entry is not readable");
+}
+
 /* Reads all pages. `take` gets each field with its value, or each name twice; false: it is not
  * readable. `keys` are not needed for policies. */
 static enum status redis_scan(struct gate_redis *redis, const struct redis_address *address,
@@ -112,6 +129,8 @@ static enum status redis_scan(struct gate_redis *redis, const struct redis_addre
         const redisReply *page = is_read ? reply->element[1] : NULL;
         for (size_t i = 0; is_read && i + step <= page->elements; i += step)
             is_read = take(context, page->element[i], page->element[i + step - 1]);
+        if (!is_read && reply != NULL)
+            status = redis_scan_refused(address, keys, what, reply, error);
         if (is_read)
             memcpy(cursor, reply->element[0]->str, reply->element[0]->len + 1);
         freeReplyObject(reply);
@@ -121,11 +140,9 @@ static enum status redis_scan(struct gate_redis *redis, const struct redis_addre
         return STATUS_OK;
     }
     redisFree(link);
-    return error_set(error, STATUS_UNAVAILABLE, "Redis at %s: %s cannot be read",
-                     redis_address_words(address).text,
-                     what == SCAN_POLICIES ? "its keys"
-                     : what == SCAN_USERS  ? keys->names[2]
-                                           : keys->names[5]);
+    return status != STATUS_OK ? status
+                               : error_set(error, STATUS_UNAVAILABLE, "Redis at %s: %s",
+                                           redis_address_words(address).text, "no answer");
 }
 
 static bool redis_visit_take_user(void *context, const redisReply *user, const redisReply *value)

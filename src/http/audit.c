@@ -76,7 +76,7 @@ static void append_findings(struct buffer *out, const struct policy_audit *audit
         json_append_text(out, span_of(audit_check_name(check)));
         append_number(out, "count", audit->counts[check]);
         buffer_append_literal(out, ",\"meaning\":");
-        json_append_text(out, span_of(audit_check_words(check)));
+        json_append_text(out, span_of(policy_audit_words(audit, check)));
         buffer_append_literal(out, ",\"repair\":");
         json_append_text(out, span_of(policy_audit_plan(audit, is_shared, number)));
         buffer_append_literal(out, "}");

@@ -353,6 +353,52 @@ def test_drift__score_of_the_board(shop):
         assert board(*alone)["state"] == "OK"
 
 
+@pytest.mark.parametrize("key, words, named", [
+    ("ISSUED", ["HSET", "u4", "nonsense"], "u4"),
+    ("LEASE", ["LSET", "0", "nonsense"], "LEASE"),
+    ("META", ["HSET", "issued", "nonsense"], "issued"),
+    ("PENDING", ["SET", "nonsense"], "PENDING"),
+    ("ISSUED", ["SET", "nonsense"], "ISSUED"),
+    ("META", ["SET", "nonsense"], "META"),
+])
+def test_drift__unreadable_value_is_a_finding(shop, key, words, named):
+    """It is told by its name, and keeps nobody from the others: no audit, no start."""
+    policy, other = shop.fill(), shop.fill()
+    name = shop.key(policy, key)
+    saved = shop.redis_do("DUMP", name) or shop.redis_do("DUMP", shop.key(policy, "META"))
+    command, *rest = words
+    if command == "SET":
+        shop.redis_do("DEL", name)
+    shop.redis_do(command, name, *rest)
+    try:
+        items = {item["policy_id"]: item for item in expect(
+            shop.server.get("/v1/audit?limit=1000"), 200)["items"]}
+        (finding,) = [finding for finding in items[policy]["findings"]
+                      if finding["check"] == "corrupt"]
+        assert name in finding["meaning"] and named in finding["meaning"], finding
+        assert items[other]["ok"], items[other]
+        shop.serve(sync_interval="10m", audit_interval="0s").stop()
+    finally:
+        if key == "PENDING":
+            shop.redis_do("DEL", name)
+        else:
+            shop.redis_do("RESTORE", name, 0, saved, "REPLACE")
+    wait_until(lambda: shop.findings(policy) == {}, "it is whole again", 30)
+
+
+def test_drift__much_that_is_wrong_takes_no_longer(shop):
+    """All that looks wrong is looked at again together."""
+    policies = [shop.server.create(total=3)["id"] for _ in range(40)]
+    for policy in policies:
+        shop.sql("UPDATE policy SET unleased = unleased + 1 WHERE id = ?", policy)
+    began = time.monotonic()
+    items = expect(shop.server.get("/v1/audit?limit=1000"), 200)["items"]
+    assert {item["policy_id"] for item in items if not item["ok"]} == set(policies)
+    assert time.monotonic() - began < 20 * SLOW  # A second for each would be 40.
+    for policy in policies:
+        shop.sql("UPDATE policy SET unleased = unleased - 1 WHERE id = ?", policy)
+
+
 def test_drift__older_row_is_written_back(shop):
     """Nothing of the database tells what else is older than in Redis: nobody is answered until it is
     repaired, also when the row catches up."""
