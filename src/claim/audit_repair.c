@@ -9,10 +9,11 @@
 #include "base/random.h"
 #include "claim/audit_parts.h"
 
-#define HEALTH_WAIT_MS 5000  /* for the ledger to be well after it was repaired */
-#define DRAIN_WAIT_MS  10000 /* for a worker to write what was put back */
-#define BUILD_WAIT_MS  30000 /* for a steward to build a policy anew */
-#define POLL_MS        50
+#define HEALTH_WAIT_MS  5000  /* for the ledger to be well after it was repaired */
+#define DRAIN_WAIT_MS   10000 /* for a worker to write what was put back */
+#define BUILD_WAIT_MS   30000 /* for a steward to build a policy anew */
+#define POLL_MS         50
+#define WORKER_GRACE_MS 2000 /* a worker that has not said so for this long does not live */
 
 /* --- the plan --- */
 
@@ -413,6 +414,17 @@ static void audit_redeem_again(struct service *service, const struct audit_look 
     }
 }
 
+/* Whether anyone is there to write what is put back, and to build what is laid down. */
+static bool audit_has_worker(struct service *service)
+{
+    int64_t count = 0;
+    struct error error;
+
+    return service->workers != NULL ||
+           ledger_worker_count(service->ledger, WORKER_GRACE_MS, &count, &error) != STATUS_OK ||
+           count > 0;
+}
+
 enum status audit_await_built(struct service *service, int64_t policy_id, bool *is_built,
                               struct error *error)
 {
@@ -421,7 +433,8 @@ enum status audit_await_built(struct service *service, int64_t policy_id, bool *
     enum status status = STATUS_OK;
 
     *is_built = false;
-    while (status == STATUS_OK && !*is_built && clock_monotonic_ms() < until_ms) {
+    while (status == STATUS_OK && !*is_built && clock_monotonic_ms() < until_ms &&
+           audit_has_worker(service)) {
         audit_pause();
         status = gate_inspect(service->gate, policy_id, &state, error);
         *is_built = status == STATUS_OK && state.is_armed;
@@ -529,6 +542,12 @@ static enum status audit_repair_policy(struct service *service, const struct aud
         *error = look->error;
     if (look->status != STATUS_OK || policy_audit_is_fine(&look->audit))
         return look->status;
+    if (!audit_look_is_lost(look) && audit_needs_building(&look->audit) &&
+        !audit_has_worker(service))
+        return error_set(error, STATUS_CONFLICT,
+                         "policy %lld: a repair needs a worker that runs, and none is alive; start "
+                         "`dibs worker`. Nothing was changed",
+                         (long long)policy_id);
     audit_write_plan(&look->audit, note.plan, sizeof(note.plan));
     done->policy_count++;
     enum status status = ledger_repair_begin(service->ledger, &note, error);

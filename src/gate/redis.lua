@@ -47,7 +47,7 @@
 -- Refusals begin with a word that the caller knows: UNARMED, NOPOLICY, STALELEASE, TOOSOON, TOOFEW,
 -- SPREAD, PENDING, ARMED, FENCED, DIBSBAD (keys or arguments that are not ours).
 
-local VERSION = 13
+local VERSION = 14
 local BOUND_MAX = 31
 local KEYED = 128 -- the first byte of a request id that was made from a key is this or above
 local HOLD_BACK_MS = 500

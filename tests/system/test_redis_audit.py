@@ -134,3 +134,20 @@ def test_redis_audit__a_board_that_drifts_is_built_anew_by_itself(tmp_path, redi
         wait_until(lambda: sold() == [("mug", 3)], "it is right again", 30)
         (note,) = expect(server.get("/v1/audit/repairs"), 200)["items"]
         assert (note["policy_id"], note["found"]) == (0, "board 1"), note
+
+
+def test_redis_audit__a_repair_says_at_once_that_it_needs_a_worker(tmp_path, redis):
+    with Sharing(tmp_path, redis) as shop:
+        server, worker = shop.serve(), shop.work()
+        policy = server.create(total=5)["id"]
+        for user in ("u", "v"):
+            expect(server.claim(policy, user), 202)
+        wait_until(lambda: len(shop.holders(policy)) == 2, "both are written", 30)
+        worker.stop()
+        shop.database.execute("UPDATE policy SET total = 1 WHERE id = ?", policy)
+        refused = wait_until(lambda: next((ended for ended in [dibs_audit(server, "--repair", "--yes")]
+                                           if "a worker that runs" in ended.stderr), None),
+                             "it says what is missing", 60)
+        assert refused.returncode == 1 and "dibs worker" in refused.stderr, refused
+        worker.start()
+        wait_until(lambda: dibs_audit(server, "--repair", "--yes").returncode == 0, "repaired", 60)
