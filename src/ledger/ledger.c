@@ -108,10 +108,22 @@ static void ledger_release(struct ledger *ledger)
     free(ledger);
 }
 
+static void ledger_on_lost(void *context)
+{
+    struct ledger *ledger = context;
+    writer_lost(&ledger->writer);
+}
+
 static enum status ledger_open_sessions(struct ledger *ledger, struct error *error)
 {
     const struct ledger_driver *driver = ledger->driver;
     struct store_options options = ledger_store_options(&ledger->options);
+
+    /* A gate in memory may be wrong as soon as another process owns the ledger. */
+    if (options.use == LEDGER_OWN) {
+        options.on_lost = ledger_on_lost;
+        options.context = ledger;
+    }
     enum status status = driver->store_open(&ledger->store, &options, error);
 
     if (status == STATUS_OK)

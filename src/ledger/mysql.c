@@ -30,6 +30,8 @@ static enum status ledger_mysql_store_open(struct ledger_store **store,
         return status;
     }
     opened->use = options->use;
+    opened->on_lost = options->on_lost;
+    opened->context = options->context;
     *store = opened;
     return STATUS_OK;
 }

@@ -432,6 +432,9 @@ enum status ledger_mysql_session_connect(struct ledger_session *session,
                  (unsigned long long)number);
     }
     ledger_mysql_batch_reset(session->batch);
+    if (session->kind == SESSION_WRITER && occasion == LEDGER_MYSQL_ANEW &&
+        session->store->on_lost != NULL)
+        session->store->on_lost(session->store->context);
     enum status status = ledger_mysql_link_connect(&session->link, &patience, error);
     if (status != STATUS_OK)
         return status;

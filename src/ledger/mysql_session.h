@@ -17,6 +17,8 @@
 struct ledger_store {
     struct ledger_mysql_target target;
     enum ledger_use use;
+    void (*on_lost)(void *context); /* see struct store_options */
+    void *context;
 };
 
 #define LEDGER_MYSQL_LOCK_SIZE 65

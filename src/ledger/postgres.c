@@ -42,6 +42,8 @@ static enum status ledger_postgres_store_open(struct ledger_store **store,
         .use = options->use,
         .timeout_ms = options->timeout_ms,
         .looks_only = options->looks_only,
+        .on_lost = options->on_lost,
+        .context = options->context,
         .statements = statement_file("postgres"),
         .has_warned = ATOMIC_FLAG_INIT,
     };

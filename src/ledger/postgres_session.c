@@ -255,8 +255,10 @@ enum status postgres_session_connect(struct ledger_session *session, struct erro
                                            .timeout_ms = store->timeout_ms,
                                            .is_first = session->backend.pid == 0};
     struct postgres_setup setup;
-    enum status status = postgres_link_open(&session->link, &target, error);
 
+    if (session->kind == SESSION_WRITER && !target.is_first && store->on_lost != NULL)
+        store->on_lost(store->context);
+    enum status status = postgres_link_open(&session->link, &target, error);
     if (status != STATUS_OK)
         return status;
     memset(session->is_prepared, 0, sizeof(session->is_prepared));

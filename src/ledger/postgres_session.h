@@ -20,6 +20,8 @@ struct ledger_store {
     enum ledger_use use;
     int64_t timeout_ms;
     bool looks_only;
+    void (*on_lost)(void *context); /* see struct store_options */
+    void *context;
     const char *statements; /* postgres.sql */
     atomic_flag has_warned; /* of a server that may lose commits */
 };

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -20,6 +19,7 @@
 #define WRITE_PAUSE_MIN_MS 5
 #define WRITE_PAUSE_MAX_MS 200
 #define IDLE_CHECK_MS      1000
+#define OWNER_CHECK_MS     200
 #define AWAY_CHECK_MS      200
 #define LINGER_CLAIMS_MIN  32
 #define LINGER_STEP_NS     200000
@@ -159,17 +159,6 @@ static enum status writer_apply(struct writer *writer, struct waiting_write *wri
     if (write->status != STATUS_OK)
         outbox_return(writer->sql.outbox, noted);
     return driver->savepoint_end(writer->sql.session, write->status == STATUS_OK, error);
-}
-
-/* A gate whose ledger another process has taken over knows less than the ledger does: whatever it
- * answered from now on could be wrong. */
-void writer_die(const struct error *error)
-{
-    log_event(
-        LOG_ERROR, "ledger_taken_over", LOG_FIELD("error", LOG_TEXT(error->text)),
-        LOG_FIELD("next", LOG_TEXT("the process ends; start it again when the other is gone")));
-    log_flush();
-    _exit(1);
 }
 
 static enum status writer_move_mark(struct writer *writer, struct error *error)
@@ -314,9 +303,8 @@ static enum status writer_try(struct writer *writer, struct write_batch *batch, 
     return writer->is_in_doubt ? STATUS_UNKNOWN : STATUS_BUSY;
 }
 
-/* Under the lock. */
-static void writer_finish_writes(struct writer *writer, struct write_batch *batch,
-                                 enum status status, const struct error *error)
+void writer_finish_writes(struct writer *writer, struct write_batch *batch, enum status status,
+                          const struct error *error)
 {
     for (struct waiting_write *write = batch->writes, *next; write != NULL; write = next) {
         next = write->next;
@@ -370,29 +358,6 @@ static void writer_publish(struct writer *writer, struct write_batch *batch)
     }
     if (writer->outbox.has_written && options->on_events != NULL)
         options->on_events(options->context);
-}
-
-/* Those who wait behind the trouble were not tried: nothing of theirs was done. */
-void writer_set_health(struct writer *writer, enum status status, const struct error *error)
-{
-    bool healthy = status == STATUS_OK;
-    bool was_healthy = atomic_load(&writer->healthy);
-
-    atomic_store(&writer->behind, !healthy && writer->mark.is_behind);
-    if (healthy && was_healthy)
-        return;
-    pthread_mutex_lock(&writer->lock);
-    bool is_news = was_healthy || healthy || strcmp(writer->trouble.text, error->text) != 0;
-    writer->trouble = *error;
-    atomic_store(&writer->healthy, healthy);
-    if (!healthy)
-        writer_finish_writes(writer, &writer->gathering, STATUS_UNAVAILABLE, error);
-    pthread_mutex_unlock(&writer->lock);
-    if (healthy)
-        log_event(LOG_INFO, "ledger_recovered", LOG_FIELD("pending", LOG_I64(writer->pending)));
-    else if (is_news)
-        log_event(LOG_ERROR, "ledger_refuses", LOG_FIELD("error", LOG_TEXT(error->text)),
-                  LOG_FIELD("next", LOG_TEXT("claims get 503; trying again")));
 }
 
 /* --- batches --- */
@@ -498,9 +463,12 @@ static void writer_look_around(struct writer *writer)
  * or be exchanged. Called with the lock held. */
 static void writer_wait(struct writer *writer)
 {
+    bool is_owner = writer->sql.driver->is_remote && writer->options->use == LEDGER_OWN;
+    int64_t calm_ms = is_owner ? OWNER_CHECK_MS : IDLE_CHECK_MS;
+
     writer_serve_repair(writer);
     while (write_batch_is_empty(&writer->gathering) && !writer->stopping) {
-        int64_t pause_ms = atomic_load(&writer->healthy) ? IDLE_CHECK_MS : AWAY_CHECK_MS;
+        int64_t pause_ms = atomic_load(&writer->healthy) ? calm_ms : AWAY_CHECK_MS;
         struct timespec until = clock_deadline_in_ms(pause_ms);
         if (pthread_cond_timedwait(&writer->work, &writer->lock, &until) != 0) {
             pthread_mutex_unlock(&writer->lock);

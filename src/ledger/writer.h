@@ -97,6 +97,10 @@ enum status writer_start(struct writer *writer, struct sql sql,
 /* Commits what is queued, or gives up on it when the database refuses, and ends the thread. */
 void writer_stop(struct writer *writer);
 
+/* On the writer's thread: another process may have become the owner. Not healthy, until the
+ * database has said that none has. */
+void writer_lost(struct writer *writer);
+
 uint64_t writer_issue(struct writer *writer, const struct claim *claims, size_t claim_count,
                       const struct key_binding *bindings, size_t binding_count);
 

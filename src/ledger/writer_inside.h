@@ -14,6 +14,10 @@
 /* Another process has taken the ledger over: says so and ends this one. */
 void writer_die(const struct error *error);
 
+/* Tells those who wait for the writes of a batch. Under the lock. */
+void writer_finish_writes(struct writer *writer, struct write_batch *batch, enum status status,
+                          const struct error *error);
+
 void writer_sleep_ms(int64_t milliseconds);
 
 /* What the last look at the database came to. Whoever waits behind trouble is told. */

@@ -183,6 +183,33 @@ def test_database_owner__stopped_long_and_taken_over(on_victim, victim, successo
     second.stop()
 
 
+def test_database_owner__taken_over_it_answers_nothing_from_memory(on_victim, victim, successor):
+    """From when it sees that its session is gone until it ends: what it remembers may be wrong."""
+    server = on_victim()
+    policy = server.create(total=1)["id"]
+    seq = server.win(policy, "u1")["seq"]
+    os.kill(server.pid, signal.SIGSTOP)
+    victim.restart()
+    second = successor(server).start()
+    expect(second.cancel(f"{policy}-{seq}"), 200)
+    wait_until(lambda: second.claim(policy, "u2").status in (200, 201), "its unit returns")
+    os.kill(server.pid, signal.SIGCONT)
+    told = []
+
+    def has_ended():
+        with contextlib.suppress(Exception):  # It ends in the middle of one.
+            told.append(server.claim(policy, "u1").status)
+            time.sleep(0.05)
+        return not server.alive
+
+    wait_until(has_ended, "the end of the first", timeout_s=60)
+    assert server.wait() == 1 and server.events("ledger_taken_over"), server.log_text()
+    assert 503 in told, "it went on as if nothing had happened"
+    assert set(told[told.index(503):]) == {503}, told
+    assert told.count(503) > len(told) - told.count(503), told
+    second.stop()
+
+
 def test_database_owner__cut_off_for_a_moment(on_victim, proxy):
     """Whoever comes back to a ledger that nobody has touched goes on."""
     server = on_victim(proxy=proxy)
