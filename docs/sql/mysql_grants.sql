@@ -2,6 +2,7 @@
 --     mysql -u dibs_owner dibs < mysql_grants.sql
 
 GRANT SELECT ON schema_migration TO dibs_serve;
+GRANT SELECT ON short_code_policy TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON policy TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON lease TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON coupon TO dibs_serve;

@@ -1,7 +1,7 @@
 -- What dibs_serve may do, table by table. After every `dibs migrate`, by dibs_owner:
 --     psql -U dibs_owner -d shop -f postgres_grants.sql
 
-GRANT SELECT ON schema_migration TO dibs_serve;
+GRANT SELECT ON schema_migration, short_code_policy TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON policy, lease, coupon, steward, outbox_counter, duty TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON repair TO dibs_serve;
 GRANT SELECT, INSERT ON claim_key, refused_claim, secret TO dibs_serve;

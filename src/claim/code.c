@@ -8,6 +8,22 @@
 /* Crockford's base 32: no I, L, O or U. */
 static const char code_alphabet[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
+static size_t code_length(const struct service *service, int64_t policy_id)
+{
+    size_t low = 0;
+    size_t high = service->short_code_count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (service->short_codes[middle] < policy_id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    bool is_short = low < service->short_code_count && service->short_codes[low] == policy_id;
+    return is_short ? CODE_MAC_SHORT : CODE_MAC_LENGTH;
+}
+
 static void code_mac(const struct service *service, int64_t policy_id, int64_t seq,
                      char mac[CODE_MAC_LENGTH])
 {
@@ -34,7 +50,7 @@ void code_append(struct buffer *out, const struct service *service, int64_t poli
     code_append_id(out, policy_id, seq);
     buffer_append_literal(out, "-");
     code_mac(service, policy_id, seq, mac);
-    buffer_append(out, mac, sizeof(mac));
+    buffer_append(out, mac, code_length(service, policy_id));
 }
 
 /* Reads a number as we would have written it: no sign, no leading zero. */
@@ -78,14 +94,15 @@ enum code_kind code_parse(const struct service *service, struct span text, int64
         return CODE_INVALID;
     if (text.length == 0)
         return CODE_ID;
-    if (!code_read_dash(&text) || text.length != CODE_MAC_LENGTH)
+    size_t length = code_length(service, *policy_id);
+    if (!code_read_dash(&text) || text.length != length)
         return CODE_INVALID;
-    for (int i = 0; i < CODE_MAC_LENGTH; i++) {
+    for (size_t i = 0; i < length; i++) {
         char letter = text.bytes[i];
         given[i] = letter >= 'a' && letter <= 'z' ? (char)(letter - 'a' + 'A') : letter;
     }
     code_mac(service, *policy_id, *seq, right);
-    return sodium_memcmp(given, right, sizeof(right)) == 0 ? CODE_FULL : CODE_WRONG;
+    return sodium_memcmp(given, right, length) == 0 ? CODE_FULL : CODE_WRONG;
 }
 
 struct request_id request_id_of_key(const struct user_id *user, struct span key)

@@ -1,7 +1,8 @@
-/* code.h: coupon ids ("42-17") and the codes made from them ("42-17-K7Q2M9XD").
+/* code.h: coupon ids ("42-17") and the codes made from them ("42-17-K7Q2M9XDA3WPH").
  *
- * A code is the id and 8 characters (40 bits) of a keyed MAC over it: nothing to store or index,
- * impossible to guess. The alphabet has no I, L, O, U, so that people can read a code aloud.
+ * A code is the id and 13 characters (64 bits) of a keyed MAC over it, of policies that were made
+ * before there were so many the first 8 (40 bits): nothing to store or index, hard to guess. The
+ * alphabet has no I, L, O, U, so that people can read a code aloud.
  *
  * Threads: pure functions.
  */
@@ -15,13 +16,14 @@
 #include "base/hash.h"
 #include "base/model.h"
 
-#define CODE_MAC_LENGTH 8
+#define CODE_MAC_LENGTH 13
+#define CODE_MAC_SHORT  8  /* of a policy of old */
 #define COUPON_ID_SIZE  40 /* both numbers, the dash and a NUL */
 #define CODE_SIZE       (COUPON_ID_SIZE + CODE_MAC_LENGTH + 1)
 
 struct service;
 
-/* Append "42-17" and "42-17-K7Q2M9XD". */
+/* Append "42-17" and "42-17-K7Q2M9XDA3WPH". */
 void code_append_id(struct buffer *out, int64_t policy_id, int64_t seq);
 void code_append(struct buffer *out, const struct service *service, int64_t policy_id, int64_t seq);
 

@@ -61,6 +61,8 @@ struct service {
     struct ranking *ranking; /* where people are served; else NULL */
     struct zone *zone;
     struct hash_key code_key;
+    int64_t *short_codes; /* policies of old whose codes have 8 characters, in rising order */
+    size_t short_code_count;
     _Atomic int64_t letter_count;   /* dead letters, as last counted */
     _Atomic int64_t worker_count;   /* of a shared gate: workers that live, as last counted */
     _Atomic uint64_t stock_changes; /* rises when a policy's stock or window may have changed */

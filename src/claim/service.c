@@ -109,6 +109,31 @@ static enum status service_load_code_key(struct service *service, struct error *
                          (uint8_t *)&service->code_key, sizeof(service->code_key), error);
 }
 
+#define SHORT_CODES_PAGE 1024
+
+/* They never become more: who makes a policy now gives it long codes. */
+static enum status service_load_short_codes(struct service *service, struct error *error)
+{
+    size_t count = 0;
+
+    service->short_code_count = 0;
+    do {
+        size_t known = service->short_code_count;
+        int64_t *grown =
+            reallocarray(service->short_codes, known + SHORT_CODES_PAGE, sizeof(*grown));
+        if (grown == NULL)
+            return error_set(error, STATUS_FAILED, "no memory for the policies of old");
+        service->short_codes = grown;
+        enum status status =
+            ledger_short_code_policies(service->ledger, known > 0 ? grown[known - 1] : 0,
+                                       grown + known, SHORT_CODES_PAGE, &count, error);
+        if (status != STATUS_OK)
+            return status;
+        service->short_code_count += count;
+    } while (count == SHORT_CODES_PAGE);
+    return STATUS_OK;
+}
+
 /* Whether this process drains a shared gate. */
 static bool service_works(const struct service *service)
 {
@@ -343,6 +368,7 @@ static const struct service_step {
     {service_open_gate, ASKS_GATE}, /* Whoever only audits needs no more. */
     {service_open_relay, ASKS_NOBODY},
     {service_load_code_key, ASKS_LEDGER},
+    {service_load_short_codes, ASKS_LEDGER},
     {service_fill_gate, ASKS_LEDGER},
     {service_start_worker, ASKS_NOBODY},
     {service_start_terms, ASKS_LEDGER},
@@ -431,6 +457,7 @@ void service_close(struct service *service)
     zone_free(service->zone);
     pthread_mutex_destroy(&service->bells_lock);
     notices_release(&service->notices);
+    free(service->short_codes);
     free(service);
 }
 

@@ -31,8 +31,8 @@ static enum status entering_note_id(void *context, const struct sql_value *colum
     return STATUS_OK;
 }
 
-enum status ledger_entering_policies(struct ledger *ledger, int64_t after_id, int64_t *ids,
-                                     size_t max, size_t *count, struct error *error)
+static enum status list_policies(struct ledger *ledger, enum statement statement, int64_t after_id,
+                                 int64_t *ids, size_t max, size_t *count, struct error *error)
 {
     struct entering_ids list = {.ids = ids};
     struct sql sql;
@@ -41,10 +41,22 @@ enum status ledger_entering_policies(struct ledger *ledger, int64_t after_id, in
     *count = 0;
     if (status != STATUS_OK)
         return status;
-    status = SQL_RUN(&sql, STATEMENT_entering_policies, entering_note_id, &list, error,
-                     sql_i64(after_id), sql_i64((int64_t)max));
+    status = SQL_RUN(&sql, statement, entering_note_id, &list, error, sql_i64(after_id),
+                     sql_i64((int64_t)max));
     *count = list.count;
     return ledger_read_end(ledger, sql, status, error);
+}
+
+enum status ledger_entering_policies(struct ledger *ledger, int64_t after_id, int64_t *ids,
+                                     size_t max, size_t *count, struct error *error)
+{
+    return list_policies(ledger, STATEMENT_entering_policies, after_id, ids, max, count, error);
+}
+
+enum status ledger_short_code_policies(struct ledger *ledger, int64_t after_id, int64_t *ids,
+                                       size_t max, size_t *count, struct error *error)
+{
+    return list_policies(ledger, STATEMENT_short_code_policies, after_id, ids, max, count, error);
 }
 
 struct entering_page {

@@ -116,6 +116,10 @@ struct entering_coupon {
 enum status ledger_entering_policies(struct ledger *ledger, int64_t after_id, int64_t *ids,
                                      size_t max, size_t *count, struct error *error) MUST_CHECK;
 
+/* Policies above `after_id` whose codes have 8 characters, in rising order; no new ones come. */
+enum status ledger_short_code_policies(struct ledger *ledger, int64_t after_id, int64_t *ids,
+                                       size_t max, size_t *count, struct error *error) MUST_CHECK;
+
 /* The first of a policy's, in rising order of seqs. `key` is called for every key that is bound to
  * one of them besides its own. */
 enum status ledger_entering(struct ledger *ledger, int64_t policy_id,

@@ -274,6 +274,9 @@ SELECT k.policy_id, k.request_id, k.seq, c.user_id, c.nth
 FROM claim_key k STRAIGHT_JOIN coupon c ON c.policy_id = k.policy_id AND c.seq = k.seq
 WHERE k.policy_id = ?1;
 
+-- name: short_code_policies
+SELECT policy_id FROM short_code_policy WHERE policy_id > ?1 ORDER BY policy_id LIMIT ?2;
+
 -- name: entering_insert
 INSERT INTO entering_coupon (policy_id, seq, changes) VALUES (?1, ?2, 1)
 ON DUPLICATE KEY UPDATE entering_coupon.changes = entering_coupon.changes + 1;

@@ -268,6 +268,9 @@ SELECT COUNT(*) FROM claim_key WHERE policy_id = $1 AND seq = $2;
 -- name: key_scan
 SELECT policy_id, request_id, seq FROM claim_key;
 
+-- name: short_code_policies
+SELECT policy_id FROM short_code_policy WHERE policy_id > $1 ORDER BY policy_id LIMIT $2;
+
 -- name: entering_insert
 INSERT INTO entering_coupon (policy_id, seq, changes) VALUES ($1, $2, 1)
 ON CONFLICT (policy_id, seq) DO UPDATE SET changes = entering_coupon.changes + 1;

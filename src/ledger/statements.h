@@ -48,6 +48,7 @@
     X(key_by_id)               \
     X(key_count)               \
     X(key_scan)                \
+    X(short_code_policies)     \
     X(entering_insert)         \
     X(entering_policies)       \
     X(entering_list)           \

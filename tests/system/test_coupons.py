@@ -1,9 +1,12 @@
 """Coupons: codes, lists, redeem, cancel, and stock that comes back."""
 
+import os
+import re
+
 import pytest
 
 from crew import GATE
-from harness import claim_bytes, expect, expect_problem, tally, wait_until
+from harness import ROOT, claim_bytes, expect, expect_problem, tally, wait_until
 from ledger import coupons
 from wire import encode
 
@@ -76,6 +79,29 @@ def test_coupon__codes_are_the_same_after_a_restart(server):
     server.restart()
     assert expect(server.claim(policy["id"], "u1"), 200)["code"] == won["code"]
     expect(redeem(server, won["code"]), 200)
+
+
+@pytest.mark.gate_local("about what is kept in the ledger")
+def test_coupon__codes_of_policies_of_old_stay_as_they_are(server):
+    """Codes have 13 characters; those of policies from before there were so many keep their 8."""
+    old = server.win(server.create(total=5)["id"], "ann")
+    assert re.fullmatch(r"\d+-\d+-[0-9A-HJKMNP-TV-Z]{13}", old["code"]), old
+    server.stop()
+    # As if an older version had made it: what the migration notes comes after it.
+    kind = os.environ.get("DIBS_TEST_LEDGER") or "sqlite"
+    text = (ROOT / f"src/ledger/migrations/0013_codes.{kind}.sql").read_text()
+    server.database.execute(text.strip().rstrip(";").split(";")[-1])
+    server.start()
+    short = old["code"][:-5]
+    again = expect(server.claim(old["policy_id"], "ann"), 200)
+    assert again["code"] == short
+    assert expect(server.get(f"/v1/coupons/{short}"), 200)["user"] == "ann"
+    expect_problem(server.get(f"/v1/coupons/{old['code']}"), 404, "NOT_FOUND")
+    # A new policy gets the long ones, and nothing shorter opens them.
+    new = server.win(server.create(total=5)["id"], "ann")
+    assert len(new["code"].split("-")[2]) == 13
+    expect_problem(server.get(f"/v1/coupons/{new['code'][:-5]}"), 404, "NOT_FOUND")
+    expect(server.get(f"/v1/coupons/{new['code']}"), 200)
 
 
 def test_coupon__codes_of_two_ledgers_differ(serve):

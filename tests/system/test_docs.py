@@ -13,7 +13,7 @@ from sharing import Sharing
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 EXAMPLE = re.compile(r"```sh\n([^`]+)\n```\s*```(?:json|http|text)\n(.*?)\n```", re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-CODE = re.compile(r"\b\d+-\d+-[0-9A-Z]{8}\b")
+CODE = re.compile(r"\b\d+-\d+-[0-9A-Z]{13}\b")
 # What differs from run to run.
 CHANGING = [
     (re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z"), "TIME"),
