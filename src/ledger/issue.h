@@ -33,11 +33,12 @@ void issue_room_release(struct issue_room *room);
 enum issue_care { ISSUE_WHOLE, ISSUE_SPLIT, ISSUE_LAST };
 
 /* states[i] becomes what claim i is now: ISSUED (or what became of it since, when it was there
- * already), MERGED (the user holds as many as they may, or a coupon of this very wish), or VOID (blocked, its lease was
- * closed and nothing is left; or, logged, its seq belongs to someone else or the database refuses
- * it, and then stands among the refused). Units of MERGED and VOID rows are back in `unleased`. In
- * a patient room a refused claim is PENDING, and nothing is done, until it was tried often enough.
- * A status other than OK concerns the whole transaction; CONFLICT and INVALID ask for ISSUE_SPLIT.
+ * already), MERGED (the user holds as many as they may, or a coupon of this very wish), or VOID
+ * (blocked, its lease was closed and nothing is left; or, logged, its seq belongs to someone else
+ * or the database refuses it, and then stands among the refused). Units of MERGED and VOID rows are
+ * back in `unleased`. In a patient room a refused claim is PENDING, and nothing is done, until it
+ * was tried often enough. A status other than OK concerns the whole transaction; CONFLICT and
+ * INVALID ask for ISSUE_SPLIT.
  */
 enum status issue_claims(struct sql *sql, struct issue_room *room, const struct claim *claims,
                          size_t count, enum issue_care care, int64_t now_ms,
