@@ -186,7 +186,7 @@ static void gate_bench_open(struct gate_bench *bench, int64_t total)
         gate_line_open(bench->gate, &(struct gate_line_options){.loop = NULL}, &bench->line,
                        &error) != STATUS_OK ||
         gate_policy_set(bench->gate, &policy, &error) != STATUS_OK ||
-        gate_lend(bench->gate, &lease, 0, &error) != STATUS_OK)
+        gate_lend(bench->gate, &lease, 0, 0, &error) != STATUS_OK)
         gate_bench_die(error.text);
 }
 
