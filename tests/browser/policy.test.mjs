@@ -91,7 +91,7 @@ browsing("winners come as CSV, and a clone begins with the same", async (visit) 
   const lines = (await readFile(await download.path(), "utf8")).trim().split(/\r?\n/);
   assert.equal(lines[0], "seq,user,nth,coupon_id,code,state,requested_at,issued_at");
   assert.equal(lines.length, 4);
-  assert.match(lines[1], new RegExp(`^1,ann-\\d-x,1,${id}-1,${id}-1-\\w{8},ISSUED,`));
+  assert.match(lines[1], new RegExp(`^1,ann-\\d-x,1,${id}-1,${id}-1-\\w{13},ISSUED,`));
 
   await page.page.getByRole("link", { name: "Clone" }).click();
   await page.reads("h1", "New policy, like “Spring”");
