@@ -116,7 +116,12 @@ static void redis_flight_release(struct redis_line *line, struct redis_flight *f
 static void redis_call_leave_lane(struct redis_call_out *call)
 {
     struct redis_lane *lane = call->lane;
+    size_t won_count = 0;
 
+    for (size_t i = 0; i < call->count && lane != NULL; i++)
+        won_count += call->wishes[i]->verdict == VERDICT_WON;
+    if (lane != NULL)
+        redis_watch_answered(&call->line->gate->watch, call->policy_id, call->count, won_count);
     call->lane = NULL;
     if (lane != NULL && --lane->deciding_count == 0)
         redis_lane_depart(call->line, lane);
@@ -339,16 +344,20 @@ static struct redis_channel *redis_lane_channel(struct redis_line *line, int64_t
     return redis_channel_open(channel) == NULL ? NULL : channel;
 }
 
-static void redis_flight_is_away(const struct redis_flight *flight)
+static void redis_flight_is_away(struct redis_line *line, const struct redis_flight *flight)
 {
+    size_t count = 0;
+
     for (size_t i = 0; i < flight->batch->count; i++) {
         struct wish *wish = flight->batch->wishes[i];
         if (wish->verdict == VERDICT_UNDECIDED) {
             wish->verdict = VERDICT_UNAVAILABLE;
             wish->is_away = true;
             wish->ticket = 0;
+            count++;
         }
     }
+    redis_watch_answered(&line->gate->watch, flight->batch->policy_id, count, 0);
 }
 
 /* Puts the wishes of a flight into the call, and into further ones: those that are full are sent.
@@ -395,7 +404,7 @@ static void redis_lane_depart(struct redis_line *line, struct redis_lane *lane)
         redis_line_keep_time(line);
     for (struct redis_flight *flight = flights; flight != NULL; flight = flight->next) {
         if (channel == NULL)
-            redis_flight_is_away(flight);
+            redis_flight_is_away(line, flight);
         else
             call = redis_flight_board(line, lane, channel, flight, call);
     }

@@ -163,9 +163,18 @@ static int64_t redis_watch_number(const redisReply *reply)
                                               : 0;
 }
 
+/* Under the lock. */
+static void redis_watch_note_pending(struct redis_watch *watch, struct redis_watched *seen,
+                                     int64_t pending_count)
+{
+    watch->pending_count += pending_count - seen->pending_count;
+    seen->pending_count = pending_count;
+}
+
 /* Under the lock: takes over what dibs_count answered to a question of that time. True: there may
  * be stock that was not there before. */
-static bool redis_watch_take(struct redis_watched *seen, const redisReply *reply, int64_t asked_ns)
+static bool redis_watch_take(struct redis_watch *watch, struct redis_watched *seen,
+                             const redisReply *reply, int64_t asked_ns, int64_t won_count)
 {
     int64_t read[NUMBERS_READ];
 
@@ -174,6 +183,8 @@ static bool redis_watch_take(struct redis_watched *seen, const redisReply *reply
     for (size_t i = 0; i < NUMBERS_READ; i++)
         read[i] = redis_watch_number(reply->element[i]);
     bool has_changed = seen->changes != read[7] || seen->is_armed != (read[0] > 0);
+    /* What was won since the question counts besides, though some of it may be in the answer. */
+    redis_watch_note_pending(watch, seen, read[2] + seen->won_count - won_count);
     seen->is_known = true;
     seen->is_armed = read[0] > 0;
     seen->numbers.is_suspended = read[0] < 0;
@@ -225,6 +236,10 @@ enum status redis_watch_look(struct redis_watch *watch, int64_t policy_id, struc
 {
     redisReply *reply = NULL;
     bool has_changed = false;
+    pthread_mutex_lock(&watch->lock);
+    struct redis_watched *seen = redis_watch_find(watch, policy_id);
+    int64_t won_count = seen == NULL ? 0 : seen->won_count;
+    pthread_mutex_unlock(&watch->lock);
     int64_t asked_ns = clock_monotonic_ns();
     enum status status =
         redis_pool_call_surely(watch->pool, policy_id, "dibs_count", NULL, 0, &reply, error);
@@ -235,12 +250,14 @@ enum status redis_watch_look(struct redis_watch *watch, int64_t policy_id, struc
         status = error_set(error, STATUS_FAILED, "dibs_count answers something else");
     pthread_mutex_lock(&watch->lock);
     /* One that is not there is not noted: anybody may ask for any. */
-    struct redis_watched *seen = status == STATUS_OK ? redis_watch_add(watch, policy_id)
-                                                     : redis_watch_find(watch, policy_id);
-    if (seen != NULL && status == STATUS_OK)
-        has_changed = redis_watch_take(seen, reply, asked_ns);
-    else if (seen != NULL && status == STATUS_NOT_FOUND)
+    seen = status == STATUS_OK ? redis_watch_add(watch, policy_id)
+                               : redis_watch_find(watch, policy_id);
+    if (seen != NULL && status == STATUS_OK) {
+        has_changed = redis_watch_take(watch, seen, reply, asked_ns, won_count);
+    } else if (seen != NULL && status == STATUS_NOT_FOUND) {
         seen->is_known = seen->is_armed = false;
+        redis_watch_note_pending(watch, seen, 0);
+    }
     pthread_mutex_unlock(&watch->lock);
     freeReplyObject(reply);
     if (has_changed)
@@ -474,6 +491,7 @@ void redis_watch_drop(struct redis_watch *watch, int64_t policy_id)
     struct redis_watched *seen = redis_watch_find(watch, policy_id);
     if (seen != NULL) {
         free(seen->winners.hashes);
+        redis_watch_note_pending(watch, seen, 0);
         watch->policy_count--;
         memmove(seen, seen + 1,
                 (size_t)(watch->policies + watch->policy_count - seen) * sizeof(*seen));
@@ -514,10 +532,10 @@ size_t redis_watch_decide(struct redis_watch *watch, const struct gate_batch *ba
 
     pthread_mutex_lock(&watch->lock);
     const struct redis_watched *seen = redis_watch_find(watch, batch->policy_id);
-    bool is_full = seen != NULL && seen->numbers.pending >= options->pending_max;
+    int64_t room = options->pending_max - watch->pending_count - watch->asking_count;
     bool is_sold_out = seen != NULL && redis_watch_is_sold_out(seen) &&
                        (options->ack != GATE_ACK_LEDGER || seen->numbers.pending == 0);
-    for (size_t i = 0; i < batch->count && (is_full || is_sold_out); i++) {
+    for (size_t i = 0; i < batch->count && (is_sold_out || room < (int64_t)batch->count); i++) {
         struct wish *wish = batch->wishes[i];
         /* A key may belong to a claim that was cancelled, which only Redis knows. */
         if (is_sold_out && !request_id_is_keyed(&wish->request_id) &&
@@ -525,15 +543,29 @@ size_t redis_watch_decide(struct redis_watch *watch, const struct gate_batch *ba
                                 redis_watch_hash(watch, wish->user.bytes, wish->user.length)))
             wish->verdict =
                 blocklist_has(blocklist, &wish->user) ? VERDICT_BLOCKED : VERDICT_SOLD_OUT;
-        else if (is_full)
+        else if (room-- <= 0)
             wish->verdict = VERDICT_UNAVAILABLE;
         else
             continue;
         wish->ticket = 0;
         left--;
     }
+    watch->asking_count += (int64_t)left;
     pthread_mutex_unlock(&watch->lock);
     return left;
+}
+
+void redis_watch_answered(struct redis_watch *watch, int64_t policy_id, size_t count,
+                          size_t won_count)
+{
+    pthread_mutex_lock(&watch->lock);
+    struct redis_watched *seen = won_count == 0 ? NULL : redis_watch_find(watch, policy_id);
+    watch->asking_count -= (int64_t)count;
+    if (seen != NULL) {
+        seen->won_count += (int64_t)won_count;
+        redis_watch_note_pending(watch, seen, seen->pending_count + (int64_t)won_count);
+    }
+    pthread_mutex_unlock(&watch->lock);
 }
 
 bool redis_watch_is_well(struct redis_watch *watch, struct error *words)

@@ -28,10 +28,12 @@ struct redis_watched {
     struct gate_numbers numbers; /* `state` is made when it is asked for */
     bool is_known;               /* Redis has it */
     bool is_armed;
-    int64_t changes;      /* Redis's count of changes of its stock and terms */
-    int64_t looked_at_ms; /* when it was asked for, monotonic; 0: never */
-    int64_t asked_ns;     /* the same, to tell two looks apart */
-    int64_t redis_ms;     /* Redis's clock then or a little later */
+    int64_t changes;       /* Redis's count of changes of its stock and terms */
+    int64_t looked_at_ms;  /* when it was asked for, monotonic; 0: never */
+    int64_t asked_ns;      /* the same, to tell two looks apart */
+    int64_t redis_ms;      /* Redis's clock then or a little later */
+    int64_t won_count;     /* wins that Redis has told this process of */
+    int64_t pending_count; /* its part of the watch's pending_count */
     struct redis_winners winners;
     int64_t winners_changes; /* `changes` when they were read; -1: not read */
 };
@@ -49,7 +51,9 @@ struct redis_watch {
     struct redis_watched *policies; /* in rising order of ids */
     size_t policy_count;
     size_t policy_capacity;
-    struct error trouble; /* why Redis cannot be asked; "" */
+    int64_t pending_count; /* of all policies: as looked at, and what was won since */
+    int64_t asking_count;  /* wishes that Redis has not answered yet */
+    struct error trouble;  /* why Redis cannot be asked; "" */
 };
 
 enum status redis_watch_start(struct redis_watch *watch, struct redis_pool *pool,
@@ -67,11 +71,17 @@ enum status redis_watch_count(struct redis_watch *watch, int64_t policy_id,
 size_t redis_watch_list(struct redis_watch *watch, int64_t after_id, int64_t *ids, size_t ids_max);
 
 /* Decides what can be decided without Redis: SOLD_OUT or BLOCKED for those certainly not among the
- * winners, and UNAVAILABLE for the others while more than options->pending_max claims are pending.
- * When verdicts wait for the ledger nobody is told SOLD_OUT while any is. Returns how many are left
- * undecided. */
+ * winners, and UNAVAILABLE for the others while options->pending_max claims are pending, of all
+ * policies, those counted in that are being asked for. When verdicts wait for the ledger nobody is
+ * told SOLD_OUT while any is pending. Returns how many are left undecided: these are counted until
+ * redis_watch_answered(). */
 size_t redis_watch_decide(struct redis_watch *watch, const struct gate_batch *batch,
                           struct blocklist *blocklist, const struct gate_options *options);
+
+/* Redis has answered so many wishes that were left to it, or they were given up; so many have won.
+ */
+void redis_watch_answered(struct redis_watch *watch, int64_t policy_id, size_t count,
+                          size_t won_count);
 
 /* Redis has answered for this policy: it is looked at from now on. */
 void redis_watch_meet(struct redis_watch *watch, int64_t policy_id);

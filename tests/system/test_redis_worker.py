@@ -147,3 +147,30 @@ def test_redis_worker__ends_in_time_when_the_database_does_not_answer(tmp_path, 
         # What it could not write is the next one's.
         shop.work()
         wait_until(lambda: "u1" in shop.holders(policy), "it is issued", 30)
+
+
+def test_redis_worker__no_more_than_so_many_wait(tmp_path, redis):
+    """Of all policies together, also when a crowd comes at once: `pending_max` before the gate."""
+    with Sharing(tmp_path, redis) as shop:
+        server = shop.serve(pending_max=50)
+        policies = [server.create(total=500)["id"] for _ in range(2)]
+
+        def pending():
+            with redis.client() as client:
+                return sum(client.zcard(f"COUPON:POLICY:{{{policy}}}:PENDING")
+                           for policy in policies)
+
+        for crowd in range(3):
+            for policy in policies:
+                outcomes = server.claims(policy, [f"{crowd}-{i}" for i in range(150)])
+                assert {o.answer.status for o in outcomes} <= {202, 503}
+                assert pending() <= 50
+        wait_until(lambda: server.claim(policies[0], "next").status == 503 or pending() == 50,
+                   "it is full")
+        wait_until(lambda: server.claim(policies[1], "next").status == 503, "it is full", 30)
+        assert pending() == 50
+        shop.work()
+        for policy in policies:
+            shop.await_drained(policy)
+        wait_until(lambda: server.claim(policies[0], "after").status in (200, 202), "it wins", 30)
+        shop.await_drained(policies[0])
