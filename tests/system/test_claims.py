@@ -22,7 +22,7 @@ def test_claim__answers_with_the_claim(shared):
     assert body["coupon_state"] == "ISSUED"
     prefix, mac = body["code"].rsplit("-", 1)
     assert prefix == body["coupon_id"]
-    assert len(mac) == 8 and mac.isalnum() and mac == mac.upper()
+    assert len(mac) == 13 and mac.isalnum() and mac == mac.upper()
     assert answer.headers["location"] == f"/v1/policies/{policy['id']}/claims/u1"
     assert expect(shared.get(answer.headers["location"]), 200)["seq"] == 1
 
