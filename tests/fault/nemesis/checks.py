@@ -111,8 +111,9 @@ class Checks:
         if self.specs[win.policy]["limit"] == 1:
             return True
         kept = self.rows[win.policy][row["merged_into"]]
+        # What was cancelled since may have been in the way.
         held = [other for other in self.rows[win.policy].values()
-                if other["user_id"] == win.user and other["state"] in ("ISSUED", "REDEEMED")]
+                if other["user_id"] == win.user and other["state"] not in ("VOID", "MERGED")]
         is_same_wish = any({row["seq"], kept["seq"]} <= set(seqs)
                            for wish, seqs in self.book.seqs.items()
                            if wish.policy == win.policy and wish.user == win.user)
