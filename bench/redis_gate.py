@@ -58,7 +58,7 @@ class Peer:
         self.call("set_policy", *POLICY)
         if stock:
             self.call("lend", 1, 1, 10**8, "lease", 0)
-        process = self.client.execute_command("FCALL_RO", "dibs_moment", 0, "bench")[0]
+        process = self.client.execute_command("FCALL_RO", "dibs_moment", 0, "bench", 0)[0]
         self.call("arm", "0:bench", 0, "", 0, process, 1, 10**13)
         calls = []
         for number in range(DECISIONS // size):

@@ -47,7 +47,7 @@
 -- Refusals begin with a word that the caller knows: UNARMED, NOPOLICY, STALELEASE, TOOSOON, TOOFEW,
 -- SPREAD, PENDING, ARMED, FENCED, DIBSBAD (keys or arguments that are not ours).
 
-local VERSION = 14
+local VERSION = 15
 local BOUND_MAX = 31
 local KEYED = 128 -- the first byte of a request id that was made from a key is this or above
 local HOLD_BACK_MS = 500
@@ -60,7 +60,9 @@ local TRACE_SIZE = 55 -- a W3C traceparent
 local armed = {}
 local building = {} -- name of what is built since a reset -> META of its policy
 local process -- names this library from its loading on
-local renewed_at = 0 -- when somebody who had asked the ledger renewed what is armed
+-- Number of a database -> when somebody who had asked the ledger renewed what is armed there: others
+-- may use the other ones.
+local renewed_at = {}
 
 local function fail(words)
   error(redis.error_reply(words))
@@ -1273,12 +1275,12 @@ local function need_process(name)
   end
 end
 
--- ARGS: a name for this library, should it have none yet. Answers its name, the time, and when what
--- is armed here was last renewed.
+-- ARGS: a name for this library, should it have none yet, and the number of a database. Answers its
+-- name, the time, and when what is armed in that database was last renewed.
 local function moment(_, args)
-  check_count(args, 1)
+  check_count(args, 2)
   process = process or args[1]
-  return {process, whole(now_ms()), whole(renewed_at)}
+  return {process, whole(now_ms()), whole(renewed_at[args[2]] or 0)}
 end
 
 -- ARGS: the token, how many active coupons the ledger has, the name that the reset was given, or ''
@@ -1346,7 +1348,7 @@ local function renew(_, args)
     end
   end
   if args[4] == '1' then
-    renewed_at = from
+    renewed_at[args[5]] = from
   end
   return count
 end

@@ -12,7 +12,7 @@
 
 #include "gate/redis_map.h"
 
-#define REDIS_LIBRARY_VERSION 14
+#define REDIS_LIBRARY_VERSION 15
 #define REDIS_POOL_IDLE_MAX   16
 #define REDIS_KEYS            7
 

@@ -83,13 +83,15 @@ static enum status redis_server_moment(struct redis_pool *pool, const struct red
                                        struct error *error)
 {
     char name[33];
-    const char *argv[] = {"FCALL_RO", "dibs_moment", "0", name};
+    char database[24];
+    const char *argv[] = {"FCALL_RO", "dibs_moment", "0", name,
+                          redis_number_text(database, pool->target->database).bytes};
 
     redis_random_name(name);
-    redisReply *reply = redis_server_call(pool, address, 4, argv, NULL, error);
+    redisReply *reply = redis_server_call(pool, address, 5, argv, NULL, error);
     /* An idle connection may have been broken for long. */
     if (reply == NULL)
-        reply = redis_server_call(pool, address, 4, argv, NULL, error);
+        reply = redis_server_call(pool, address, 5, argv, NULL, error);
     if (reply == NULL)
         return STATUS_UNAVAILABLE;
     bool is_readable = reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&

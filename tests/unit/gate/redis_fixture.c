@@ -403,7 +403,7 @@ struct gate *open_gate(const char *url, struct gate_options options)
 const char *library_process(redisContext *link)
 {
     static char process[GATE_PROCESS_SIZE];
-    redisReply *reply = ask(link, "FCALL_RO dibs_moment 0 test");
+    redisReply *reply = ask(link, "FCALL_RO dibs_moment 0 test 0");
 
     snprintf(process, sizeof(process), "%s", reply->element[0]->str);
     freeReplyObject(reply);

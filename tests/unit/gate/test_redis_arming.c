@@ -634,6 +634,19 @@ static void test_redis_arming__time_runs_out(void **state)
     assert_int_equal(claim("b").seq, 2);
 }
 
+/* What is renewed in one database says nothing of another, which somebody else may use. */
+static void test_redis_arming__renewed_in_its_own_database(void **state)
+{
+    (void)state;
+    arm_in_term(3, 60000);
+    assert_int_equal(renew(60000, 0, 3), 1);
+    for (int database = 0; database < 2; database++) {
+        redisReply *reply = ask(redis, "FCALL_RO dibs_moment 0 test %d", database);
+        assert_int_equal(atoll(reply->element[2]->str) > 0, database == 0);
+        freeReplyObject(reply);
+    }
+}
+
 /* A successor goes on with what has lost nothing since the newest term before its own, also when
  * its time is over; with anything else it begins anew. */
 static void test_redis_arming__taken_over(void **state)
@@ -701,6 +714,7 @@ int main(void)
         ARMING_TEST(lost_while_it_is_built),
         ARMING_TEST(an_earlier_term_is_refused),
         ARMING_TEST(time_runs_out),
+        ARMING_TEST(renewed_in_its_own_database),
         ARMING_TEST(taken_over),
         ARMING_TEST(databases_swapped),
     };

@@ -120,7 +120,7 @@ struct function {
 
 static void unarm_policy(void)
 {
-    must(redis, POLICY, "dibs_moment", "test", NULL);
+    must(redis, POLICY, "dibs_moment", "test", "0", NULL);
     must(redis, POLICY, "dibs_reset", "0", "built", "0", NULL);
     must(redis, POLICY, "dibs_set_policy", ROW("1", "0", "0"), NULL);
     must(redis, POLICY, "dibs_lend", "1", "1", "10", "lend-1", "0", NULL);
