@@ -26,8 +26,6 @@ STOP_S = 60  # how long a process may take from SIGTERM to its end
 START_S = 60
 RESPAWN_S = 0.5
 FOLLOW_S = 60
-# librdkafka waits a minute for its own threads, by the wall clock: one that jumps ends its start.
-WALL_CLOCK = "background thread(s) to initialize"
 YOUNG_S = 0.5  # Before it has said what a signal means, a signal ends a process.
 
 
@@ -136,9 +134,8 @@ class Member:
             elif self.is_wanted and process is not None and process.poll() is not None:
                 code = self.process.wait()
                 self.process.address = None
-                words = "".join(self.process.log[-2:])
-                if WALL_CLOCK not in words:
-                    self.rig.violation(f"{self.name} ended by itself with {code}: {words}")
+                self.rig.violation(f"{self.name} ended by itself with {code}:"
+                                   f" {''.join(self.process.log[-2:])}")
                 self.respawn_at = time.monotonic() + RESPAWN_S
 
     def ready(self):
