@@ -50,6 +50,22 @@ static enum status step_insert(struct ledger_session *session, struct coupon_row
     return ledger_suite_driver->insert_coupons(session, rows, count, error);
 }
 
+/* Who finds the other in its way does it again when that one is done, as a caller's pauses have it.
+ * What it had locked is free by now, so the other comes to its end. */
+static void let_pass(struct actor *actor)
+{
+    struct stage *stage = actor->stage;
+    const struct actor *other = &stage->actors[actor == &stage->actors[0]];
+
+    pthread_mutex_lock(&stage->lock);
+    actor->waits = !other->is_done && !other->waits;
+    pthread_cond_broadcast(&stage->moved);
+    while (actor->waits && !other->is_done)
+        pthread_cond_wait(&stage->moved, &stage->lock);
+    actor->waits = false;
+    pthread_mutex_unlock(&stage->lock);
+}
+
 /* As the writer does it: what is in each other's way is done again, a batch that is refused is
  * done with care, and what breaks a rule is undone. */
 static void *act(void *context)
@@ -70,6 +86,7 @@ static void *act(void *context)
         if (actor->status != STATUS_BUSY)
             break;
         actor->busy_count++;
+        let_pass(actor);
     }
     pthread_mutex_lock(&actor->stage->lock);
     actor->is_done = true;
@@ -84,7 +101,7 @@ static void advance(struct stage *stage, struct actor *actor, int steps)
     pthread_mutex_lock(&stage->lock);
     actor->allowed = steps;
     pthread_cond_broadcast(&stage->moved);
-    while (!actor->is_done && actor->steps <= steps) {
+    while (!actor->is_done && !actor->waits && actor->steps <= steps) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_nsec += 2000000;
@@ -113,6 +130,7 @@ static void play(struct stage *stage, int first, int first_steps, int second_ste
         actor->steps = 0;
         actor->allowed = 0;
         actor->is_done = false;
+        actor->waits = false;
         ensure(pthread_create(&actor->thread, NULL, act, actor) == 0);
     }
     advance(stage, one, first_steps);

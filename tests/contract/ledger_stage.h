@@ -26,6 +26,7 @@ struct actor {
     int steps;   /* begun, or about to be */
     int allowed; /* so many may be begun */
     bool is_done;
+    bool waits;     /* for the other to be done */
     int busy_count; /* how often it was in the other's way, and done again */
     enum status status;
     struct error error;
