@@ -93,6 +93,8 @@ def test_redis_closed__a_ledger_that_is_away_is_not_a_policy_that_is_gone(tmp_pa
         policy, _, plain = sell_and_close(shop, server, 1)
         with redis.client() as client:
             client.delete(*keys_of(redis, policy))
+        # That it was let go takes the server a moment to hear.
+        wait_until(lambda: server.status(policy, "plain").status == 200, "the ledger answers", 30)
         assert expect(server.status(policy, "plain"), 200)["seq"] == plain
         worker.stop()
         database_server.kill()
