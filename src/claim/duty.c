@@ -401,6 +401,8 @@ static void duty_refill(struct worker *worker, struct duty *duty, int64_t now_ms
     struct error error = {""};
 
     if (duty->is_closed || worker->pending->remaining > 0 || worker->pending->unleased == 0) {
+        if (duty->lend_at_ms != 0)
+            duty->synced_at_ms = 0; /* What was announced has come, or never will. */
         duty->lend_at_ms = 0;
         return;
     }

@@ -171,6 +171,17 @@ static void redis_watch_note_pending(struct redis_watch *watch, struct redis_wat
     seen->pending_count = pending_count;
 }
 
+/* What was announced to Redis may have been taken away since, when `total` was lowered: people are
+ * shown no more than there can be. */
+static int64_t redis_watch_remaining(const struct redis_watched *seen)
+{
+    int64_t free_count = seen->numbers.total - seen->numbers.pending - seen->numbers.issued;
+
+    if (free_count < 0)
+        return 0;
+    return seen->stock < free_count ? seen->stock : free_count;
+}
+
 /* Under the lock: takes over what dibs_count answered to a question of that time. True: there may
  * be stock that was not there before. */
 static bool redis_watch_take(struct redis_watch *watch, struct redis_watched *seen,
@@ -188,10 +199,11 @@ static bool redis_watch_take(struct redis_watch *watch, struct redis_watched *se
     seen->is_known = true;
     seen->is_armed = read[0] > 0;
     seen->numbers.is_suspended = read[0] < 0;
-    seen->numbers.remaining = read[1] + read[4];
+    seen->stock = read[1] + read[4];
     seen->numbers.pending = read[2];
     seen->numbers.issued = read[3];
     seen->numbers.total = read[5];
+    seen->numbers.remaining = redis_watch_remaining(seen);
     seen->numbers.version = read[6];
     seen->changes = read[7];
     seen->numbers.sold_out_at_ms = seen->numbers.remaining == 0 ? read[8] : 0;
@@ -213,8 +225,8 @@ static void redis_watch_note_winners(struct redis_watch *watch, int64_t policy_i
     pthread_mutex_lock(&watch->lock);
     struct redis_watched *seen = redis_watch_find(watch, policy_id);
     int64_t changes = seen == NULL ? 0 : seen->changes;
-    bool is_wanted = seen != NULL && seen->is_armed && seen->numbers.remaining == 0 &&
-                     seen->winners_changes != changes;
+    bool is_wanted =
+        seen != NULL && seen->is_armed && seen->stock == 0 && seen->winners_changes != changes;
     pthread_mutex_unlock(&watch->lock);
     if (!is_wanted || !redis_watch_read_winners(watch, policy_id, &winners)) {
         free(winners.hashes);
@@ -520,7 +532,7 @@ bool redis_watch_saw(struct redis_watch *watch, int64_t policy_id, int64_t since
 static bool redis_watch_is_sold_out(const struct redis_watched *seen)
 {
     return seen->winners_changes == seen->changes && seen->winners.hashes != NULL &&
-           seen->is_armed && seen->numbers.remaining == 0 &&
+           seen->is_armed && seen->stock == 0 &&
            clock_monotonic_ms() - seen->looked_at_ms < FRESH_MS &&
            redis_watch_state(seen) == POLICY_SOLD_OUT;
 }

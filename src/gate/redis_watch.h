@@ -28,6 +28,7 @@ struct redis_watched {
     struct gate_numbers numbers; /* `state` is made when it is asked for */
     bool is_known;               /* Redis has it */
     bool is_armed;
+    int64_t stock;         /* in Redis and, as it was told, unleased; may be more than there is */
     int64_t changes;       /* Redis's count of changes of its stock and terms */
     int64_t looked_at_ms;  /* when it was asked for, monotonic; 0: never */
     int64_t asked_ns;      /* the same, to tell two looks apart */
