@@ -141,7 +141,7 @@ if KIND == "postgres":
         victim.query("postgres", f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
         victim.query(name, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                            " WHERE datname = %s AND pid <> pg_backend_pid()", name)
-        assert "read" in expect_away(server)
+        wait_until(lambda: "read" in expect_away(server), "it says what it is refused", 30)
         expect_problem(server.claim(policy, "u2"), 503, "UNAVAILABLE")
         assert "read" in refused(server.database.url)
         victim.query("postgres", f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
@@ -270,7 +270,7 @@ def test_database_password__changed_while_it_runs(on_guarded, guarded):
         guarded.set_password("another")
         guarded.end_sessions()
         crowd.await_refusals(20)
-        assert USER_WITH_PASSWORD in expect_away(server)
+        wait_until(lambda: USER_WITH_PASSWORD in expect_away(server), "it says who is refused", 30)
         guarded.set_password(PASSWORD)
         crowd.await_wins(50)
     history.check_rows(server)

@@ -103,7 +103,8 @@ def test_redis_lost__restored_from_a_dump(tmp_path, redis):
             expect_problem(server.claim(policy, "too-late"), 409, "SOLD_OUT")
             shop.await_drained(policy)
         assert all(item["ok"] for item in dibs_audit(server, code=0).values())
-        assert "policy" not in json.dumps(expect(server.get("/readyz"), 200))
+        wait_until(lambda: "policy" not in json.dumps(expect(server.get("/readyz"), 200)),
+                   "all policies are well", 30)
 
 
 @pytest.mark.parametrize("ledger", ["postgres", "mysql"])
