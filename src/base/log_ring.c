@@ -71,13 +71,16 @@ bool log_ring_write(int file_descriptor, struct span bytes)
 static size_t take_batch(char batch[BATCH_SIZE])
 {
     size_t length = ring.length < BATCH_SIZE ? ring.length : BATCH_SIZE;
+    if (length == 0) {
+        return 0; /* at the end there is no ring either */
+    }
     size_t first = LOG_RING_SIZE - ring.start;
     if (first > length) {
         first = length;
     }
     memcpy(batch, ring.bytes + ring.start, first);
     memcpy(batch + first, ring.bytes, length - first);
-    const char *end = length > 0 ? memrchr(batch, '\n', length) : NULL;
+    const char *end = memrchr(batch, '\n', length);
     length = end != NULL ? (size_t)(end - batch) + 1 : 0;
     ring.start = (ring.start + length) % LOG_RING_SIZE;
     ring.length -= length;
