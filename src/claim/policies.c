@@ -145,20 +145,38 @@ enum status service_policy_show(struct service *service, int64_t id, struct poli
     return status == STATUS_OK ? service_count(service, view, error) : status;
 }
 
+/* One that is being created is in the ledger before the gate has it: it is found when it is whole.
+ */
+static bool service_is_not_whole(struct service *service, enum status counted)
+{
+    return counted == STATUS_UNAVAILABLE && !service->gate->ops->is_shared;
+}
+
 enum status service_policy_list(struct service *service, int64_t after_id,
                                 struct policy_view *views, size_t max, size_t *count,
                                 struct error *error)
 {
     struct policy *policies = calloc(max, sizeof(*policies));
-    size_t found = 0;
     enum status status =
-        policies == NULL
-            ? error_set(error, STATUS_UNAVAILABLE, "no memory for %zu policies", max)
-            : ledger_policy_list(service->ledger, after_id, policies, max, &found, error);
+        policies == NULL ? error_set(error, STATUS_UNAVAILABLE, "no memory for %zu policies", max)
+                         : STATUS_OK;
+    bool is_end = false;
 
-    for (*count = 0; *count < found && status == STATUS_OK; ++*count) {
-        views[*count].policy = policies[*count];
-        status = service_count(service, &views[*count], error);
+    *count = 0;
+    while (status == STATUS_OK && *count < max && !is_end) {
+        size_t wanted = max - *count;
+        size_t found = 0;
+        status = ledger_policy_list(service->ledger, after_id, policies, wanted, &found, error);
+        is_end = found < wanted;
+        for (size_t i = 0; i < found && status == STATUS_OK; i++) {
+            views[*count].policy = policies[i];
+            after_id = policies[i].id;
+            status = service_count(service, &views[*count], error);
+            if (status == STATUS_OK)
+                ++*count;
+            else if (service_is_not_whole(service, status))
+                status = STATUS_OK;
+        }
     }
     free(policies);
     return status;
