@@ -638,7 +638,7 @@ static void test_redis_arming__time_runs_out(void **state)
 static void test_redis_arming__renewed_in_its_own_database(void **state)
 {
     (void)state;
-    arm_in_term(3, 60000);
+    arm_in_term(3, 30000);
     assert_int_equal(renew(60000, 0, 3), 1);
     for (int database = 0; database < 2; database++) {
         redisReply *reply = ask(redis, "FCALL_RO dibs_moment 0 test %d", database);
