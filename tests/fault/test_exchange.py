@@ -9,9 +9,7 @@ import sqlite3
 import pytest
 
 from harness import expect, expect_problem, run_dibs, run_serve, wait_until
-from ledger import KIND, audit, coupons
-
-pytestmark = pytest.mark.skipif(KIND != "sqlite", reason="about SQLite's file")
+from ledger import audit, coupons
 
 
 def copy(database, path):

@@ -9,16 +9,13 @@ import time
 import pytest
 
 from harness import wait_until
-from ledger import KIND, rows
+from ledger import rows
 from proxy import HOLD_REQUEST, Proxy
 from redis_shop import Told
 from servers import RedisSentinel
 from sharing import Worker
 
 TOTAL = 400
-
-# What is about Redis, or takes long to set up, is the same on every ledger.
-on_postgres = pytest.mark.skipif(KIND != "postgres", reason="the same on every ledger")
 
 
 def term(shop, policy):
@@ -65,7 +62,6 @@ class Sentinels(RedisSentinel):
         return to
 
 
-@on_postgres
 @pytest.mark.parametrize("when", ["armed", "not armed yet"])
 def test_redis_terms__a_master_that_stood_still_is_promoted_again(shop_on, when):
     """Trap 45: A stands still, B takes its place and is armed, or about to be; B dies as A goes on
@@ -89,7 +85,6 @@ def test_redis_terms__a_master_that_stood_still_is_promoted_again(shop_on, when)
         sell_out(shop, told, policy)
 
 
-@on_postgres
 def test_redis_terms__databases_swapped_there_and_back(shop_on, redis):
     """Trap 45: what SWAPDB brings back has the token that it had, and another's time."""
     told = Told()
@@ -114,7 +109,6 @@ def late_worker(shop, way):
     return worker.spawn().await_start()
 
 
-@on_postgres
 def test_redis_terms__a_steward_whose_database_is_late(shop_on, redis, victim):
     """Trap 46: it asks which leases are open while it builds, and hears of its successor's, which
     it must not close."""
@@ -146,7 +140,6 @@ def test_redis_terms__a_steward_whose_database_is_late(shop_on, redis, victim):
         sell_out(shop, told, policy)
 
 
-@on_postgres
 def test_redis_terms__two_workers_and_a_long_way_to_build(shop_on, redis):
     """Trap 47: the one that builds says meanwhile that it lives, and the other leaves it alone."""
     held = 21_000
@@ -173,8 +166,6 @@ def test_redis_terms__two_workers_and_a_long_way_to_build(shop_on, redis):
 
 def test_redis_terms__rows_soon_after_a_worker_was_killed(shop_on, redis):
     """Others take over what it looked after when it has not said for a second that it lives."""
-    if KIND == "sqlite":
-        pytest.skip("one process, which works as well")
     told = Told()
     waited_s = 0
     with shop_on(redis, servers=1) as shop:
@@ -201,7 +192,6 @@ def test_redis_terms__rows_soon_after_a_worker_was_killed(shop_on, redis):
         assert not told.check(shop.database, policy)
 
 
-@on_postgres
 def test_redis_terms__a_lease_that_was_closed_behind_its_back(shop_on, redis):
     """The gate is disarmed, and built anew with what is its own."""
     told = Told()
