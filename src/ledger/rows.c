@@ -185,3 +185,14 @@ enum status rows_lease_lock(struct sql *sql, int64_t id, struct lease *lease, st
         return error_set(error, STATUS_NOT_FOUND, "there is no lease %lld", (long long)id);
     return status;
 }
+
+struct key_binding rows_read_key(const struct sql_value *columns)
+{
+    return (struct key_binding){
+        .policy_id = columns[0].number,
+        .request_id = rows_read_request_id(&columns[1]),
+        .seq = columns[2].number,
+        .user = rows_read_user(&columns[3]),
+        .nth = (int32_t)columns[4].number,
+    };
+}

@@ -33,4 +33,7 @@ enum status rows_coupon_by_seq(struct sql *sql, int64_t policy_id, int64_t seq, 
 enum status rows_lease_lock(struct sql *sql, int64_t id, struct lease *lease,
                             struct error *error) MUST_CHECK;
 
+/* Policy, request id, seq, user and nth: a key with whose claim it is. */
+struct key_binding rows_read_key(const struct sql_value *columns);
+
 #endif

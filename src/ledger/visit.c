@@ -166,13 +166,8 @@ static enum status ledger_visit_own_key(void *context, const struct sql_value *c
                                         struct error *error)
 {
     const struct ledger_visitor *visitor = context;
-    struct key_binding binding = {
-        .policy_id = columns[0].number,
-        .request_id = rows_read_request_id(&columns[1]),
-        .seq = columns[2].number,
-        .user = rows_read_user(&columns[3]),
-        .nth = (int32_t)columns[4].number,
-    };
+    struct key_binding binding = rows_read_key(columns);
+
     return visitor->key(visitor->context, &binding, error);
 }
 
