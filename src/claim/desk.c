@@ -4,19 +4,31 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "claim/errand.h"
 #include "claim/parts.h"
 
 #define PARKED_RETRY_MS 100
 #define DECISIONS_MAX   3
+#define GROUPS_MIN      64
+#define NO_ENTRY        UINT32_MAX
 
 /* A claim on the desk. */
 struct desk_entry {
     struct wish wish;
     void *asker;
     int64_t deadline_ms;
-    int void_count; /* decisions that came to nothing */
-    bool is_away;   /* only its place is here: it is on a flight */
+    int void_count;         /* decisions that came to nothing */
+    bool is_away;           /* only its place is here: it is on a flight */
+    bool is_first;          /* of its policy in this tick */
+    uint32_t next_of_group; /* the next one of its policy, or NO_ENTRY */
+};
+
+/* The claims of one policy in this tick, as places in the list. */
+struct desk_group {
+    int64_t policy_id;
+    uint64_t tick; /* another one: the group is free */
+    uint32_t last;
 };
 
 /* Entries in the order they came. */
@@ -59,6 +71,10 @@ struct desk {
     size_t errand_count; /* claims that clerks decide */
     struct wish **batch;
     size_t batch_capacity;
+    struct hash_key group_key;
+    struct desk_group *groups; /* twice as many as claims in a tick, at least */
+    size_t groups_mask;
+    uint64_t group_tick;
     int64_t parked_tried_ms;
     uint64_t stock_changes_seen;
     _Atomic size_t waiting_count; /* waiting and parked */
@@ -174,6 +190,7 @@ enum status desk_open(struct desk **desk, const struct desk_options *options, st
     opened->options = *options;
     opened->gate = service->gate;
     opened->ledger = service->ledger;
+    opened->group_key = hash_key_random();
     struct gate_line_options line = {
         .loop = options->loop, .decided = desk_on_decided, .context = opened};
     opened->errands = errands_open(service, options->wake, options->context);
@@ -226,6 +243,7 @@ void desk_close(struct desk *desk)
     free(desk->parked.entries);
     free(desk->spare.entries);
     free(desk->batch);
+    free(desk->groups);
     free(desk);
 }
 
@@ -314,17 +332,60 @@ static void desk_go_around(struct desk *desk, size_t count, enum fallback_way wa
     }
 }
 
-/* Hands the undecided claims of one policy to the gate, starting with the one at `from`. */
-static void desk_decide_policy(struct desk *desk, size_t from, int64_t wall_ms)
+/* Room for as many groups as there may be policies in this tick. */
+static void desk_groups_fit(struct desk *desk, size_t count)
+{
+    size_t size = GROUPS_MIN;
+
+    while (size < count * 2)
+        size *= 2;
+    if (desk->groups == NULL || size > desk->groups_mask + 1) {
+        free(desk->groups);
+        desk->groups = calloc(size, sizeof(*desk->groups));
+        ensure(desk->groups != NULL);
+        desk->groups_mask = size - 1;
+    }
+    desk->group_tick++;
+}
+
+/* Anybody may name any id, so where it is looked for must not be theirs to choose. */
+static struct desk_group *desk_group_of(struct desk *desk, int64_t policy_id)
+{
+    size_t at = hash_table(desk->group_key, &policy_id, sizeof(policy_id)) & desk->groups_mask;
+
+    while (desk->groups[at].tick == desk->group_tick && desk->groups[at].policy_id != policy_id)
+        at = (at + 1) & desk->groups_mask;
+    return &desk->groups[at];
+}
+
+/* Strings the claims of each policy together, in the order they came, in one pass. */
+static void desk_group_incoming(struct desk *desk)
+{
+    struct desk_list *incoming = &desk->incoming;
+    struct desk_group *group = NULL;
+
+    desk_groups_fit(desk, incoming->count);
+    for (uint32_t i = 0; i < incoming->count; i++) {
+        struct desk_entry *entry = desk_list_at(incoming, i);
+        if (group == NULL || group->policy_id != entry->wish.policy_id)
+            group = desk_group_of(desk, entry->wish.policy_id);
+        entry->is_first = group->tick != desk->group_tick;
+        entry->next_of_group = NO_ENTRY;
+        if (!entry->is_first)
+            desk_list_at(incoming, group->last)->next_of_group = i;
+        *group = (struct desk_group){
+            .policy_id = entry->wish.policy_id, .tick = desk->group_tick, .last = i};
+    }
+}
+
+/* Hands the claims of one policy to the gate, starting with the one at `from`. */
+static void desk_decide_policy(struct desk *desk, uint32_t from, int64_t wall_ms)
 {
     int64_t policy_id = desk_list_at(&desk->incoming, from)->wish.policy_id;
     size_t count = 0;
 
-    for (size_t i = from; i < desk->incoming.count; i++) {
-        struct wish *wish = &desk_list_at(&desk->incoming, i)->wish;
-        if (wish->policy_id == policy_id)
-            desk->batch[count++] = wish;
-    }
+    for (uint32_t i = from; i != NO_ENTRY; i = desk_list_at(&desk->incoming, i)->next_of_group)
+        desk->batch[count++] = &desk_list_at(&desk->incoming, i)->wish;
     histogram_record(&desk->batch_sizes, count);
     if (desk->gate->ops->decides_at_once) {
         struct gate_batch batch = {.policy_id = policy_id, .wishes = desk->batch, .count = count};
@@ -377,8 +438,9 @@ static void desk_decide_incoming(struct desk *desk, int64_t wall_ms, int64_t now
         desk->batch = grown;
         desk->batch_capacity = incoming->capacity;
     }
-    for (size_t i = 0; i < incoming->count; i++) {
-        if (desk_list_at(incoming, i)->wish.verdict == VERDICT_UNDECIDED)
+    desk_group_incoming(desk);
+    for (uint32_t i = 0; i < incoming->count; i++) {
+        if (desk_list_at(incoming, i)->is_first)
             desk_decide_policy(desk, i, wall_ms);
     }
     for (size_t i = 0; i < incoming->count; i++) {

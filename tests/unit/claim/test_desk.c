@@ -1,6 +1,8 @@
 /* test_desk.c: who is answered when: at once, after the commit, after a lease, or too late. */
 #include "shop.h"
 
+#include <time.h>
+
 #include "gate/gate.h"
 
 /* --- durability --- */
@@ -141,6 +143,46 @@ static void test_desk__several_policies_in_one_tick(void **state)
         calls += atomic_load(&desk_batch_sizes(shop->desk)->counts[i]);
     assert_int_equal(calls, POLICIES);
     assert_int_equal(atomic_load(&desk_batch_sizes(shop->desk)->sum), POLICIES * ROUNDS);
+}
+
+static int64_t thread_cpu_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* What one tick costs in which everybody names a policy that is not there: the ids are `step`
+ * apart. */
+static int64_t cost_of_unknown_ids_ns(struct shop *shop, int64_t step)
+{
+    enum { CLAIMS = 30000, TRIES = 3 };
+    static struct shop_answer answers[CLAIMS];
+    int64_t least_ns = INT64_MAX;
+
+    for (int try = 0; try < TRIES; try++) {
+        for (int i = 0; i < CLAIMS; i++)
+            shop_submit(shop, 1000000 + i * step, "a", 0, &answers[i]);
+        int64_t from_ns = thread_cpu_ns();
+        shop_tick(shop);
+        int64_t took_ns = thread_cpu_ns() - from_ns;
+        least_ns = took_ns < least_ns ? took_ns : least_ns;
+        for (int i = 0; i < CLAIMS; i++)
+            assert_int_equal(answers[i].wish.verdict, VERDICT_NO_POLICY);
+    }
+    return least_ns;
+}
+
+/* Comparing each claim with each would cost hundreds of times as much. */
+static void test_desk__many_ids_in_one_tick_cost_about_as_much_as_one(void **state)
+{
+    struct shop *shop = *state;
+    int64_t one_ns = cost_of_unknown_ids_ns(shop, 0);
+    int64_t many_ns = cost_of_unknown_ids_ns(shop, 1);
+
+    if (many_ns > 50 * one_ns)
+        fail_msg("%lld us for many ids, %lld us for one", (long long)many_ns / 1000,
+                 (long long)one_ns / 1000);
 }
 
 /* --- too late, too much, not now --- */
@@ -304,6 +346,7 @@ int main(void)
         DESK_TEST(durable_verdicts_go_out_in_their_tick),
         DESK_TEST(bound_key_waits_and_survives),
         DESK_TEST(several_policies_in_one_tick),
+        DESK_TEST(many_ids_in_one_tick_cost_about_as_much_as_one),
         DESK_TEST(timeout_and_the_retry_finds_the_claim),
         DESK_TEST(over_the_pending_cap_nothing_reaches_the_gate),
         DESK_TEST(refusing_ledger_and_recovery),
