@@ -15,6 +15,7 @@
 #include "base/random.h"
 #include "gate/redis_channel.h"
 #include "gate/redis_gate.h"
+#include "gate/redis_lanes.h"
 #include "gate/redis_uv.h"
 #include "gate/redis_words.h"
 
@@ -30,15 +31,6 @@ struct redis_flight {
     bool is_claiming;  /* gate_redis_claim() tells by its return that it has landed */
     bool has_landed;
     struct redis_flight *next; /* to depart */
-};
-
-/* The calls about one policy. */
-struct redis_lane {
-    int64_t policy_id;
-    size_t deciding_count;        /* calls under way */
-    struct redis_flight *waiting; /* to depart, in order */
-    struct redis_flight **waiting_end;
-    struct redis_lane *next;
 };
 
 /* Up to CALL_WISHES_MAX wishes of one or more batches, in one FCALL. */
@@ -70,12 +62,13 @@ struct redis_line {
     uint64_t last_name;
     struct redis_channels channels;
     struct redis_call_out *calls;
-    struct redis_lane *lanes;
+    struct redis_lanes lanes;
+    bool starts_held; /* lanes that were held are being sent: not from within */
     struct redis_words words;
 };
 
 static void redis_line_send(struct redis_call_out *call, struct redis_channel *channel);
-static void redis_lane_depart(struct redis_line *line, struct redis_lane *lane);
+static void redis_lane_let_go(struct redis_line *line, struct redis_lane *lane);
 
 /* --- landing --- */
 
@@ -123,8 +116,8 @@ static void redis_call_leave_lane(struct redis_call_out *call)
     if (lane != NULL)
         redis_watch_answered(&call->line->gate->watch, call->policy_id, call->count, won_count);
     call->lane = NULL;
-    if (lane != NULL && --lane->deciding_count == 0)
-        redis_lane_depart(call->line, lane);
+    if (lane != NULL)
+        redis_lane_let_go(call->line, lane);
 }
 
 static void redis_call_land(struct redis_call_out *call)
@@ -323,7 +316,7 @@ static struct redis_call_out *redis_call_new(struct redis_line *line, struct red
     if (call->next != NULL)
         call->next->previous = call;
     line->calls = call;
-    lane->deciding_count++;
+    lane->busy_count++;
     return call;
 }
 
@@ -390,13 +383,11 @@ static struct redis_call_out *redis_flight_board(struct redis_line *line, struct
 }
 
 /* Sends all that has gathered about a policy, in as few calls as can be. */
-static void redis_lane_depart(struct redis_line *line, struct redis_lane *lane)
+static void redis_lane_send(struct redis_line *line, struct redis_lane *lane)
 {
     struct redis_flight *flights = lane->waiting;
     struct redis_call_out *call = NULL;
 
-    if (flights == NULL)
-        return;
     lane->waiting = NULL;
     lane->waiting_end = &lane->waiting;
     struct redis_channel *channel = redis_lane_channel(line, lane->policy_id);
@@ -417,18 +408,30 @@ static void redis_lane_depart(struct redis_line *line, struct redis_lane *lane)
     }
 }
 
-static struct redis_lane *redis_line_lane(struct redis_line *line, int64_t policy_id)
+/* The lane stays busy meanwhile: a call that cannot be sent lands at once. */
+static void redis_lane_depart(struct redis_line *line, struct redis_lane *lane)
 {
-    for (struct redis_lane *lane = line->lanes; lane != NULL; lane = lane->next) {
-        if (lane->policy_id == policy_id)
-            return lane;
+    lane->busy_count++;
+    redis_lane_send(line, lane);
+    redis_lane_let_go(line, lane);
+}
+
+/* One call less is under way: after the last, what has gathered departs, or the lane ends. */
+static void redis_lane_let_go(struct redis_line *line, struct redis_lane *lane)
+{
+    if (--lane->busy_count > 0)
+        return;
+    if (lane->waiting != NULL) {
+        redis_lane_depart(line, lane);
+        return;
     }
-    struct redis_lane *lane = calloc(1, sizeof(*lane));
-    ensure(lane != NULL);
-    *lane = (struct redis_lane){
-        .policy_id = policy_id, .waiting_end = &lane->waiting, .next = line->lanes};
-    line->lanes = lane;
-    return lane;
+    redis_lanes_remove(&line->lanes, lane);
+    if (line->starts_held)
+        return;
+    line->starts_held = true;
+    while ((lane = redis_lanes_next(&line->lanes)) != NULL)
+        redis_lane_depart(line, lane);
+    line->starts_held = false;
 }
 
 bool gate_redis_claim(struct gate_line *gate_line, struct gate_batch *batch, int64_t now_ms)
@@ -439,13 +442,17 @@ bool gate_redis_claim(struct gate_line *gate_line, struct gate_batch *batch, int
     if (redis_watch_decide(&line->gate->watch, batch, &line->gate->blocklist,
                            &line->gate->options) == 0)
         return true;
-    struct redis_lane *lane = redis_line_lane(line, batch->policy_id);
+    struct redis_lane *lane = redis_lanes_find(&line->lanes, batch->policy_id);
+    bool is_new = lane == NULL;
+    if (is_new)
+        lane = redis_lanes_add(&line->lanes, batch->policy_id,
+                               !redis_watch_has(&line->gate->watch, batch->policy_id));
     struct redis_flight *flight = calloc(1, sizeof(*flight));
     ensure(flight != NULL);
     *flight = (struct redis_flight){.batch = batch, .calls_left = 1, .is_claiming = true};
     *lane->waiting_end = flight;
     lane->waiting_end = &flight->next;
-    if (lane->deciding_count == 0)
+    if (is_new && !redis_lanes_hold(&line->lanes, lane))
         redis_lane_depart(line, lane);
     flight->is_claiming = false;
     if (!flight->has_landed)
@@ -555,6 +562,7 @@ enum status gate_redis_line_open(struct gate *gate, const struct gate_line_optio
     opened->gate = gate_redis_of(gate);
     opened->options = *options;
     redis_words_init(&opened->words);
+    redis_lanes_init(&opened->lanes);
     redis_channels_init(&opened->channels, &opened->gate->target, options->loop);
     uv_timer_init(options->loop, opened->timer);
     opened->timer->data = opened;
@@ -579,9 +587,6 @@ void gate_redis_line_close(struct gate_line *gate_line)
     redis_channels_release(&line->channels);
     while (line->calls != NULL)
         redis_call_land(line->calls);
-    for (struct redis_lane *lane = line->lanes, *next_lane; lane != NULL; lane = next_lane) {
-        next_lane = lane->next;
-        free(lane);
-    }
+    redis_lanes_release(&line->lanes);
     free(line);
 }
