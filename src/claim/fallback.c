@@ -155,9 +155,11 @@ enum fallback_way fallback_note(struct fallback *fallback, int64_t policy_id, si
 
     if (away_count == 0 && atomic_load(&fallback->policy_count) == 0)
         return way;
+    /* Anybody may name any id: those that the ledger does not have get no place in the table. */
+    bool is_noted = away_count > 0 && sync_lists(fallback->service->sync, policy_id);
     pthread_mutex_lock(&fallback->lock);
     struct fallback_policy *policy =
-        away_count == 0 ? fallback_find(fallback, policy_id) : fallback_add(fallback, policy_id);
+        is_noted ? fallback_add(fallback, policy_id) : fallback_find(fallback, policy_id);
     if (policy != NULL && breaker_note(&policy->breaker, away_count > 0, clock_monotonic_ms()))
         fallback_switched(fallback, policy);
     if (away_count > 0)

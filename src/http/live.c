@@ -88,13 +88,25 @@ void live_loop_free(struct api_loop *loop)
 
 /* --- counting --- */
 
+/* Whether an answer tells that there is such a policy. A gate or ledger that is away tells nothing:
+ * then it is one that the gate has been seen to have. */
+static bool is_of_a_policy(struct api_loop *loop, int64_t policy_id, enum claim_result result)
+{
+    struct gate_numbers numbers;
+    if (result != CLAIM_UNAVAILABLE) {
+        return result != CLAIM_NOT_FOUND;
+    }
+    return gate_count(service_gate(loop->api->service), policy_id, http_loop_wall_ms(loop->http),
+                      &numbers) == STATUS_OK;
+}
+
 void live_count(struct api_loop *loop, const struct wish *wish, enum claim_result result,
                 uint64_t elapsed_ns)
 {
     struct live_loop *live = loop->live;
     live->has_news = true;
     /* What is claimed of a policy that does not exist must not take another's place. */
-    if (result == CLAIM_NOT_FOUND) {
+    if (!is_of_a_policy(loop, wish->policy_id, result)) {
         return;
     }
     bool is_held = result <= CLAIM_ALREADY_ISSUED;

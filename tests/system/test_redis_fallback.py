@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness import expect, expect_problem, wait_until
+from harness import claim_bytes, expect, expect_problem, wait_until
 from ledger import coupons
 from servers import Redis
 from sharing import Sharing
@@ -134,6 +134,24 @@ def test_redis_fallback__serves_the_reserve_and_no_more(tmp_path, redis):
         wait_until(lambda: len(shop.holders(policy)) == 20, "all are issued")
         expect_problem(server.claim(policy, "late"), 409, "SOLD_OUT")
         wait_until(lambda: server.policy(policy)["issued"] == 20, "the numbers follow")
+
+
+def test_redis_fallback__ids_that_somebody_made_up_take_nobodys_place(tmp_path, redis):
+    with Sharing(tmp_path, redis, ledger="sqlite") as shop:
+        server = shop.serve(fallback="ledger")
+        policy = server.create(total=20, reserve=5)["id"]
+        assert server.claim(policy, "early").status == 202
+        shop.await_drained(policy)
+        redis.kill()
+        # More than there are breakers, and than policies whose past is kept.
+        told = server.storm([claim_bytes(number, "x") for number in range(1000000, 1010100)],
+                            connections=4, pipeline=50)
+        assert {outcome.answer.status for outcome in told} == {503}
+        with server.events_of(f"/v1/policies/{policy}/live") as stream:
+            history = stream.next()[1]
+        assert sum(second["accepted"] for second in history["seconds"]) == 1, history["seconds"]
+        wait_until(lambda: server.claim(policy, "later").status in (200, 201), "the reserve serves")
+        assert {event["policy"] for event in server.events("gate_breaker")} == {str(policy)}
 
 
 def test_redis_fallback__a_winner_who_cancels_may_win_again(tmp_path, redis):
