@@ -2,6 +2,7 @@
 
     with Nginx(server.address) as nginx:        # proxy_pass and nothing else
         nginx.address                           # where it listens
+    Nginx(server.address, certificate=authority.sign("localhost", "IP:127.0.0.1"))
     Nginx(server.address, "proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;")
 """
 import signal
@@ -23,7 +24,7 @@ http {{
     uwsgi_temp_path {folder}/uwsgi;
     scgi_temp_path {folder}/scgi;
     server {{
-        listen 127.0.0.1:{port};
+        listen 127.0.0.1:{port}{tls};
         location / {{
             proxy_pass http://{behind};
             {directives}
@@ -39,8 +40,11 @@ class Nginx(Server):
     KIND = "nginx"
     STOP_SIGNAL = signal.SIGTERM
 
-    def __init__(self, behind, directives=""):
+    def __init__(self, behind, directives="", certificate=None):
+        """`certificate`: (certificate, key), to speak TLS."""
         super().__init__()
+        self.tls = " ssl; ssl_certificate {}; ssl_certificate_key {}".format(
+            *certificate) if certificate else ""
         self.behind = "{}:{}".format(*behind)
         self.directives = directives
         self.address = ("127.0.0.1", self.port)
@@ -48,7 +52,7 @@ class Nginx(Server):
     def command(self):
         path = self.folder / "nginx.conf"
         path.write_text(CONFIG.format(folder=self.data, port=self.port, behind=self.behind,
-                                      directives=self.directives))
+                                      tls=self.tls, directives=self.directives))
         path.chmod(0o644)
         return ["nginx", "-c", str(path)]
 

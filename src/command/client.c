@@ -1,112 +1,94 @@
-/* client.c: connects, sends one request, reads one answer with llhttp. */
+/* client.c: one request over libcurl, and what its end means for whoever asked. */
 #include "command/client.h"
 
+#include <curl/curl.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <llhttp.h>
-#include <netdb.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "config/value.h"
 #include "version.h"
 
-#define READ_SIZE      65536
-#define REQUEST_MAX    (64 * 1024)
-#define PORT_DEFAULT   "80"
-#define SCHEME         "http://"
-#define URL_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~"
-
 /* --- the URL --- */
 
-static enum status refuse_url(const char *url, const char *why, struct error *error)
+static enum status client_refuse_url(const char *url, const char *why, struct error *error)
 {
     return error_set(error, STATUS_INVALID, "\"%.128s\" %s; it should look like %s", url, why,
                      CLIENT_URL_DEFAULT);
 }
 
-/* "host", "host:port", "[::1]:port": into host and port. */
-static bool take_authority(struct client *client, const char *text, size_t length)
+/* False when the URL lacks the part, or when it does not fit. */
+static bool client_take_part(CURLU *parts, CURLUPart part, char *text, size_t size)
 {
-    const char *end = text + length;
-    const char *host = text;
-    const char *host_end = NULL;
-    const char *port = NULL;
-    if (length > 0 && text[0] == '[') {
-        host = text + 1;
-        host_end = memchr(text, ']', length);
-        port = host_end != NULL ? host_end + 1 : NULL;
-    } else {
-        host_end = memchr(text, ':', length);
-        host_end = host_end != NULL ? host_end : end;
-        port = host_end;
-    }
-    if (port == NULL || host_end == host || (size_t)(host_end - host) >= sizeof(client->host) ||
-        (port != end && *port != ':')) {
+    char *value = NULL;
+
+    if (curl_url_get(parts, part, &value, CURLU_DEFAULT_PORT) != CURLUE_OK)
         return false;
-    }
-    snprintf(client->host, sizeof(client->host), "%.*s", (int)(host_end - host), host);
-    snprintf(client->authority, sizeof(client->authority), "%.*s", (int)length, text);
-    size_t allowed = strspn(client->host, URL_CHARACTERS ":");
-    if (port == end) {
-        strcpy(client->port, PORT_DEFAULT);
-        return client->host[allowed] == '\0';
-    }
-    size_t digits = (size_t)(end - port - 1);
-    if (digits == 0 || digits > 5 || strspn(port + 1, "0123456789") != digits) {
-        return false;
-    }
-    snprintf(client->port, sizeof(client->port), "%.*s", (int)digits, port + 1);
-    return client->host[allowed] == '\0' && strtoul(client->port, NULL, 10) <= 65535;
+    bool fits = (size_t)snprintf(text, size, "%s", value) < size;
+    curl_free(value);
+    return fits;
+}
+
+/* Why it is no URL of a server, or NULL. */
+static const char *client_take_parts(struct client *client, CURLU *parts, const char *url)
+{
+    if (curl_url_set(parts, CURLUPART_URL, url, 0) != CURLUE_OK)
+        return "is not a URL of a dibs server";
+    if (strncmp(url, "http://", strlen("http://")) != 0 &&
+        strncmp(url, "https://", strlen("https://")) != 0)
+        return "is not a URL of a dibs server";
+    if (strchr(url, '@') != NULL ||
+        !client_take_part(parts, CURLUPART_HOST, client->host, sizeof(client->host)) ||
+        !client_take_part(parts, CURLUPART_PORT, client->port, sizeof(client->port)))
+        return "has no usable host and port";
+    if (strpbrk(url, "?#") != NULL ||
+        !client_take_part(parts, CURLUPART_PATH, client->base, sizeof(client->base)))
+        return "may only have a path after the host";
+    return NULL;
+}
+
+static void client_trim(char *text)
+{
+    for (size_t end = strlen(text); end > 0 && text[end - 1] == '/'; end--)
+        text[end - 1] = '\0';
 }
 
 enum status client_set_url(struct client *client, const char *url, struct error *error)
 {
-    if (strlen(url) > CLIENT_URL_LENGTH_MAX) {
-        return refuse_url(url, "is too long", error);
-    }
-    if (strncmp(url, "https://", strlen("https://")) == 0) {
-        return refuse_url(url, "asks for TLS, which dibs leaves to a proxy in front of it", error);
-    }
-    if (strncmp(url, SCHEME, strlen(SCHEME)) != 0) {
-        return refuse_url(url, "is not a URL of a dibs server", error);
-    }
-    const char *authority = url + strlen(SCHEME);
-    size_t length = strcspn(authority, "/?#");
-    const char *base = authority + length;
-    if (!take_authority(client, authority, length)) {
-        return refuse_url(url, "has no usable host and port", error);
-    }
-    if (base[strspn(base, URL_CHARACTERS "/%:@!$&'()*+,;=")] != '\0') {
-        return refuse_url(url, "may only have a path after the host", error);
-    }
+    if (strlen(url) > CLIENT_URL_LENGTH_MAX)
+        return client_refuse_url(url, "is too long", error);
+    CURLU *parts = curl_url();
+    if (parts == NULL)
+        return error_set(error, STATUS_FAILED, "no memory for a URL");
+    const char *why = client_take_parts(client, parts, url);
+    curl_url_cleanup(parts);
+    if (why != NULL)
+        return client_refuse_url(url, why, error);
+
+    const char *authority = strstr(url, "://") + strlen("://");
+    snprintf(client->authority, sizeof(client->authority), "%.*s", (int)strcspn(authority, "/"),
+             authority);
     snprintf(client->url, sizeof(client->url), "%s", url);
-    snprintf(client->base, sizeof(client->base), "%s", base);
-    for (char *part = client->url; part != NULL; part = part == client->url ? client->base : NULL) {
-        size_t end = strlen(part);
-        while (end > 0 && part[end - 1] == '/') {
-            part[--end] = '\0';
-        }
+    client_trim(client->url);
+    client_trim(client->base);
+    size_t length = strlen(client->host);
+    if (client->host[0] == '[') {
+        memmove(client->host, client->host + 1, length - 2);
+        client->host[length - 2] = '\0';
     }
     return STATUS_OK;
 }
 
 enum status client_set_token(struct client *client, struct span token, struct error *error)
 {
-    if (token.length == 0 || token.length > CLIENT_TOKEN_LENGTH_MAX) {
+    if (token.length == 0 || token.length > CLIENT_TOKEN_LENGTH_MAX)
         return error_set(error, STATUS_INVALID, "the token is %s",
                          token.length == 0 ? "empty" : "too long");
-    }
     for (size_t i = 0; i < token.length; i++) {
-        if (token.bytes[i] <= ' ' || token.bytes[i] > '~') {
+        if (token.bytes[i] <= ' ' || token.bytes[i] > '~')
             return error_set(error, STATUS_INVALID,
                              "the token must be visible ASCII characters only");
-        }
     }
     memcpy(client->token, token.bytes, token.length);
     client->token[token.length] = '\0';
@@ -118,244 +100,160 @@ void client_release(struct client *client)
     explicit_bzero(client, sizeof(*client));
 }
 
-/* --- the connection --- */
-
-/* Waits until the socket can be read or written; false at the deadline. */
-static bool wait_for(int connection, short events, int64_t deadline_ms)
-{
-    for (;;) {
-        int64_t left_ms = deadline_ms - clock_monotonic_ms();
-        if (left_ms <= 0) {
-            return false;
-        }
-        struct pollfd interest = {.fd = connection, .events = events};
-        int ready = poll(&interest, 1, (int)(left_ms < 60000 ? left_ms : 60000));
-        if (ready > 0) {
-            return true;
-        }
-        if (ready < 0 && errno != EINTR) {
-            return false;
-        }
-    }
-}
-
-/* One address: the connected socket, or -1 with errno. */
-static int connect_to(const struct addrinfo *address, int64_t deadline_ms)
-{
-    int connection = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (connection < 0) {
-        return -1;
-    }
-    int failure = connect(connection, address->ai_addr, address->ai_addrlen) == 0 ? 0 : errno;
-    if (failure == EINPROGRESS) {
-        socklen_t length = sizeof(failure);
-        if (!wait_for(connection, POLLOUT, deadline_ms)) {
-            failure = ETIMEDOUT;
-        } else if (getsockopt(connection, SOL_SOCKET, SO_ERROR, &failure, &length) != 0) {
-            failure = errno;
-        }
-    }
-    if (failure != 0) {
-        close(connection);
-        errno = failure;
-        return -1;
-    }
-    return connection;
-}
-
-static enum status client_connect(const struct client *client, int64_t deadline_ms, int *connection,
-                                  struct error *error)
-{
-    const struct addrinfo wanted = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
-    struct addrinfo *addresses = NULL;
-    int failure = getaddrinfo(client->host, client->port, &wanted, &addresses);
-    if (failure != 0) {
-        return error_set(error, STATUS_UNAVAILABLE, "%s: %s: %s", client->url, client->host,
-                         failure == EAI_SYSTEM ? strerror(errno) : gai_strerror(failure));
-    }
-    *connection = -1;
-    for (const struct addrinfo *at = addresses; at != NULL && *connection < 0; at = at->ai_next) {
-        *connection = connect_to(at, deadline_ms);
-    }
-    int reason = errno;
-    freeaddrinfo(addresses);
-    if (*connection >= 0) {
-        return STATUS_OK;
-    }
-    if (reason == ECONNREFUSED) {
-        return error_set(error, STATUS_UNAVAILABLE,
-                         "nothing answers at %s: is `dibs serve` running?", client->url);
-    }
-    return error_set(error, STATUS_UNAVAILABLE, "%s cannot be reached: %s", client->url,
-                     strerror(reason));
-}
-
 /* --- the request --- */
 
-static void write_request(struct buffer *out, const struct client *client,
-                          const struct client_request *request)
+static size_t client_take_body(char *bytes, size_t size, size_t count, void *context)
 {
-    buffer_printf(out, "%s %s%s HTTP/1.1\r\nHost: %s\r\nUser-Agent: dibs/%s\r\n", request->method,
-                  client->base, request->path, client->authority, DIBS_VERSION);
-    buffer_append_text(out, "Accept: application/json\r\nConnection: close\r\n");
-    if (client->token[0] != '\0') {
-        buffer_printf(out, "Authorization: Bearer %s\r\n", client->token);
-    }
+    struct buffer *body = context;
+
+    buffer_append(body, bytes, size * count);
+    return body->overflowed ? 0 : size * count;
+}
+
+/* libcurl takes a head that breaks off for a whole one; only an empty line ends it. */
+static size_t client_take_head(char *line, size_t size, size_t count, void *context)
+{
+    bool *is_whole = context;
+
+    *is_whole = size * count > 0 && (line[0] == '\r' || line[0] == '\n');
+    return size * count;
+}
+
+static struct curl_slist *client_headers(const struct client_request *request)
+{
+    char line[512];
+    struct curl_slist *headers = curl_slist_append(NULL, "Accept: application/json");
+
+    headers = curl_slist_append(headers, "Expect:");
+    if (request->body.length > 0)
+        headers = curl_slist_append(headers, "Content-Type: application/json");
     if (request->idempotency_key != NULL) {
-        buffer_printf(out, "Idempotency-Key: %s\r\n", request->idempotency_key);
+        snprintf(line, sizeof(line), "Idempotency-Key: %s", request->idempotency_key);
+        headers = curl_slist_append(headers, line);
+    }
+    return headers;
+}
+
+/* A proxy is never asked: the server is named by whoever runs the command, and gets its token. */
+static void client_set_up(CURL *curl, const struct client *client,
+                          const struct client_request *request, struct client_answer *answer)
+{
+    char url[2 * CLIENT_URL_LENGTH_MAX];
+
+    snprintf(url, sizeof(url), "%s%s", client->url, request->path);
+    curl_easy_setopt(curl, CURLOPT_URL, url);
+    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
+    curl_easy_setopt(curl, CURLOPT_PROXY, "");
+    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(curl, CURLOPT_PATH_AS_IS, 1L);
+    curl_easy_setopt(curl, CURLOPT_USERAGENT, "dibs/" DIBS_VERSION);
+    curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS,
+                     (long)(client->timeout_ms + request->extra_timeout_ms));
+    if (getenv("SSL_CERT_FILE") != NULL)
+        curl_easy_setopt(curl, CURLOPT_CAINFO, getenv("SSL_CERT_FILE"));
+    if (client->token[0] != '\0') {
+        curl_easy_setopt(curl, CURLOPT_HTTPAUTH, (long)CURLAUTH_BEARER);
+        curl_easy_setopt(curl, CURLOPT_XOAUTH2_BEARER, client->token);
     }
     if (request->body.length > 0) {
-        buffer_printf(out, "Content-Type: application/json\r\nContent-Length: %zu\r\n",
-                      request->body.length);
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body.length);
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, request->body.bytes);
     }
-    buffer_append_text(out, "\r\n");
-    buffer_append_span(out, request->body);
+    curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, request->method);
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, client_take_body);
+    curl_easy_setopt(curl, CURLOPT_WRITEDATA, &answer->body);
 }
 
-/* Sends all of it. A server that answers early may close its side: then there is still an answer
- * to read, so a broken pipe is not the end. */
-static enum status send_all(const struct client *client, int connection, struct span bytes,
-                            int64_t deadline_ms, struct error *error)
+/* --- what its end means --- */
+
+static enum status client_say_silence(const struct client *client, struct error *error)
 {
-    while (bytes.length > 0) {
-        ssize_t sent = send(connection, bytes.bytes, bytes.length, MSG_NOSIGNAL);
-        if (sent >= 0) {
-            bytes.bytes += sent;
-            bytes.length -= (size_t)sent;
-            continue;
-        }
-        if (errno == EPIPE || errno == ECONNRESET) {
-            return STATUS_OK;
-        }
-        bool may_go_on = errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK;
-        if (!may_go_on || !wait_for(connection, POLLOUT, deadline_ms)) {
-            return error_set(error, STATUS_UNKNOWN, "%s took no request: %s", client->url,
-                             may_go_on ? "timed out" : strerror(errno));
-        }
-    }
-    return STATUS_OK;
-}
+    struct buffer timeout;
 
-/* --- the answer --- */
-
-struct answer_reader {
-    llhttp_t parser;
-    struct client_answer *answer;
-    bool complete;
-};
-
-static int on_body(llhttp_t *parser, const char *bytes, size_t length)
-{
-    struct answer_reader *reader = parser->data;
-    buffer_append(&reader->answer->body, bytes, length);
-    return reader->answer->body.overflowed ? HPE_USER : 0;
-}
-
-static int on_complete(llhttp_t *parser)
-{
-    struct answer_reader *reader = parser->data;
-    /* 100 Continue and its like come before the answer. */
-    if (parser->status_code >= 200) {
-        reader->answer->status = parser->status_code;
-        reader->complete = true;
-        return HPE_PAUSED;
-    }
-    return 0;
-}
-
-static enum status parse_piece(const struct client *client, struct answer_reader *reader,
-                               const char *bytes, size_t length, struct error *error)
-{
-    llhttp_errno_t result = length > 0 ? llhttp_execute(&reader->parser, bytes, length)
-                                       : llhttp_finish(&reader->parser);
-    if (result == HPE_OK || reader->complete) {
-        return STATUS_OK;
-    }
-    if (reader->answer->body.overflowed) {
-        return error_set(error, STATUS_FAILED, "the answer of %s is larger than %d MiB",
-                         client->url, CLIENT_ANSWER_MAX / 1024 / 1024);
-    }
-    if (length == 0) {
-        return STATUS_OK;
-    }
-    return error_set(error, STATUS_FAILED, "what answers at %s does not speak HTTP: %s",
-                     client->url, llhttp_errno_name(result));
-}
-
-static enum status say_silence(const struct client *client, struct error *error)
-{
-    struct buffer patience;
-    buffer_init(&patience, 64);
-    config_append_duration(&patience, client->timeout_ms);
-    error_set(error, STATUS_UNKNOWN, "%s did not answer in %s", client->url, patience.bytes);
-    buffer_release(&patience);
+    buffer_init(&timeout, 64);
+    config_append_duration(&timeout, client->timeout_ms);
+    error_set(error, STATUS_UNKNOWN, "%s did not answer in %s", client->url, timeout.bytes);
+    buffer_release(&timeout);
     return STATUS_UNKNOWN;
 }
 
-static enum status read_answer(const struct client *client, int connection,
-                               struct answer_reader *reader, int64_t deadline_ms,
-                               struct error *error)
+static enum status client_say_unreached(CURL *curl, const struct client *client, const char *words,
+                                        struct error *error)
 {
-    char piece[READ_SIZE];
-    while (!reader->complete) {
-        if (!wait_for(connection, POLLIN, deadline_ms)) {
-            return say_silence(client, error);
-        }
-        ssize_t length = recv(connection, piece, sizeof(piece), 0);
-        if (length < 0 && (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK)) {
-            continue;
-        }
-        if (length < 0) {
-            return error_set(error, STATUS_UNKNOWN, "the connection to %s broke: %s", client->url,
-                             strerror(errno));
-        }
-        enum status status = parse_piece(client, reader, piece, (size_t)length, error);
-        if (status != STATUS_OK) {
-            return status;
-        }
-        if (length == 0 && !reader->complete) {
-            return error_set(error, STATUS_UNKNOWN, "%s closed the connection without an answer",
-                             client->url);
-        }
+    long reason = 0;
+
+    curl_easy_getinfo(curl, CURLINFO_OS_ERRNO, &reason);
+    if (reason == ECONNREFUSED)
+        return error_set(error, STATUS_UNAVAILABLE,
+                         "nothing answers at %s: is `dibs serve` running?", client->url);
+    return error_set(error, STATUS_UNAVAILABLE, "%s cannot be reached: %s", client->url, words);
+}
+
+static enum status client_judge(CURL *curl, CURLcode code, const struct client *client,
+                                const struct client_answer *answer, const char *words,
+                                struct error *error)
+{
+    curl_off_t connected_us = 0;
+
+    curl_easy_getinfo(curl, CURLINFO_PRETRANSFER_TIME_T, &connected_us);
+    switch (code) {
+    case CURLE_OK:
+        return STATUS_OK;
+    case CURLE_PEER_FAILED_VERIFICATION:
+        return error_set(error, STATUS_UNAVAILABLE,
+                         "%s: %s; name the certificate of its authority in SSL_CERT_FILE",
+                         client->url, words);
+    case CURLE_OPERATION_TIMEDOUT:
+        return connected_us > 0 ? client_say_silence(client, error)
+                                : client_say_unreached(curl, client, "timed out", error);
+    case CURLE_WRITE_ERROR:
+        if (answer->body.overflowed)
+            return error_set(error, STATUS_FAILED, "the answer of %s is larger than %d MiB",
+                             client->url, CLIENT_ANSWER_MAX / 1024 / 1024);
+        break;
+    case CURLE_UNSUPPORTED_PROTOCOL: /* an answer without a status line */
+    case CURLE_WEIRD_SERVER_REPLY:
+        return error_set(error, STATUS_FAILED, "what answers at %s does not speak HTTP: %s",
+                         client->url, words);
+    case CURLE_GOT_NOTHING:
+    case CURLE_PARTIAL_FILE:
+        return error_set(error, STATUS_UNKNOWN, "%s closed the connection without an answer",
+                         client->url);
+    default:
+        break;
     }
-    return STATUS_OK;
+    if (connected_us == 0)
+        return client_say_unreached(curl, client, words, error);
+    return error_set(error, STATUS_UNKNOWN, "the connection to %s broke: %s", client->url, words);
 }
 
 enum status client_send(const struct client *client, const struct client_request *request,
                         struct client_answer *answer, struct error *error)
 {
+    char words[CURL_ERROR_SIZE] = "";
+    long status_code = 0;
+    bool is_whole = false;
+    CURL *curl = curl_easy_init();
+
     *answer = (struct client_answer){0};
     buffer_init(&answer->body, CLIENT_ANSWER_MAX);
-    int64_t deadline_ms = clock_monotonic_ms() + client->timeout_ms + request->extra_timeout_ms;
-    int connection = -1;
-    enum status status = client_connect(client, deadline_ms, &connection, error);
-    if (status != STATUS_OK) {
-        return status;
-    }
-    struct buffer bytes;
-    buffer_init(&bytes, REQUEST_MAX);
-    write_request(&bytes, client, request);
-    if (bytes.overflowed) {
-        status = error_set(error, STATUS_FAILED, "the request is too large");
-    } else {
-        status = send_all(client, connection, (struct span){bytes.bytes, bytes.length}, deadline_ms,
-                          error);
-    }
-    if (status == STATUS_OK) {
-        llhttp_settings_t settings;
-        struct answer_reader reader = {.answer = answer};
-        llhttp_settings_init(&settings);
-        settings.on_body = on_body;
-        settings.on_message_complete = on_complete;
-        llhttp_init(&reader.parser, HTTP_RESPONSE, &settings);
-        reader.parser.data = &reader;
-        status = read_answer(client, connection, &reader, deadline_ms, error);
-    }
-    if (bytes.bytes != NULL) {
-        explicit_bzero(bytes.bytes, bytes.length);
-    }
-    buffer_release(&bytes);
-    close(connection);
+    if (curl == NULL)
+        return error_set(error, STATUS_FAILED, "libcurl cannot be set up");
+    struct curl_slist *headers = client_headers(request);
+    client_set_up(curl, client, request, answer);
+    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+    curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, words);
+    curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, client_take_head);
+    curl_easy_setopt(curl, CURLOPT_HEADERDATA, &is_whole);
+    CURLcode code = curl_easy_perform(curl);
+    code = code == CURLE_OK && !is_whole ? CURLE_GOT_NOTHING : code;
+    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status_code);
+    answer->status = (int)status_code;
+    enum status status = client_judge(curl, code, client, answer,
+                                      words[0] != '\0' ? words : curl_easy_strerror(code), error);
+    curl_slist_free_all(headers);
+    curl_easy_cleanup(curl);
     return status;
 }
 

@@ -1,6 +1,6 @@
-/* client.h: a small blocking HTTP/1.1 client for the commands that talk to a running server.
+/* client.h: one HTTP or HTTPS request of a command that talks to a running server, over libcurl.
  *
- * One request per connection, an answer of at most 64 MiB, and one deadline for all of it. The
+ * One request per connection, no proxy, an answer of at most 64 MiB, and one deadline for all of it. The
  * token is sent as a bearer and never printed.
  *
  * Threads: a client belongs to one thread.
@@ -42,7 +42,7 @@ struct client_answer {
     struct buffer body; /* followed by a NUL */
 };
 
-/* Takes "http://host[:port][/base]" apart. STATUS_INVALID with words for anything else. */
+/* Takes "http[s]://host[:port][/base]" apart. STATUS_INVALID with words for anything else. */
 enum status client_set_url(struct client *client, const char *url, struct error *error) MUST_CHECK;
 
 /* Visible ASCII only; STATUS_INVALID otherwise, without repeating the token. */

@@ -432,6 +432,12 @@ static int rush_prepare(struct rush *rush)
         .timeout_ms = rush->exchange.client.timeout_ms,
     };
     uint64_t number;
+
+    if (strncmp(rush->exchange.client.url, "https:", strlen("https:")) == 0)
+        return command_usage(rush->exchange.call,
+                             "a rush is without TLS: give it the http:// address of the server "
+                             "behind the proxy of %s",
+                             rush->exchange.client.url);
     int code = rush_find_policy(rush);
 
     if (code != COMMAND_FINE)

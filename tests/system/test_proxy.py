@@ -2,10 +2,13 @@
 
 import http.client
 import json
+import pathlib
+import tempfile
 
 import pytest
 
-from harness import expect, expect_problem
+from authority import Authority
+from harness import expect, expect_problem, run_dibs
 from servers import Nginx
 from wire import Response
 
@@ -153,3 +156,22 @@ def test_proxy__logs_say_who_asked(serve):
                              source="127.0.0.7")
     expect_problem(answer, 401, "UNAUTHORIZED")
     assert server.await_log("wrong_token")["address"] == "127.0.0.7"
+
+
+def test_proxy__the_commands_speak_tls_to_it(serve):
+    server = serve(config={"admin_token": ADMIN, "trusted_proxies": "127.0.0.1"})
+    with tempfile.TemporaryDirectory(prefix="dibs-tls-") as folder:
+        pathlib.Path(folder).chmod(0o755)  # nginx may run as somebody else
+        authority = Authority(pathlib.Path(folder), "shop")
+        with Nginx(server.address,
+                   certificate=authority.sign("localhost", "IP:127.0.0.1")) as nginx:
+            url = "https://{}:{}".format(*nginx.address)
+            trusting = {"SSL_CERT_FILE": str(authority.certificate), "DIBS_ADMIN_TOKEN": ADMIN}
+            made = run_dibs("policy", "create", "--url", url, "--name", "Drop", "--total", 5,
+                            "--discount", "10%", "--json", env=trusting)
+            assert made.returncode == 0, made
+            assert json.loads(made.stdout)["total"] == 5
+            stranger = run_dibs("status", "--url", url, env={"DIBS_ADMIN_TOKEN": ADMIN})
+            assert stranger.returncode == 1 and "SSL_CERT_FILE" in stranger.stderr, stranger
+            rush = run_dibs("rush", "--url", url, "--policy", 1, env=trusting)
+            assert rush.returncode == 2 and "without TLS" in rush.stderr, rush
