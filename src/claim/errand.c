@@ -83,8 +83,10 @@ static void errand_run(struct clerk_task *task, struct service *service)
 bool errands_send(struct errands *errands, struct errand *errand, struct wish *wish,
                   enum errand_cause cause)
 {
-    *errand =
-        (struct errand){.task.work = errand_run, .errands = errands, .wish = wish, .cause = cause};
+    *errand = (struct errand){.task = {.work = errand_run, .queue = CLERK_KNOWN},
+                              .errands = errands,
+                              .wish = wish,
+                              .cause = cause};
     pthread_mutex_lock(&errands->lock);
     errands->use_count++;
     pthread_mutex_unlock(&errands->lock);

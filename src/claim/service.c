@@ -491,9 +491,9 @@ bool service_submit(struct service *service, struct clerk_task *task)
     return clerks_submit(&service->clerks, task);
 }
 
-size_t service_tasks_waiting(const struct service *service)
+struct clerk_numbers service_count_tasks(struct service *service, enum clerk_queue queue)
 {
-    return atomic_load(&service->clerks.waiting_count);
+    return clerks_count(&service->clerks, queue);
 }
 
 enum status service_refresh(struct service *service, int64_t policy_id, struct policy *policy,

@@ -16,6 +16,7 @@
 #include "base/hash.h"
 #include "base/model.h"
 #include "claim/breaker.h"
+#include "claim/clerk.h"
 #include "claim/notices.h"
 #include "gate/gate.h"
 #include "ledger/ledger.h"
@@ -91,16 +92,9 @@ bool service_reads_at_home(const struct service *service);
 
 /* --- clerks: threads for what blocks --- */
 
-struct clerk_task {
-    /* On a clerk's thread. When it returns the task is the caller's again: its last act is usually
-     * to post the answer to a loop. */
-    void (*work)(struct clerk_task *task, struct service *service);
-    struct clerk_task *next;
-};
-
-/* False when too many tasks wait already (answer 503). */
+/* False when too many tasks wait already where it would (answer 503). */
 bool service_submit(struct service *service, struct clerk_task *task);
-size_t service_tasks_waiting(const struct service *service);
+struct clerk_numbers service_count_tasks(struct service *service, enum clerk_queue queue);
 
 /* --- policies --- */
 

@@ -44,6 +44,22 @@ struct address ask_address(const struct ask *ask)
                           ask->request);
 }
 
+/* Where there are no tokens, there are no strangers: only this machine is served. */
+static enum clerk_queue queue_of(const struct auth *auth, const struct caller *caller)
+{
+    switch (caller->kind) {
+    case CALLER_ADMIN:
+        return CLERK_ADMINS;
+    case CALLER_SERVICE:
+    case CALLER_USER:
+        return CLERK_KNOWN;
+    case CALLER_NOBODY:
+    case CALLER_WRONG:
+        break;
+    }
+    return auth->has_tokens ? CLERK_STRANGERS : CLERK_KNOWN;
+}
+
 bool ask_identify(struct ask *ask)
 {
     auth_identify_request(&ask->loop->api->auth, ask->request, http_loop_wall_ms(ask->loop->http),
@@ -51,6 +67,7 @@ bool ask_identify(struct ask *ask)
     struct http_exchange_notes *notes = http_exchange_notes(ask->exchange);
     notes->token = ask->caller.token;
     notes->client = ask_address(ask);
+    notes->queue = queue_of(&ask->loop->api->auth, &ask->caller);
     return !ask->caller.is_guess || guess_was_wrong(ask, GUESS_TOKEN);
 }
 
@@ -65,8 +82,12 @@ static bool allow(struct ask *ask, const char *refusal)
 
 bool ask_admin(struct ask *ask)
 {
-    return ask_identify(ask) &&
-           allow(ask, auth_may_administer(&ask->loop->api->auth, &ask->caller));
+    if (!ask_identify(ask) ||
+        !allow(ask, auth_may_administer(&ask->loop->api->auth, &ask->caller))) {
+        return false;
+    }
+    http_exchange_notes(ask->exchange)->queue = CLERK_ADMINS;
+    return true;
 }
 
 bool ask_may_see(struct ask *ask, const struct user_id *user)

@@ -36,7 +36,9 @@ bool ask_id(struct ask *ask, size_t param, const char *name, struct user_id *id)
 /* Where it comes from, past trusted proxies. */
 struct address ask_address(const struct ask *ask);
 
-/* Who calls. False only after answering 429 to someone who guesses tokens. */
+/* Who calls, which also decides in which queue for the clerks they wait: a handler that does not
+ * ask leaves them among the strangers. False only after answering 429 to someone who guesses
+ * tokens. */
 bool ask_identify(struct ask *ask);
 /* 401 unless the caller is an admin; identifies first. */
 bool ask_admin(struct ask *ask);

@@ -32,6 +32,7 @@ void *call_new(struct api_loop *loop, struct http_exchange *exchange, size_t siz
     const struct http_exchange_notes *notes = http_exchange_notes(exchange);
     call->token = notes->token != NULL ? notes->token : "none";
     call->client = notes->token != NULL ? notes->client : address_of(http_exchange_peer(exchange));
+    call->task.queue = (enum clerk_queue)notes->queue;
     buffer_init(&call->body, ANSWER_LENGTH_MAX);
     return call;
 }
@@ -168,7 +169,7 @@ void call_loop_init(struct api_loop *loop)
 void call_gather(struct call *call)
 {
     struct api_loop *loop = call->loop;
-    if (!loop->gathers) {
+    if (!loop->gathers || call->task.queue != CLERK_KNOWN) {
         call_submit_or_refuse(call);
         return;
     }

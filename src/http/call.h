@@ -60,7 +60,8 @@ void call_submit_or_refuse(struct call *call);
 /* For short reads that many ask for at once: keeps it until the end of the tick, when those that
  * were kept go to one clerk and come back together; one at a time, each waits longer for the locks
  * between loop and clerks than for its answer. Where reading asks another process it is handed over
- * at once, so that nobody waits behind somebody else's answer. */
+ * at once, so that nobody waits behind somebody else's answer; and so is an operator's, which does
+ * not wait where others do. */
 void call_gather(struct call *call);
 
 /* At the end of a tick. Whom no clerk takes is answered 503. */

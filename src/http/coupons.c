@@ -34,6 +34,9 @@ static bool read_coupon(struct ask *ask, int64_t *policy_id, int64_t *seq, bool 
     if ((kind == CODE_FULL || kind == CODE_WRONG) && !guess_may_try_code(ask)) {
         return false;
     }
+    if (kind == CODE_FULL && http_exchange_notes(ask->exchange)->queue < CLERK_KNOWN) {
+        http_exchange_notes(ask->exchange)->queue = CLERK_KNOWN; /* whoever has it is no stranger */
+    }
     if (kind == CODE_ID || kind == CODE_FULL) {
         return true;
     }

@@ -187,7 +187,7 @@ void events_policy(struct ask *ask)
     struct api_loop *loop = ask->loop;
     struct gate_numbers numbers;
     int64_t policy_id;
-    if (!ask_policy_id(ask, 0, &policy_id) || !ask_no_query(ask)) {
+    if (!ask_identify(ask) || !ask_policy_id(ask, 0, &policy_id) || !ask_no_query(ask)) {
         return;
     }
     if (count_policy(loop, policy_id, &numbers)) {

@@ -141,8 +141,29 @@ static void write_ledger(struct buffer *out, struct api *api)
         pending >= 0 ? (uint64_t)pending : ledger_pending(ledger));
     one(out, "dibs_pending_max", METRICS_GAUGE, "Over so many pending claims new ones get 503.",
         (uint64_t)api->config->pending_max);
-    one(out, "dibs_clerk_tasks_waiting", METRICS_GAUGE, "Blocking calls that wait for a clerk.",
-        service_tasks_waiting(api->service));
+}
+
+/* Of what blocks, by who asks. */
+static void write_clerks(struct buffer *out, struct api *api)
+{
+    static const char *const labels[CLERK_QUEUES] = {[CLERK_STRANGERS] = "queue=\"strangers\"",
+                                                     [CLERK_KNOWN] = "queue=\"known\"",
+                                                     [CLERK_ADMINS] = "queue=\"admins\""};
+    struct clerk_numbers numbers[CLERK_QUEUES];
+    for (unsigned queue = 0; queue < CLERK_QUEUES; queue++) {
+        numbers[queue] = service_count_tasks(api->service, queue);
+    }
+    metrics_family(out, "dibs_clerk_tasks_waiting", METRICS_GAUGE,
+                   "Blocking calls that wait for a clerk, by who asks.");
+    for (unsigned queue = 0; queue < CLERK_QUEUES; queue++) {
+        metrics_sample_u64(out, "dibs_clerk_tasks_waiting", labels[queue], numbers[queue].waiting);
+    }
+    metrics_family(out, "dibs_clerk_tasks_refused_total", METRICS_COUNTER,
+                   "Blocking calls that got 503 because too many waited.");
+    for (unsigned queue = 0; queue < CLERK_QUEUES; queue++) {
+        metrics_sample_u64(out, "dibs_clerk_tasks_refused_total", labels[queue],
+                           numbers[queue].refused);
+    }
 }
 
 /* Of the process that drains a shared gate. */
@@ -449,6 +470,7 @@ void health_metrics(struct ask *ask)
     metrics_sample(out, "process_start_time_seconds", NULL, (double)api->started_ms / 1000);
     write_claims(out, &totals);
     write_ledger(out, api);
+    write_clerks(out, api);
     write_worker(out, api);
     write_audit(out, api);
     write_ranking(out, api, &totals);

@@ -162,7 +162,7 @@ void live_directory_keep(struct live_directory *directory, int64_t now_ms)
     if (!is_due(directory, now_ms) || atomic_exchange(&directory->is_being_read, true)) {
         return;
     }
-    directory->task.work = work;
+    directory->task = (struct clerk_task){.work = work, .queue = CLERK_ADMINS};
     if (!service_submit(directory->service, &directory->task)) {
         atomic_store(&directory->is_being_read, false);
     }

@@ -206,6 +206,7 @@ static struct order_call *new_add_call(struct ask *ask, const struct new_orders 
         return NULL;
     }
     struct order_item *items = (struct order_item *)(void *)((char *)(self + 1) + orders_size);
+    self->call.task.queue = CLERK_KNOWN; /* The shop's orders are many: operators pass them. */
     self->orders = (struct order *)(void *)(self + 1);
     self->count = body->count;
     self->is_batch = body->is_batch;

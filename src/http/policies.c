@@ -241,7 +241,7 @@ static void work_show(struct call *call, struct service *service)
 void policies_show(struct ask *ask)
 {
     int64_t id;
-    if (!ask_policy_id(ask, 0, &id) || !ask_no_query(ask)) {
+    if (!ask_identify(ask) || !ask_policy_id(ask, 0, &id) || !ask_no_query(ask)) {
         return;
     }
     struct policy_call *self = call_new(ask->loop, ask->exchange, sizeof *self, work_show);

@@ -159,7 +159,7 @@ static void work_show(struct call *call, struct service *service)
 void products_show(struct ask *ask)
 {
     struct user_id id;
-    if (!ask_id(ask, 0, "product_id", &id) || !ask_no_query(ask)) {
+    if (!ask_identify(ask) || !ask_id(ask, 0, "product_id", &id) || !ask_no_query(ask)) {
         return;
     }
     struct product_call *self = new_call(ask, 0, work_show);

@@ -228,6 +228,9 @@ void ranking_show_top(struct ask *ask)
         send_at_hand(ask, answer, (size_t)limit, wish);
         return;
     }
+    if (!ask_identify(ask)) {
+        return;
+    }
     struct ranking_call *self = call_new(ask->loop, ask->exchange, sizeof *self, work_top);
     if (self != NULL) {
         self->days = (int)days;
@@ -284,7 +287,8 @@ void ranking_show_product(struct ask *ask)
     struct query_param params[] = {{.name = "days"}};
     int64_t days;
     struct user_id product_id;
-    if (!ask_id(ask, 0, "product_id", &product_id) || !ask_query(ask, params, 1) ||
+    if (!ask_identify(ask) || !ask_id(ask, 0, "product_id", &product_id) ||
+        !ask_query(ask, params, 1) ||
         !read_number(ask, &params[0], RANKING_DAYS_MAX, DAYS_DEFAULT, &days)) {
         return;
     }

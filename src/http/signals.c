@@ -122,6 +122,7 @@ void signals_add(struct ask *ask)
     if (self == NULL) {
         return;
     }
+    self->call.task.queue = CLERK_KNOWN; /* Signals are many: operators pass them. */
     self->count = list.count;
     for (size_t index = 0; index < list.count; index++) {
         const struct new_signal *body = &bodies[index];
