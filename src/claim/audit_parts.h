@@ -47,6 +47,12 @@ bool audit_look_is_lost(const struct audit_look *look);
 /* The lease whose range that seq is in, as the ledger has it, or NULL. */
 const struct lease *audit_look_lease(const struct audit_look *look, int64_t seq);
 
+/* "missing 3, remaining 1", as it is kept: in audit_plan.c, as the next. */
+void audit_write_plan(const struct policy_audit *audit, char *text, size_t size);
+
+/* Whether writing the ledger from memory mends anything that is wrong with the policy. */
+bool audit_is_for_rewrite(const struct policy_audit *audit);
+
 /* Ends the note of a repair, and logs it. */
 void audit_note(struct service *service, struct ledger_repair_note *note, const char *outcome);
 

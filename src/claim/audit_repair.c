@@ -15,75 +15,6 @@
 #define POLL_MS         50
 #define WORKER_GRACE_MS 2000 /* a worker that has not said so for this long does not live */
 
-/* --- the plan --- */
-
-/* What is done about each check: by a gate in memory, and by one that is shared. NULL: only people
- * can decide that. */
-static const struct {
-    const char *alone;
-    const char *shared;
-} audit_plans[AUDIT_CHECKS] = {
-    [AUDIT_OVERSOLD] = {NULL, "raise the total to the coupons that people hold: none is taken from "
-                              "anyone"},
-    [AUDIT_STOCK] = {"set what is unleased by what is issued and lent",
-                     "set what is unleased by what is issued and lent"},
-    [AUDIT_STRAY] = {"keep the coupons, as coupons without a lease",
-                     "keep the coupons, as coupons without a lease"},
-    [AUDIT_POLICY] = {"write the policy as the server knows it",
-                      "write the policy and its claims as Redis has them, and build it anew; one "
-                      "that the ledger lacks is let go with --forget, with a dead letter for each "
-                      "claim"},
-    [AUDIT_MISSING] = {"write the coupons that are missing from the server's memory",
-                       "put the claims back among the pending ones, for a worker to write"},
-    [AUDIT_UNKNOWN] = {NULL, "build the policy anew in the gate, with all coupons of the ledger"},
-    [AUDIT_OUTDATED] = {"bring the coupons to the state that the server knows",
-                        "build the policy anew in the gate, with the states of the ledger"},
-    [AUDIT_REPEATED] = {NULL, "build the policy anew in the gate: each seq with its one coupon"},
-    [AUDIT_PENDING] = {NULL, "give pending claims back to their users; remove what no lease gave"},
-    [AUDIT_UNLEASED] = {NULL, "remove pending entries that no lease ever gave"},
-    [AUDIT_REMAINING] = {NULL, "build the policy anew in the gate, with a fresh lease"},
-    [AUDIT_LEASE] = {"write the leases as the server has them",
-                     "build the policy anew in the gate, with a fresh lease"},
-    [AUDIT_ADRIFT] = {"write the leases as the server has them",
-                      "build the policy anew in the gate, with a fresh lease"},
-    [AUDIT_MARK] = {NULL, "build the policy anew in the gate, and publish from the beginning"},
-};
-
-const char *policy_audit_plan(const struct policy_audit *audit, bool is_shared, size_t number)
-{
-    for (size_t i = 0; i < AUDIT_CHECKS; i++) {
-        if (audit->counts[i] != 0 && number-- == 0) {
-            const char *plan = is_shared ? audit_plans[i].shared : audit_plans[i].alone;
-            return plan != NULL ? plan
-                   : i == AUDIT_CORRUPT
-                       ? "nothing: delete that value in Redis, then repair: what the ledger has "
-                         "comes back"
-                   : i == AUDIT_SLOT ? "nothing: set it by hand, as operations.md says"
-                   : i == AUDIT_OVERSOLD
-                       ? "nothing: raise the total to the coupons that people hold, or cancel "
-                         "some, then restart the server"
-                   : is_shared || i == AUDIT_OVER_LIMIT
-                       ? "nothing: people have to decide whose coupon is cancelled"
-                       : "nothing: a restart of the server takes over what the ledger has";
-        }
-    }
-    return NULL;
-}
-
-/* "missing 3, remaining 1", as it is kept. */
-static void audit_write_plan(const struct policy_audit *audit, char *text, size_t size)
-{
-    size_t length = 0;
-
-    text[0] = '\0';
-    for (size_t i = 0; i < AUDIT_CHECKS && length < size; i++) {
-        if (audit->counts[i] != 0)
-            length +=
-                (size_t)snprintf(text + length, size - length, "%s%s %" PRId64,
-                                 length > 0 ? ", " : "", audit_check_name(i), audit->counts[i]);
-    }
-}
-
 static void audit_pause(void)
 {
     const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
@@ -136,16 +67,6 @@ static void audit_refresh(struct service *service)
                   LOG_FIELD("error", LOG_TEXT(error.text)));
         steward_call(&service->steward, id, STEWARD_REFRESH);
     }
-}
-
-/* Whether writing the ledger from memory mends anything that is wrong with the policy. */
-static bool audit_is_for_rewrite(const struct policy_audit *audit)
-{
-    for (size_t i = 0; i < AUDIT_CHECKS; i++) {
-        if (audit->counts[i] != 0 && audit_plans[i].alone != NULL)
-            return true;
-    }
-    return false;
 }
 
 /* The writer may have to look up what became of its last commit first. */
@@ -373,6 +294,18 @@ static enum status audit_list_mends(const struct audit_look *look, struct gate_m
     return status;
 }
 
+/* Whether anyone is there to write what is put back, and to build what is laid down. Whoever
+ * refuses the ledger, as it is an older one, is not. */
+static bool audit_has_worker(struct service *service)
+{
+    int64_t count = 0;
+    struct error error;
+
+    return service->workers != NULL ||
+           ledger_worker_count(service->ledger, WORKER_GRACE_MS, &count, &error) != STATUS_OK ||
+           count > 0;
+}
+
 /* True when the ledger has all of the claims that were given back to it. */
 static bool audit_await_written(struct service *service, const struct gate_mend *mends,
                                 size_t count)
@@ -388,8 +321,10 @@ static bool audit_await_written(struct service *service, const struct gate_mend 
             ledger_coupon_get(service->ledger, claim->policy_id, claim->seq, &coupon, &error) ==
                 STATUS_OK)
             at++;
-        else
+        else if (audit_has_worker(service))
             audit_pause();
+        else
+            break;
     }
     return at == count;
 }
@@ -412,17 +347,6 @@ static void audit_redeem_again(struct service *service, const struct audit_look 
                       LOG_FIELD("seq", LOG_I64(suspect->held.claim.seq)),
                       LOG_FIELD("error", LOG_TEXT(error.text)));
     }
-}
-
-/* Whether anyone is there to write what is put back, and to build what is laid down. */
-static bool audit_has_worker(struct service *service)
-{
-    int64_t count = 0;
-    struct error error;
-
-    return service->workers != NULL ||
-           ledger_worker_count(service->ledger, WORKER_GRACE_MS, &count, &error) != STATUS_OK ||
-           count > 0;
 }
 
 enum status audit_await_built(struct service *service, int64_t policy_id, bool *is_built,
@@ -456,6 +380,13 @@ static bool audit_needs_building(const struct policy_audit *audit)
             return true;
     }
     return false;
+}
+
+/* Whether there are claims to be put back, which needs nobody, and which no loss of Redis undoes.
+ */
+static bool audit_puts_back(const struct policy_audit *audit)
+{
+    return audit->counts[AUDIT_MISSING] != 0 || audit->counts[AUDIT_PENDING] != 0;
 }
 
 static enum status audit_mend_stock(struct service *service, const struct audit_look *look,
@@ -512,7 +443,13 @@ static enum status audit_repair_steps(struct service *service, const struct audi
     enum status status = audit_repair_claims(service, look, done, &is_written, error);
 
     if (status == STATUS_OK && !is_written) {
-        *outcome = "claims were put back, and no worker has written them yet";
+        *outcome = "claims were put back, and no worker has written them yet; start `dibs worker` "
+                   "when none runs, or only such that refuse the ledger";
+        return STATUS_OK;
+    }
+    if (status == STATUS_OK && audit_needs_building(&look->audit) && !audit_has_worker(service)) {
+        *outcome = "claims were put right, and no worker is alive to build the policy anew; start "
+                   "`dibs worker`, then repair again";
         return STATUS_OK;
     }
     if (status == STATUS_OK)
@@ -543,11 +480,12 @@ static enum status audit_repair_policy(struct service *service, const struct aud
     if (look->status != STATUS_OK || policy_audit_is_fine(&look->audit))
         return look->status;
     if (!audit_look_is_lost(look) && audit_needs_building(&look->audit) &&
-        !audit_has_worker(service))
-        return error_set(error, STATUS_CONFLICT,
-                         "policy %lld: a repair needs a worker that runs, and none is alive; start "
-                         "`dibs worker`. Nothing was changed",
-                         (long long)policy_id);
+        !audit_puts_back(&look->audit) && !audit_has_worker(service))
+        return error_set(
+            error, STATUS_CONFLICT,
+            "policy %lld: a repair needs a worker that runs, and none is alive, or only "
+            "such that refuse the ledger; start `dibs worker`. Nothing was changed",
+            (long long)policy_id);
     audit_write_plan(&look->audit, note.plan, sizeof(note.plan));
     done->policy_count++;
     enum status status = ledger_repair_begin(service->ledger, &note, error);

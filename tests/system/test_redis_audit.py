@@ -98,7 +98,9 @@ def test_redis_audit__brings_back_what_an_older_database_lacks(tmp_path, redis):
             lambda: [e for e in worker.events("ledger_refuses") if "older" in e["error"]],
             "the worker sees how old it is", 60)
         assert "bring the newer database back" in refused["error"]
-        wait_until(lambda: one.get("/readyz").status == 200, "the server has connected", 30)
+        wait_until(lambda: one.get("/readyz").status == 200, "the server has connected", 60)
+        # Whoever refuses the ledger is soon nobody who works. The claims are put back all the same.
+        wait_until(lambda: one.metrics()["dibs_workers"] == 0, "nobody works", 60)
         before = shop.holders(policy)
         (item,) = audit_json(one, code=3)
         assert item["missing"] == 5, item
