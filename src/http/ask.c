@@ -60,7 +60,7 @@ static enum clerk_queue queue_of(const struct auth *auth, const struct caller *c
     return auth->has_tokens ? CLERK_STRANGERS : CLERK_KNOWN;
 }
 
-bool ask_identify(struct ask *ask)
+static void identify(struct ask *ask)
 {
     auth_identify_request(&ask->loop->api->auth, ask->request, http_loop_wall_ms(ask->loop->http),
                           &ask->caller);
@@ -68,7 +68,21 @@ bool ask_identify(struct ask *ask)
     notes->token = ask->caller.token;
     notes->client = ask_address(ask);
     notes->queue = queue_of(&ask->loop->api->auth, &ask->caller);
+}
+
+bool ask_identify(struct ask *ask)
+{
+    identify(ask);
     return !ask->caller.is_guess || guess_was_wrong(ask, GUESS_TOKEN);
+}
+
+bool ask_is_admin(struct ask *ask)
+{
+    identify(ask);
+    if (ask->caller.is_guess) {
+        guess_note_wrong(ask, GUESS_TOKEN);
+    }
+    return auth_may_administer(&ask->loop->api->auth, &ask->caller) == NULL;
 }
 
 static bool allow(struct ask *ask, const char *refusal)

@@ -45,7 +45,8 @@ static void log_guess(const struct ask *ask, enum log_level level, const char *e
               LOG_FIELD("wrong_tokens", LOG_I64(atomic_load(&guesses->wrong[GUESS_TOKEN]))));
 }
 
-static void refuse(const struct ask *ask, const struct rate_limit *limit, int64_t now_ns)
+/* Whatever is answered, it is the connection's last. */
+static void throttle(const struct ask *ask, int64_t now_ns)
 {
     struct guesses *guesses = &ask->loop->api->guesses;
     int64_t raised_ns = atomic_load(&guesses->alarm_ns);
@@ -55,6 +56,10 @@ static void refuse(const struct ask *ask, const struct rate_limit *limit, int64_
         log_guess(ask, LOG_ERROR, "guessing");
     }
     http_answer_close(ask->exchange);
+}
+
+static void refuse(const struct ask *ask, const struct rate_limit *limit)
+{
     reply_note_limit(ask->exchange, limit);
     reply_rate_limited(ask->loop, ask->exchange, limit);
 }
@@ -80,11 +85,12 @@ bool guess_may_try_code(struct ask *ask)
     if (own.allowed && (all.allowed || own.remaining == own.limit)) {
         return true;
     }
-    refuse(ask, own.allowed ? &all : &own, now_ns);
+    throttle(ask, now_ns);
+    refuse(ask, own.allowed ? &all : &own);
     return false;
 }
 
-bool guess_was_wrong(const struct ask *ask, enum guess_kind kind)
+static struct rate_limit count_wrong(const struct ask *ask, enum guess_kind kind)
 {
     static const char *const events[] = {
         [GUESS_CODE] = "wrong_code", [GUESS_TOKEN] = "wrong_token"};
@@ -101,8 +107,22 @@ bool guess_was_wrong(const struct ask *ask, enum guess_kind kind)
     }
     if (limit.allowed) {
         log_guess(ask, LOG_WARN, events[kind]);
-        return true;
+    } else {
+        throttle(ask, now_ns);
     }
-    refuse(ask, &limit, now_ns);
-    return false;
+    return limit;
+}
+
+bool guess_was_wrong(const struct ask *ask, enum guess_kind kind)
+{
+    struct rate_limit limit = count_wrong(ask, kind);
+    if (!limit.allowed) {
+        refuse(ask, &limit);
+    }
+    return limit.allowed;
+}
+
+void guess_note_wrong(const struct ask *ask, enum guess_kind kind)
+{
+    (void)count_wrong(ask, kind);
 }

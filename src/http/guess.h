@@ -41,4 +41,7 @@ bool guess_may_try_code(struct ask *ask);
 /* A code or a token was wrong. False after answering 429; true: it is for the caller to refuse. */
 bool guess_was_wrong(const struct ask *ask, enum guess_kind kind);
 
+/* The same where whoever asks is answered in any case: counts it, and answers nothing. */
+void guess_note_wrong(const struct ask *ask, enum guess_kind kind);
+
 #endif

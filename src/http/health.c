@@ -20,17 +20,9 @@ void health_live(struct ask *ask)
     reply_json(ask->loop, ask->exchange, 200, SPAN("{\"status\":\"ok\"}"));
 }
 
-void health_ready(struct ask *ask)
+/* What is behind it is nobody's business but the operators'. */
+static void append_parts(struct buffer *body, const struct service_part *parts, size_t count)
 {
-    struct api *api = ask->loop->api;
-    struct service_part parts[SERVICE_PARTS];
-    /* A server that stops is no place to send new work to. */
-    size_t count;
-    bool ready = service_parts(api->service, parts, &count) && !api_stopping(api);
-    struct buffer *body = &ask->loop->body;
-    buffer_clear(body);
-    buffer_append_literal(body, "{\"ready\":");
-    buffer_append_text(body, ready ? "true" : "false");
     buffer_append_literal(body, ",\"parts\":[");
     for (size_t index = 0; index < count; index++) {
         buffer_append_text(body, index > 0 ? ",{\"name\":" : "{\"name\":");
@@ -43,7 +35,24 @@ void health_ready(struct ask *ask)
         json_append_text(body, span_of(parts[index].words));
         buffer_append_literal(body, "}");
     }
-    buffer_append_literal(body, "]}");
+    buffer_append_literal(body, "]");
+}
+
+void health_ready(struct ask *ask)
+{
+    struct api *api = ask->loop->api;
+    struct service_part parts[SERVICE_PARTS];
+    /* A server that stops is no place to send new work to. */
+    size_t count;
+    bool ready = service_parts(api->service, parts, &count) && !api_stopping(api);
+    struct buffer *body = &ask->loop->body;
+    buffer_clear(body);
+    buffer_append_literal(body, "{\"ready\":");
+    buffer_append_text(body, ready ? "true" : "false");
+    if (ask_is_admin(ask)) {
+        append_parts(body, parts, count);
+    }
+    buffer_append_literal(body, "}");
     reply_json(ask->loop, ask->exchange, ready ? 200 : 503,
                (struct span){body->bytes, body->length});
 }

@@ -477,3 +477,22 @@ def test_code__a_wrong_one_with_an_admin_token_is_still_wrong(admin):
     answer = admin.post(f"/v1/coupons/{wrong}/redeem", {"order_id": "o"}, token=False)
     assert answer.status in (401, 404), answer
     assert expect(admin.get(f"/v1/coupons/{won['coupon_id']}"), 200)["state"] == "ISSUED"
+
+
+# --- readiness ---
+
+
+def test_readyz__its_parts_are_for_admins(admin):
+    """Strangers and probes learn whether it can serve. A wrong token never makes a probe fail, but
+    it counts as a guess."""
+    assert {part["name"] for part in expect(admin.get("/readyz"), 200)["parts"]} >= {"gate", "ledger"}
+    assert expect(admin.get("/readyz", token=False), 200) == {"ready": True}
+    for _ in range(30):
+        assert expect(admin.get("/readyz", token="not-the-admin-token"), 200) == {"ready": True}
+    assert admin.metrics()['dibs_wrong_guesses_total{kind="token"}'] == 30
+    url = f"http://{admin.address[0]}:{admin.address[1]}"
+    shown = run_dibs("status", "--url", url, env={"DIBS_ADMIN_TOKEN": ADMIN})
+    assert shown.returncode == 0 and "gate" in shown.stdout and "sqlite" in shown.stdout, shown
+    refused = run_dibs("status", "--url", url)
+    assert refused.returncode == 1 and "server  ready" in refused.stdout, refused
+    assert "sqlite" not in refused.stdout and "admin token" in refused.stderr, refused
