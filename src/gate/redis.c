@@ -27,48 +27,38 @@ void redis_write_request_id(const struct request_id *id, char text[33])
     text[32] = '\0';
 }
 
-bool redis_read_request_id(const char *text, size_t length, struct request_id *id)
+bool redis_take_request_id(struct span *text, struct request_id *id)
 {
-    if (length < sizeof(*id))
+    if (text->length < sizeof(*id))
         return false;
-    memcpy(id, text, sizeof(*id));
+    memcpy(id, text->bytes, sizeof(*id));
+    text->bytes += sizeof(*id);
+    text->length -= sizeof(*id);
     return true;
-}
-
-/* A number of at least one digit, and what is behind it; NULL: there is none. */
-static const char *redis_read_digits(const char *text, int64_t *number)
-{
-    char *end;
-
-    if (*text < '0' || *text > '9')
-        return NULL;
-    *number = strtoll(text, &end, 10);
-    return end;
 }
 
 /* The request id and "nth:lease:requested_at:seq"; then, but for the last one perhaps, the state, a
  * count, and a comma. */
-const char *redis_read_held(const char *text, const char *end, struct redis_held *held)
+bool redis_read_held(struct span *text, struct redis_held *held)
 {
     struct claim *claim = &held->claim;
-    int64_t nth = 0;
-    int64_t *const numbers[] = {&nth, &claim->lease_id, &claim->requested_at_ms, &claim->seq};
+    int64_t numbers[4];
     int64_t bound_count;
-    bool is_read = redis_read_request_id(text, (size_t)(end - text), &claim->request_id);
 
-    text += sizeof(claim->request_id);
-    for (size_t i = 0; i < 4 && is_read; i++) {
-        text = redis_read_digits(text, numbers[i]);
-        is_read = text != NULL && (i == 3 || *text++ == ':');
-    }
-    held->state = 'P';
-    if (is_read && text < end) {
-        held->state = *text++;
-        text = redis_read_digits(text, &bound_count);
-        is_read = strchr("PIR", held->state) != NULL && text != NULL && *text++ == ',';
-    }
-    claim->nth = is_read && nth <= PER_USER_LIMIT_MAX ? (int32_t)nth : 0;
-    return is_read && text < end ? text : NULL;
+    *held = (struct redis_held){.state = 'P'};
+    if (!redis_take_request_id(text, &claim->request_id) ||
+        !redis_text_take_numbers(text, 4, numbers) || numbers[0] < 1 ||
+        numbers[0] > PER_USER_LIMIT_MAX || numbers[3] < 1)
+        return false;
+    claim->nth = (int32_t)numbers[0];
+    claim->lease_id = numbers[1];
+    claim->requested_at_ms = numbers[2];
+    claim->seq = numbers[3];
+    if (text->length == 0)
+        return true;
+    held->state = text->bytes[0];
+    return memchr("PIR", held->state, 3) != NULL && redis_text_take(text, held->state) &&
+           redis_text_take_numbers(text, 1, &bound_count) && redis_text_take(text, ',');
 }
 
 struct redis_argument redis_number_text(char text[24], int64_t number)
@@ -79,15 +69,37 @@ struct redis_argument redis_number_text(char text[24], int64_t number)
 
 /* --- calls --- */
 
+enum status redis_ask(struct gate_redis *redis, int64_t policy_id, const char *function,
+                      const struct redis_argument *arguments, size_t count, redisReply **reply,
+                      struct error *error)
+{
+    enum status status =
+        redis_pool_call_surely(&redis->pool, policy_id, function, arguments, count, reply, error);
+
+    return status == STATUS_UNKNOWN ? STATUS_UNAVAILABLE : status;
+}
+
+enum status redis_ask_number(struct gate_redis *redis, int64_t policy_id, const char *function,
+                             const struct redis_argument *arguments, size_t count, int64_t *number,
+                             struct error *error)
+{
+    redisReply *reply = NULL;
+    enum status status = redis_ask(redis, policy_id, function, arguments, count, &reply, error);
+
+    if (status == STATUS_OK && !redis_reply_number(reply, 0, REDIS_NUMBER_MAX, number))
+        status = redis_reply_is_strange(function, error);
+    freeReplyObject(reply);
+    return status;
+}
+
 enum status redis_do(struct gate_redis *redis, int64_t policy_id, const char *function,
                      const struct redis_argument *arguments, size_t count, struct error *error)
 {
     redisReply *reply = NULL;
-    enum status status =
-        redis_pool_call_surely(&redis->pool, policy_id, function, arguments, count, &reply, error);
+    enum status status = redis_ask(redis, policy_id, function, arguments, count, &reply, error);
 
     freeReplyObject(reply);
-    return status == STATUS_UNKNOWN ? STATUS_UNAVAILABLE : status;
+    return status;
 }
 
 /* Whoever changed a policy sees the change at once, if Redis is still there to be looked at. */
@@ -139,13 +151,10 @@ static enum status gate_redis_announce(struct gate *gate, int64_t policy_id, int
 {
     char text[24];
     const struct redis_argument argument = redis_number_text(text, count);
-    redisReply *reply = NULL;
-    enum status status = redis_pool_call_surely(&gate_redis_of(gate)->pool, policy_id,
-                                                "dibs_announce", &argument, 1, &reply, error);
 
-    *wait_ms = status == STATUS_OK && reply->type == REDIS_REPLY_INTEGER ? reply->integer : 0;
-    freeReplyObject(reply);
-    return status == STATUS_UNKNOWN ? STATUS_UNAVAILABLE : status;
+    *wait_ms = 0;
+    return redis_ask_number(gate_redis_of(gate), policy_id, "dibs_announce", &argument, 1, wait_ms,
+                            error);
 }
 
 static enum status gate_redis_lend(struct gate *gate, const struct lease *lease,
@@ -168,18 +177,20 @@ static enum status gate_redis_lend(struct gate *gate, const struct lease *lease,
 }
 
 /* "id:count id:count" */
-static size_t redis_read_shrunk(const char *text, struct lease_shrunk *shrunk)
+static bool redis_read_shrunk(const redisReply *reply, struct lease_shrunk *shrunk, size_t *count)
 {
-    size_t count = 0;
+    struct span text;
+    int64_t numbers[2];
 
-    while (*text != '\0' && count < GATE_RECALL_LEASES_MAX) {
-        char *end;
-        shrunk[count].lease_id = strtoll(text, &end, 10);
-        shrunk[count].count = *end == ':' ? strtoll(end + 1, &end, 10) : 0;
-        text = *end == ' ' ? end + 1 : end;
-        count++;
+    if (!redis_reply_text(reply, &text))
+        return false;
+    for (*count = 0; text.length > 0; ++*count) {
+        if (*count == GATE_RECALL_LEASES_MAX || (*count > 0 && !redis_text_take(&text, ' ')) ||
+            !redis_text_take_numbers(&text, 2, numbers))
+            return false;
+        shrunk[*count] = (struct lease_shrunk){.lease_id = numbers[0], .count = numbers[1]};
     }
-    return count;
+    return true;
 }
 
 static enum status gate_redis_recall(struct gate *gate, int64_t policy_id, int64_t count,
@@ -198,8 +209,8 @@ static enum status gate_redis_recall(struct gate *gate, int64_t policy_id, int64
     const struct redis_argument arguments[] = {wanted, redis_call_name(name)};
     enum status status =
         redis_pool_call_surely(&redis->pool, policy_id, "dibs_recall", arguments, 2, &reply, error);
-    if (status == STATUS_OK && reply->str != NULL)
-        *shrunk_count = redis_read_shrunk(reply->str, shrunk);
+    if (status == STATUS_OK && !redis_read_shrunk(reply, shrunk, shrunk_count))
+        status = redis_reply_is_strange("dibs_recall", error);
     freeReplyObject(reply);
     return redis_changed(redis, policy_id, status);
 }
@@ -230,19 +241,25 @@ static enum status gate_redis_block(struct gate *gate, const struct user_id *use
 /* "seq:nth:state:ahead:requested_at" */
 static bool redis_read_found(const redisReply *reply, struct gate_claim *claim)
 {
-    const char *text = reply->str;
-    int64_t nth;
+    struct span text;
+    int64_t place[2];
+    int64_t times[2];
 
-    *claim = (struct gate_claim){0};
-    if (text == NULL || !redis_read_whole(&text, ':', &claim->seq) ||
-        !redis_read_whole(&text, ':', &nth) || text[0] == '\0' || text[1] != ':')
+    if (!redis_reply_text(reply, &text) || !redis_text_take_numbers(&text, 2, place) ||
+        place[1] > PER_USER_LIMIT_MAX || !redis_text_take(&text, ':') || text.length == 0)
         return false;
-    claim->nth = (int32_t)nth;
-    claim->pending = text[0] == 'P';
-    claim->coupon_state = redis_state_of(text[0]);
-    text += 2;
-    return redis_read_whole(&text, ':', &claim->ahead) &&
-           redis_read_whole(&text, '\0', &claim->requested_at_ms);
+    char state = text.bytes[0];
+    if (memchr("PIR", state, 3) == NULL || !redis_text_take(&text, state) ||
+        !redis_text_take(&text, ':') || !redis_text_take_numbers(&text, 2, times) ||
+        text.length > 0)
+        return false;
+    *claim = (struct gate_claim){.seq = place[0],
+                                 .nth = (int32_t)place[1],
+                                 .pending = state == 'P',
+                                 .coupon_state = redis_state_of(state),
+                                 .ahead = times[0],
+                                 .requested_at_ms = times[1]};
+    return true;
 }
 
 static enum status gate_redis_find(struct gate *gate, int64_t policy_id, const struct user_id *user,
@@ -251,16 +268,16 @@ static enum status gate_redis_find(struct gate *gate, int64_t policy_id, const s
 {
     const struct redis_argument argument = {.bytes = user->bytes, .length = user->length};
     redisReply *reply = NULL;
-    enum status status = redis_pool_call_surely(&gate_redis_of(gate)->pool, policy_id, "dibs_find",
-                                                &argument, 1, &reply, error);
+    enum status status =
+        redis_ask(gate_redis_of(gate), policy_id, "dibs_find", &argument, 1, &reply, error);
 
     *count = 0;
-    if (status != STATUS_OK)
-        return status == STATUS_UNKNOWN ? STATUS_UNAVAILABLE : status;
+    if (status == STATUS_OK && !redis_reply_is_array(reply))
+        status = redis_reply_is_strange("dibs_find", error);
     /* Redis tells the latest last. */
-    for (size_t i = reply->elements; i > 0 && status == STATUS_OK; i--) {
-        if (*count < claims_max && !redis_read_found(reply->element[i - 1], &claims[*count]))
-            status = error_set(error, STATUS_FAILED, "dibs_find answers something else");
+    for (size_t i = redis_reply_count(reply); i > 0 && status == STATUS_OK; i--) {
+        if (*count < claims_max && !redis_read_found(redis_reply_at(reply, i - 1), &claims[*count]))
+            status = redis_reply_is_strange("dibs_find", error);
         ++*count;
     }
     freeReplyObject(reply);
@@ -344,17 +361,19 @@ static enum status redis_check_server(const struct gate_redis *redis,
 
     if (info == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "INFO: %s", link->errstr);
-    if (info->type == REDIS_REPLY_ERROR || info->str == NULL) {
+    struct span text;
+    if (!redis_reply_text(info, &text)) {
+        const char *words = redis_reply_error(info);
         enum redis_trouble trouble = redis_trouble_of(info);
         enum status status =
             error_set(error, trouble == REDIS_TROUBLE_LATER ? STATUS_UNAVAILABLE : STATUS_FAILED,
-                      "INFO is refused: %.200s", info->str == NULL ? "no text" : info->str);
+                      "INFO is refused: %.200s", words == NULL ? "no text" : words);
         freeReplyObject(info);
         return status;
     }
-    (void)redis_info(info->str, "redis_version:", version, sizeof(version));
-    (void)redis_info(info->str, "maxmemory_policy:", policy, sizeof(policy));
-    redis_durability_read(&durability, link, info->str);
+    redis_info(text, "redis_version:", version, sizeof(version));
+    redis_info(text, "maxmemory_policy:", policy, sizeof(policy));
+    redis_durability_read(&durability, link, text);
     freeReplyObject(info);
     if (strtol(version, NULL, 10) < VERSION_MAJOR_MIN)
         return error_set(error, STATUS_FAILED, "is version %s; dibs needs 7.0 or newer", version);
@@ -423,7 +442,7 @@ static void gate_redis_close(struct gate *gate)
     gate_redis_free(redis);
 }
 
-static const struct gate_ops gate_redis_ops = {
+const struct gate_ops gate_redis_ops = {
     .name = "redis",
     .decides_at_once = false,
     .is_shared = true,

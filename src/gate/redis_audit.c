@@ -10,74 +10,73 @@
 #define MENDS_AT_ONCE  100
 #define MEND_ARGUMENTS 7
 
-static int64_t redis_audit_number(const redisReply *reply)
-{
-    return reply->type == REDIS_REPLY_INTEGER ? reply->integer
-           : reply->str != NULL               ? strtoll(reply->str, NULL, 10)
-                                              : 0;
-}
-
 /* --- how it stands --- */
 
 static enum status redis_audit_read_leases(const redisReply *leases, int64_t policy_id,
                                            struct gate_state *state, struct error *error)
 {
-    struct redis_keys keys;
+    enum status status = STATUS_OK;
 
-    redis_keys_of(&keys, policy_id);
-    for (size_t i = 0; i < leases->elements; i++) {
-        const redisReply *text = leases->element[i];
+    for (size_t i = 0; i < redis_reply_count(leases) && status == STATUS_OK; i++) {
         struct gate_lease lease;
-        if (text->str == NULL || !redis_read_lease(text->str, &lease))
-            return error_set(error, STATUS_FAILED, "%s: a lease is not readable", keys.names[3]);
+        status = redis_read_lease(leases, i, policy_id, &lease, error);
+        if (status != STATUS_OK)
+            break;
         state->left += lease.end_seq - lease.next_seq;
+        if (state->left > REDIS_NUMBER_MAX)
+            status = redis_reply_is_strange("dibs_inspect", error);
         if (state->lease_count < GATE_STATE_LEASES_MAX)
             state->leases[state->lease_count++] = lease;
     }
-    return STATUS_OK;
+    return status;
 }
 
 enum status gate_redis_inspect(struct gate *gate, int64_t policy_id, struct gate_state *state,
                                struct error *error)
 {
     redisReply *reply = NULL;
-    int64_t arming = 0;
-    int64_t *const numbers[STATE_NUMBERS] = {
-        &arming,           &state->remaining, &state->pending_count, &state->issued,
-        &state->unleased,  &state->version,   &state->changes,       &state->seq_top,
-        &state->lease_top, &state->mark};
-    enum status status = redis_pool_call_surely(&gate_redis_of(gate)->pool, policy_id,
-                                                "dibs_inspect", NULL, 0, &reply, error);
+    int64_t read[STATE_NUMBERS] = {0};
+    enum status status =
+        redis_ask(gate_redis_of(gate), policy_id, "dibs_inspect", NULL, 0, &reply, error);
+    const redisReply *leases = redis_reply_at(reply, STATE_NUMBERS);
 
     if (status != STATUS_OK)
-        return status == STATUS_UNKNOWN ? STATUS_UNAVAILABLE : status;
-    state->is_known = reply->type == REDIS_REPLY_ARRAY;
-    if (state->is_known && (reply->elements != STATE_NUMBERS + 1 ||
-                            reply->element[STATE_NUMBERS]->type != REDIS_REPLY_ARRAY)) {
-        status = error_set(error, STATUS_FAILED, "dibs_inspect answers something else");
-    } else if (state->is_known) {
-        for (size_t i = 0; i < STATE_NUMBERS; i++)
-            *numbers[i] = redis_audit_number(reply->element[i]);
-        state->is_armed = arming > 0;
-        state->is_suspended = arming < 0;
-        status = redis_audit_read_leases(reply->element[STATE_NUMBERS], policy_id, state, error);
-    }
+        return status;
+    state->is_known = !redis_reply_is_nil(reply);
+    bool is_read = !state->is_known || (redis_reply_numbers(reply, STATE_NUMBERS, read) &&
+                                        redis_reply_is_array(leases));
+    state->is_armed = read[0] > 0;
+    state->is_suspended = read[0] < 0;
+    state->remaining = read[1];
+    state->pending_count = read[2];
+    state->issued = read[3];
+    state->unleased = read[4];
+    state->version = read[5];
+    state->changes = read[6];
+    state->seq_top = read[7];
+    state->lease_top = read[8];
+    state->mark = read[9];
+    status = is_read ? redis_audit_read_leases(leases, policy_id, state, error)
+                     : redis_reply_is_strange("dibs_inspect", error);
     freeReplyObject(reply);
     return status;
 }
 
 /* --- what is pending and not held --- */
 
-/* A member of PENDING, "user" or "user\nnth"; false: nobody can have such a name. */
-static bool redis_audit_read_member(const redisReply *member, struct claim *claim)
+/* One page, up to `max` in all; `after` becomes where the next one begins. */
+static bool redis_audit_read_strays(const redisReply *reply, int64_t policy_id, char after[24],
+                                    struct claim *strays, size_t max, size_t *count)
 {
-    const char *feed = member->str == NULL ? NULL : memchr(member->str, '\n', member->len);
-    size_t length = feed == NULL ? member->len : (size_t)(feed - member->str);
-
-    if (member->str == NULL || length == 0 || length > ID_LENGTH_MAX)
+    if (redis_reply_count(reply) % 2 != 1 || !redis_reply_copy(redis_reply_at(reply, 0), after, 24))
         return false;
-    claim->user = user_id_of((struct span){.bytes = member->str, .length = length});
-    claim->nth = feed == NULL ? 1 : (int32_t)strtol(feed + 1, NULL, 10);
+    for (size_t i = 1; i < redis_reply_count(reply) && *count < max; i += 2) {
+        struct claim *stray = &strays[*count];
+        *stray = (struct claim){.policy_id = policy_id};
+        if (!redis_read_score(redis_reply_at(reply, i + 1), &stray->seq))
+            return false;
+        *count += redis_read_member(redis_reply_at(reply, i), stray);
+    }
     return true;
 }
 
@@ -93,22 +92,11 @@ enum status gate_redis_strays(struct gate *gate, int64_t policy_id, struct claim
         redisReply *reply = NULL;
         const struct redis_argument arguments[] = {{after, strlen(after)},
                                                    {at_once, strlen(at_once)}};
-        status = redis_pool_call_surely(&gate_redis_of(gate)->pool, policy_id, "dibs_strays",
-                                        arguments, 2, &reply, error);
-        if (status != STATUS_OK)
-            return status == STATUS_UNKNOWN ? STATUS_UNAVAILABLE : status;
-        bool is_read = reply->type == REDIS_REPLY_ARRAY && reply->elements % 2 == 1 &&
-                       reply->element[0]->str != NULL && reply->element[0]->len < sizeof(after);
-        if (is_read)
-            memcpy(after, reply->element[0]->str, reply->element[0]->len + 1);
-        else
-            status = error_set(error, STATUS_FAILED, "dibs_strays answers something else");
-        for (size_t i = 1; status == STATUS_OK && i < reply->elements && *count < max; i += 2) {
-            struct claim *stray = &strays[*count];
-            *stray = (struct claim){.policy_id = policy_id,
-                                    .seq = redis_audit_number(reply->element[i + 1])};
-            *count += redis_audit_read_member(reply->element[i], stray);
-        }
+        status =
+            redis_ask(gate_redis_of(gate), policy_id, "dibs_strays", arguments, 2, &reply, error);
+        if (status == STATUS_OK &&
+            !redis_audit_read_strays(reply, policy_id, after, strays, max, count))
+            status = redis_reply_is_strange("dibs_strays", error);
         freeReplyObject(reply);
     } while (status == STATUS_OK && strcmp(after, "0") != 0 && *count < max);
     return status;
@@ -131,7 +119,7 @@ static enum status redis_mend_some(struct gate_redis *redis, int64_t policy_id,
         [GATE_MEND_PENDING] = "P", [GATE_MEND_HELD] = "H", [GATE_MEND_REMOVE] = "R"};
     struct redis_mend_texts texts[MENDS_AT_ONCE];
     struct redis_argument arguments[MENDS_AT_ONCE * MEND_ARGUMENTS];
-    redisReply *reply = NULL;
+    int64_t changed = 0;
 
     ensure(count <= MENDS_AT_ONCE);
     for (size_t i = 0; i < count; i++) {
@@ -152,12 +140,10 @@ static enum status redis_mend_some(struct gate_redis *redis, int64_t policy_id,
         own[6] =
             (struct redis_argument){(const char *)&claim->request_id, sizeof(claim->request_id)};
     }
-    enum status status = redis_pool_call_surely(&redis->pool, policy_id, "dibs_mend", arguments,
-                                                count * MEND_ARGUMENTS, &reply, error);
-    if (status == STATUS_OK)
-        *changed_count += redis_audit_number(reply);
-    freeReplyObject(reply);
-    return status == STATUS_UNKNOWN ? STATUS_UNAVAILABLE : status;
+    enum status status = redis_ask_number(redis, policy_id, "dibs_mend", arguments,
+                                          count * MEND_ARGUMENTS, &changed, error);
+    *changed_count += changed;
+    return status;
 }
 
 enum status gate_redis_mend(struct gate *gate, int64_t policy_id, const struct gate_mend *mends,

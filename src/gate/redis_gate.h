@@ -50,6 +50,8 @@ struct gate_redis {
     struct redis_restore *restores; /* of the policies that are being built anew */
 };
 
+extern const struct gate_ops gate_redis_ops;
+
 static inline struct gate_redis *gate_redis_of(struct gate *gate)
 {
     return (struct gate_redis *)gate;
@@ -58,8 +60,9 @@ static inline struct gate_redis *gate_redis_of(struct gate *gate)
 /* 32 hex digits and a NUL, for names that are ours alone. */
 void redis_write_request_id(const struct request_id *id, char text[33]);
 
-/* A request id is in Redis as it is. False: the text is shorter than one. */
-bool redis_read_request_id(const char *text, size_t length, struct request_id *id);
+/* Takes a request id, which is in Redis as it is, off the beginning of a text. False: the text is
+ * shorter than one. */
+bool redis_take_request_id(struct span *text, struct request_id *id);
 
 /* One claim of what ISSUED has for a user, without the policy and the user. */
 struct redis_held {
@@ -67,11 +70,41 @@ struct redis_held {
     char state; /* P, I or R */
 };
 
-/* Reads one claim: where the next one is, or NULL when this is the last one or not readable; then
- * its nth is 0. */
-const char *redis_read_held(const char *text, const char *end, struct redis_held *held);
+/* Takes one claim off the beginning of a text. False: it is not readable. */
+bool redis_read_held(struct span *text, struct redis_held *held);
 
-/* Calls a function that may be called again, and throws its reply away. */
+/* What dibs_describe answers; the parts live as long as the reply. */
+struct redis_described {
+    const redisReply *row;
+    const redisReply *leases; /* an array */
+    int64_t lease_top;
+    int64_t seq_top;
+};
+enum status redis_read_described(const redisReply *reply, struct redis_described *described,
+                                 struct error *error) MUST_CHECK;
+
+/* The lease at that place, "id:first:next:end". FAILED: it is not readable. */
+enum status redis_read_lease(const redisReply *leases, size_t at, int64_t policy_id,
+                             struct gate_lease *lease, struct error *error) MUST_CHECK;
+
+/* A member of PENDING, "user" or "user\nnth"; false: nobody can have such a name. */
+bool redis_read_member(const redisReply *member, struct claim *claim);
+
+/* Its score, the seq; 0: somebody has made it something else, which is nobody's seq and holds
+ * nobody up. False: it is no score at all. */
+bool redis_read_score(const redisReply *reply, int64_t *seq);
+
+/* Calls a function that may be called again. OK: `reply` is the caller's. */
+enum status redis_ask(struct gate_redis *redis, int64_t policy_id, const char *function,
+                      const struct redis_argument *arguments, size_t count, redisReply **reply,
+                      struct error *error) MUST_CHECK;
+
+/* The same for one that answers a number from 0 on. */
+enum status redis_ask_number(struct gate_redis *redis, int64_t policy_id, const char *function,
+                             const struct redis_argument *arguments, size_t count, int64_t *number,
+                             struct error *error) MUST_CHECK;
+
+/* The same for one whose reply tells nothing. */
 enum status redis_do(struct gate_redis *redis, int64_t policy_id, const char *function,
                      const struct redis_argument *arguments, size_t count,
                      struct error *error) MUST_CHECK;
@@ -123,9 +156,6 @@ enum status gate_redis_visit(struct gate *gate, int64_t policy_id,
                              const struct gate_visitor *visitor, struct error *error);
 enum status gate_redis_enumerate(struct gate *gate, int64_t **ids, size_t *count,
                                  struct error *error);
-
-/* "id:first:next:end"; false: it is not readable. */
-bool redis_read_lease(const char *text, struct gate_lease *lease);
 
 /* Slots of struct gate_ops, in redis_audit.c. */
 enum status gate_redis_inspect(struct gate *gate, int64_t policy_id, struct gate_state *state,

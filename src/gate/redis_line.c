@@ -142,7 +142,7 @@ static void redis_call_land(struct redis_call_out *call)
 
 /* An error reply: to another server, or to the wishes. */
 static void redis_call_refused(struct redis_call_out *call, enum redis_trouble trouble,
-                               const redisReply *reply)
+                               const char *words)
 {
     struct redis_line *line = call->line;
     struct redis_channel *channel = call->channel;
@@ -150,7 +150,7 @@ static void redis_call_refused(struct redis_call_out *call, enum redis_trouble t
 
     if (!call->waits && (trouble == REDIS_TROUBLE_MOVED || trouble == REDIS_TROUBLE_ASK) &&
         call->redirects++ < REDIRECTS_MAX &&
-        redis_map_read_redirect(reply->str, &channel->address, &to)) {
+        redis_map_read_redirect(words, &channel->address, &to)) {
         struct redis_channel *other = redis_channels_find(&line->channels, &to);
         if (trouble == REDIS_TROUBLE_ASK && redis_channel_open(other) != NULL)
             (void)redisAsyncCommand(other->link, NULL, NULL, "ASKING");
@@ -170,13 +170,6 @@ static void redis_call_refused(struct redis_call_out *call, enum redis_trouble t
         call->wishes[i]->is_gone = true;
     if (!call->waits)
         redis_call_land(call);
-}
-
-/* Whether the wish rests on what the ledger may not have: a claim that is pending or, of those who
- * are told that nothing is left, all that are. */
-static bool redis_wish_is_unsettled(const struct wish *wish)
-{
-    return wish->is_accepted || wish->verdict == VERDICT_SOLD_OUT;
 }
 
 /* With GATE_ACK_LEDGER such wishes wait for the ledger. */
@@ -228,7 +221,7 @@ static void redis_line_on_verdicts(redisAsyncContext *link, void *answer, void *
     }
     enum redis_trouble trouble = redis_trouble_of(reply);
     if (trouble != REDIS_TROUBLE_NONE) {
-        redis_call_refused(call, trouble, reply);
+        redis_call_refused(call, trouble, redis_reply_error(reply));
     } else if (redis_verdicts_read(reply, call->name, call->wishes, call->count)) {
         redis_channel_is_well(call->channel);
         redis_watch_meet(&call->line->gate->watch, call->policy_id);
@@ -250,8 +243,9 @@ static void redis_line_on_replicas(redisAsyncContext *link, void *answer, void *
 {
     struct redis_call_out *call = context;
     redisReply *reply = answer;
-    bool is_safe = reply != NULL && reply->type == REDIS_REPLY_INTEGER &&
-                   reply->integer >= call->line->gate->options.replicas;
+    int64_t replicas;
+    bool is_safe =
+        redis_reply_number(reply, call->line->gate->options.replicas, REDIS_COUNT_MAX, &replicas);
 
     redis_uv_mind(link);
     for (size_t i = 0; i < call->count && !is_safe; i++) {
@@ -467,31 +461,12 @@ static void redis_line_on_settled(redisAsyncContext *link, void *answer, void *c
 {
     struct redis_call_out *call = context;
     redisReply *reply = answer;
-    bool is_over = true;
+    bool is_over = false;
 
     redis_uv_mind(link);
     call->is_asked = false;
-    if (reply == NULL || reply->type != REDIS_REPLY_STRING || reply->len != call->count) {
-        freeReplyObject(reply);
-        return; /* Asked again by the timer until its time is over. */
-    }
-    for (size_t i = 0; i < call->count; i++) {
-        struct wish *wish = call->wishes[i];
-        if (!redis_wish_is_unsettled(wish))
-            continue;
-        if (reply->str[i] == 'P') {
-            is_over = false;
-        } else if (!wish->is_accepted) {
-            continue;
-        } else if (reply->str[i] == 'V') {
-            /* It came to nothing: whoever asks again is decided again. */
-            wish->verdict = VERDICT_UNAVAILABLE;
-            wish->is_accepted = false;
-        } else {
-            wish->coupon_state = redis_state_of(reply->str[i]);
-            wish->is_accepted = false;
-        }
-    }
+    /* What is not readable is asked again by the timer, until its time is over. */
+    (void)redis_settled_read(reply, call->wishes, call->count, &is_over);
     freeReplyObject(reply);
     if (is_over)
         redis_call_land(call);

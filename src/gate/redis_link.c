@@ -1,7 +1,6 @@
 /* redis_link.c: connects to Redis, plainly, over TLS or a unix socket. */
 #include "gate/redis_link.h"
 
-#include <errno.h>
 #include <hiredis/hiredis_ssl.h>
 #include <openssl/ssl.h>
 #include <stdlib.h>
@@ -48,27 +47,16 @@ static const struct redis_error_name redis_error_names[] = {
 
 enum redis_trouble redis_trouble_of(const redisReply *reply)
 {
-    if (reply->type != REDIS_REPLY_ERROR)
+    const char *words = redis_reply_error(reply);
+
+    if (words == NULL)
         return REDIS_TROUBLE_NONE;
-    const char *words = reply->str;
     for (size_t i = 0; i < sizeof(redis_error_names) / sizeof(redis_error_names[0]); i++) {
         const struct redis_error_name *known = &redis_error_names[i];
         if (strncmp(words, known->name, strlen(known->name)) == 0)
             return known->trouble;
     }
     return REDIS_TROUBLE_OTHER;
-}
-
-bool redis_read_whole(const char **text, char end, int64_t *number)
-{
-    char *behind;
-
-    errno = 0;
-    *number = strtoll(*text, &behind, 10);
-    if (behind == *text || *behind != end || errno != 0)
-        return false;
-    *text = behind + (end != '\0');
-    return true;
 }
 
 /* --- connecting --- */
@@ -157,7 +145,7 @@ static enum status redis_link_greet(redisContext *link, const struct redis_targe
         enum redis_trouble trouble = redis_trouble_of(reply);
         if (trouble != REDIS_TROUBLE_NONE) {
             error_set(error, STATUS_FAILED, "%s is refused: %.200s", greetings[i].argv[0],
-                      reply->str);
+                      redis_reply_error(reply));
             freeReplyObject(reply);
             return trouble == REDIS_TROUBLE_LATER ? STATUS_UNAVAILABLE : STATUS_FAILED;
         }

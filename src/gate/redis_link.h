@@ -6,8 +6,8 @@
 #define GATE_REDIS_LINK_H
 
 #include <hiredis/async.h>
-#include <hiredis/hiredis.h>
 
+#include "gate/redis_reply.h"
 #include "gate/redis_target.h"
 
 /* What an error reply of Redis, or of our functions, asks for. None of them is a verdict. */
@@ -29,9 +29,6 @@ enum redis_trouble {
     REDIS_TROUBLE_OTHER,       /* what should not happen: a wrong type, a wrong argument */
 };
 enum redis_trouble redis_trouble_of(const redisReply *reply);
-
-/* Reads a whole number that ends with that character ('\0': with the text), and goes behind it. */
-bool redis_read_whole(const char **text, char end, int64_t *number);
 
 /* Connects, authenticates and chooses the database, each within the target's timeout. UNAVAILABLE,
  * or FAILED: the server refuses us (password, rights). */

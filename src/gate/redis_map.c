@@ -58,35 +58,22 @@ unsigned redis_map_slot(int64_t policy_id)
 
 /* --- asking --- */
 
-static bool redis_map_take_port(int64_t port, struct redis_address *address)
+/* An array's first two parts, the host and the port. */
+static bool redis_map_read_address(const redisReply *reply, const struct redis_address *from,
+                                   struct redis_address *address)
 {
-    address->port = port > 0 && port <= PORT_MAX ? (int)port : 0;
-    return address->port > 0;
-}
+    const redisReply *host = redis_reply_at(reply, 0);
+    int64_t port;
 
-/* Copies the reply's "host" and "port" at that place of an array. */
-static bool redis_map_read_address(const redisReply *host, const redisReply *port,
-                                   const struct redis_address *from, struct redis_address *address)
-{
-    if (host->str != NULL && strlen(host->str) >= sizeof(address->host))
+    if (!redis_reply_number(redis_reply_at(reply, 1), 1, PORT_MAX, &port) ||
+        (!redis_reply_is_nil(host) &&
+         !redis_reply_copy(host, address->host, sizeof(address->host))))
         return false;
     /* A node that does not know its own name means the one we asked. */
-    snprintf(address->host, sizeof(address->host), "%s",
-             host->str != NULL && host->str[0] != '\0' ? host->str : from->host);
-    const char *text = port->str;
-    int64_t number = port->type == REDIS_REPLY_INTEGER ? port->integer : 0;
-    if (text != NULL && !redis_read_whole(&text, '\0', &number))
-        return false;
-    return redis_map_take_port(number, address);
-}
-
-static bool redis_map_read_master(const redisReply *reply, const struct redis_address *from,
-                                  struct redis_map *fresh)
-{
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2)
-        return false;
-    fresh->node_count = 1;
-    return redis_map_read_address(reply->element[0], reply->element[1], from, &fresh->nodes[0]);
+    if (redis_reply_is_nil(host) || address->host[0] == '\0')
+        memcpy(address->host, from->host, sizeof(address->host));
+    address->port = (int)port;
+    return true;
 }
 
 static bool redis_map_add_node(struct redis_map *fresh, const struct redis_address *address,
@@ -109,23 +96,31 @@ static bool redis_map_add_node(struct redis_map *fresh, const struct redis_addre
 static bool redis_map_read_slots(const redisReply *reply, const struct redis_address *from,
                                  struct redis_map *fresh)
 {
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements == 0)
-        return false;
-    for (size_t i = 0; i < reply->elements; i++) {
-        const redisReply *range = reply->element[i];
-        struct redis_address address;
+    for (size_t i = 0; i < redis_reply_count(reply); i++) {
+        const redisReply *range = redis_reply_at(reply, i);
+        struct redis_address address = {.port = 0};
+        int64_t first;
+        int64_t last;
         uint16_t index;
-        if (range->type != REDIS_REPLY_ARRAY || range->elements < 3 ||
-            range->element[2]->type != REDIS_REPLY_ARRAY || range->element[2]->elements < 2 ||
-            !redis_map_read_address(range->element[2]->element[0], range->element[2]->element[1],
-                                    from, &address) ||
+        if (!redis_reply_number(redis_reply_at(range, 0), 0, REDIS_SLOTS - 1, &first) ||
+            !redis_reply_number(redis_reply_at(range, 1), 0, REDIS_SLOTS - 1, &last) ||
+            !redis_map_read_address(redis_reply_at(range, 2), from, &address) ||
             !redis_map_add_node(fresh, &address, &index))
             return false;
-        for (long long slot = range->element[0]->integer;
-             slot >= 0 && slot <= range->element[1]->integer && slot < REDIS_SLOTS; slot++)
+        for (int64_t slot = first; slot <= last; slot++)
             fresh->slots[slot] = index;
     }
-    return true;
+    return fresh->node_count > 0;
+}
+
+bool redis_map_read(struct redis_map *fresh, const redisReply *reply,
+                    const struct redis_target *target, const struct redis_address *from)
+{
+    fresh->node_count = 0;
+    if (target->mode == REDIS_MODE_CLUSTER)
+        return redis_map_read_slots(reply, from, fresh);
+    fresh->node_count = 1;
+    return redis_reply_count(reply) == 2 && redis_map_read_address(reply, from, &fresh->nodes[0]);
 }
 
 static enum status redis_map_ask(const struct redis_map *map, const struct redis_address *address,
@@ -146,11 +141,7 @@ static enum status redis_map_ask(const struct redis_map *map, const struct redis
         map->target->mode == REDIS_MODE_SENTINEL
             ? redisCommand(link, "SENTINEL get-master-addr-by-name %s", map->target->master)
             : redisCommand(link, "CLUSTER SLOTS");
-    fresh->node_count = 0;
-    bool is_read = reply != NULL && (map->target->mode == REDIS_MODE_SENTINEL
-                                         ? redis_map_read_master(reply, address, fresh)
-                                         : redis_map_read_slots(reply, address, fresh));
-    if (!is_read)
+    if (!redis_map_read(fresh, reply, map->target, address))
         status = error_set(error, STATUS_UNAVAILABLE, "%s does not say where the %s is",
                            redis_address_words(address).text,
                            map->target->mode == REDIS_MODE_SENTINEL ? "master" : "data");
@@ -295,9 +286,11 @@ bool redis_map_read_redirect(const char *words, const struct redis_address *from
         return false;
     if (port > host + 1)
         snprintf(read.host, sizeof(read.host), "%.*s", (int)(port - host - 1), host + 1);
-    port++;
-    if (!redis_read_whole(&port, '\0', &number) || !redis_map_take_port(number, &read))
+    struct span digits = span_of(port + 1);
+    if (!redis_text_take_numbers(&digits, 1, &number) || digits.length > 0 || number < 1 ||
+        number > PORT_MAX)
         return false;
+    read.port = (int)number;
     *to = read;
     return true;
 }

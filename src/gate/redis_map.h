@@ -48,6 +48,11 @@ unsigned redis_map_slot(int64_t policy_id);
 /* The hash slot of all keys with that tag. */
 unsigned redis_map_slot_of(const char *tag);
 
+/* Reads what a sentinel says of its master, or a cluster's node, `from`, of its slots, as the
+ * target wants it. False: it is not readable. */
+bool redis_map_read(struct redis_map *fresh, const redisReply *reply,
+                    const struct redis_target *target, const struct redis_address *from);
+
 /* Reads "MOVED 3999 127.0.0.1:6381" or "ASK …". False: it is not readable. */
 bool redis_map_read_redirect(const char *words, const struct redis_address *from,
                              struct redis_address *to);

@@ -40,7 +40,7 @@ void redis_keys_of(struct redis_keys *keys, int64_t policy_id)
                                                   "META",      "KEYS",    "BOUND"};
 
     for (size_t i = 0; i < REDIS_KEYS; i++)
-        snprintf(keys->names[i], sizeof(keys->names[i]), "COUPON:POLICY:{%lld}:%s",
+        snprintf(keys->names[i], sizeof(keys->names[i]), REDIS_KEY_HEAD "%lld}:%s",
                  (long long)policy_id, names[i]);
 }
 
@@ -61,11 +61,12 @@ static const struct embedded_file *redis_pool_file(const struct redis_library *l
 static enum status redis_pool_refused(const char *doing, const redisReply *reply,
                                       struct error *error)
 {
+    const char *words = redis_reply_error(reply);
     bool passes =
-        redis_trouble_of(reply) == REDIS_TROUBLE_LATER || strncmp(reply->str, "READONLY", 8) == 0;
+        redis_trouble_of(reply) == REDIS_TROUBLE_LATER || strncmp(words, "READONLY", 8) == 0;
 
     return error_set(error, passes ? STATUS_UNAVAILABLE : STATUS_FAILED, "%s: %.300s", doing,
-                     reply->str);
+                     words);
 }
 
 /* Loads ours unless the same or a newer one is there. Reloading disarms every policy. */
@@ -76,7 +77,9 @@ static enum status redis_pool_load(const struct redis_library *library, redisCon
 
     if (reply == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "%s", link->errstr);
-    long long version = reply->type == REDIS_REPLY_INTEGER ? reply->integer : 0;
+    int64_t version;
+    if (!redis_reply_number(reply, 0, INT32_MAX, &version))
+        version = 0;
     enum redis_trouble trouble = redis_trouble_of(reply);
     if (trouble != REDIS_TROUBLE_NONE && trouble != REDIS_TROUBLE_NO_LIBRARY) {
         enum status status = redis_pool_refused("asking for the function library", reply, error);
@@ -90,7 +93,7 @@ static enum status redis_pool_load(const struct redis_library *library, redisCon
         return error_set(error, STATUS_FAILED,
                          "the function library in Redis is of a newer dibs (%lld, this one has "
                          "%d); use that version",
-                         version, library->version_number);
+                         (long long)version, library->version_number);
     const struct embedded_file *file = redis_pool_file(library);
     reply = redisCommand(link, "FUNCTION LOAD REPLACE %b", file->bytes, file->length);
     if (reply == NULL)
@@ -227,7 +230,7 @@ static redisReply *redis_call_once(const struct redis_call *call, redisContext *
 
 /* What the library itself refuses. */
 static enum status redis_call_refusal(const struct redis_call *call, enum redis_trouble trouble,
-                                      const redisReply *reply, struct error *error)
+                                      const char *words, struct error *error)
 {
     long long id = call->policy_id;
 
@@ -248,7 +251,7 @@ static enum status redis_call_refusal(const struct redis_call *call, enum redis_
     case REDIS_TROUBLE_PENDING:
         return error_set(error, STATUS_CONFLICT, "policy %lld has claims pending", id);
     case REDIS_TROUBLE_FENCED:
-        return error_set(error, STATUS_CONFLICT, "policy %lld: %.300s", id, reply->str);
+        return error_set(error, STATUS_CONFLICT, "policy %lld: %.300s", id, words);
     case REDIS_TROUBLE_MOVED:
     case REDIS_TROUBLE_ASK:
     case REDIS_TROUBLE_DROP:
@@ -256,24 +259,24 @@ static enum status redis_call_refusal(const struct redis_call *call, enum redis_
         return STATUS_UNAVAILABLE; /* The words are there. */
     default:
         return error_set(error, STATUS_FAILED, "Redis at %s: %s: %.300s",
-                         redis_address_words(&call->address).text, call->argv[1], reply->str);
+                         redis_address_words(&call->address).text, call->argv[1], words);
     }
 }
 
 /* After an error reply: whether and where to go on. */
 static bool redis_call_goes_on(struct redis_call *call, enum redis_trouble trouble,
-                               const redisReply *reply, struct error *error)
+                               const char *words, struct error *error)
 {
     call->asks = trouble == REDIS_TROUBLE_ASK;
     error_set(error, STATUS_UNAVAILABLE, "Redis at %s: %.300s",
-              redis_address_words(&call->address).text, reply->str);
+              redis_address_words(&call->address).text, words);
     switch (trouble) {
     case REDIS_TROUBLE_ASK:
-        return redis_map_read_redirect(reply->str, &call->address, &call->address);
+        return redis_map_read_redirect(words, &call->address, &call->address);
     case REDIS_TROUBLE_MOVED:
         /* Everyone else learns of it from the map; this call goes where it was told to. */
         (void)!redis_map_refresh(call->pool->map, NULL);
-        return redis_map_read_redirect(reply->str, &call->address, &call->address);
+        return redis_map_read_redirect(words, &call->address, &call->address);
     case REDIS_TROUBLE_DROP:
     case REDIS_TROUBLE_LATER:
         redis_call_pause();
@@ -315,8 +318,8 @@ static enum status redis_call_run(struct redis_call *call, redisReply **reply, s
         }
         enum redis_trouble trouble = redis_trouble_of(*reply);
         struct redis_address from = call->address;
-        bool goes_on =
-            trouble != REDIS_TROUBLE_NONE && redis_call_goes_on(call, trouble, *reply, error);
+        const char *words = redis_reply_error(*reply);
+        bool goes_on = words != NULL && redis_call_goes_on(call, trouble, words, error);
         if (trouble == REDIS_TROUBLE_NO_LIBRARY || trouble == REDIS_TROUBLE_DROP)
             redisFree(link);
         else
@@ -324,7 +327,7 @@ static enum status redis_call_run(struct redis_call *call, redisReply **reply, s
         if (trouble == REDIS_TROUBLE_NONE)
             return STATUS_OK;
         if (!goes_on)
-            status = redis_call_refusal(call, trouble, *reply, error);
+            status = redis_call_refusal(call, trouble, words, error);
         freeReplyObject(*reply);
         *reply = NULL;
         if (!goes_on)

@@ -15,6 +15,7 @@
 #define REDIS_LIBRARY_VERSION 15
 #define REDIS_POOL_IDLE_MAX   16
 #define REDIS_KEYS            7
+#define REDIS_KEY_HEAD        "COUPON:POLICY:{"
 
 /* One of the function libraries that the binary carries. */
 struct redis_library {

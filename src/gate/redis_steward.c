@@ -13,6 +13,7 @@
 #define ACKNOWLEDGE_MAX 500
 #define ARM_PAUSE_MS    20
 #define ARM_ARGUMENTS   7
+#define PENDING_NUMBERS 17
 
 static struct redis_argument redis_text(const char *text)
 {
@@ -31,32 +32,53 @@ static struct redis_argument redis_id(const struct request_id *id)
 
 /* --- what is pending --- */
 
-static int64_t redis_number(const redisReply *reply)
+bool redis_read_member(const redisReply *member, struct claim *claim)
 {
-    return reply->type == REDIS_REPLY_INTEGER ? reply->integer
-           : reply->str != NULL               ? strtoll(reply->str, NULL, 10)
-                                              : 0;
+    struct span text;
+    int64_t nth = 1;
+
+    if (!redis_reply_text(member, &text))
+        return false;
+    const char *feed = memchr(text.bytes, '\n', text.length);
+    size_t length = feed == NULL ? text.length : (size_t)(feed - text.bytes);
+    struct span digits = {text.bytes + length + 1, text.length - length - 1};
+    if (length == 0 || length > ID_LENGTH_MAX ||
+        (feed != NULL && !(redis_text_take_numbers(&digits, 1, &nth) && digits.length == 0)) ||
+        nth < 1 || nth > PER_USER_LIMIT_MAX)
+        return false;
+    claim->user = user_id_of((struct span){text.bytes, length});
+    claim->nth = (int32_t)nth;
+    return true;
 }
 
-/* A member of PENDING, "user" or "user\nnth", its seq, and what the user holds, in which the claim
- * of that nth and seq is. A user may hold an older one of the same nth, which the ledger gave while
- * the gate was away. False: the user does not hold it. */
-static bool redis_read_pending(const redisReply *member, int64_t seq, const redisReply *text,
+bool redis_read_score(const redisReply *reply, int64_t *seq)
+{
+    struct span score;
+
+    if (!redis_reply_text(reply, &score))
+        return false;
+    if (!redis_text_take_numbers(&score, 1, seq) || score.length > 0)
+        *seq = 0;
+    return true;
+}
+
+/* A member of PENDING, its seq, and what the user holds, in which the claim of that nth and seq is.
+ * A user may hold an older one of the same nth, which the ledger gave while the gate was away.
+ * False: the user does not hold it. */
+static bool redis_read_pending(const redisReply *member, int64_t seq, const redisReply *held_text,
                                struct claim *claim)
 {
-    const char *feed = memchr(member->str, '\n', member->len);
-    size_t length = feed == NULL ? member->len : (size_t)(feed - member->str);
-    int32_t nth = feed == NULL ? 1 : (int32_t)strtol(feed + 1, NULL, 10);
-    struct redis_held held = {0};
+    struct claim wanted = {0};
+    struct redis_held held;
+    struct span text;
 
-    if (length == 0 || length > ID_LENGTH_MAX || text->type != REDIS_REPLY_STRING)
+    if (!redis_read_member(member, &wanted) || !redis_reply_text(held_text, &text))
         return false;
-    for (const char *at = text->str; at != NULL;) {
-        at = redis_read_held(at, text->str + text->len, &held);
-        if (held.claim.nth != nth || held.claim.seq != seq)
+    while (redis_read_held(&text, &held)) {
+        if (held.claim.nth != wanted.nth || held.claim.seq != seq)
             continue;
         *claim = held.claim;
-        claim->user = user_id_of((struct span){.bytes = member->str, .length = length});
+        claim->user = wanted.user;
         return true;
     }
     return false;
@@ -64,73 +86,79 @@ static bool redis_read_pending(const redisReply *member, int64_t seq, const redi
 
 /* Members and seqs by turns, what their users hold, and their traces or NULL, each a text or
  * nothing; the traces are for the relay and the ledger to find. What its user does not hold is
- * passed over, and counted. */
-static void redis_read_claims(const redisReply *members, const redisReply *texts,
-                              const redisReply *traces, int64_t policy_id,
-                              struct gate_pending *pending, struct traces *found)
+ * passed over, and counted. False: it is not readable. */
+static bool redis_read_claims(const redisReply *reply, int64_t policy_id,
+                              struct gate_pending *pending, int64_t *last_seq, struct traces *found)
 {
-    for (size_t i = 0; i < members->elements / 2 && i < texts->elements; i++) {
+    const redisReply *members = redis_reply_at(reply, 1);
+    const redisReply *texts = redis_reply_at(reply, 2);
+    size_t count = redis_reply_count(texts);
+
+    if (!redis_reply_is_array(members) || !redis_reply_is_array(texts) ||
+        count > GATE_PENDING_MAX || redis_reply_count(members) != 2 * count)
+        return false;
+    for (size_t i = 0; i < count; i++) {
         struct claim *claim = &pending->claims[pending->claim_count];
-        int64_t seq = redis_number(members->element[2 * i + 1]);
-        if (!redis_read_pending(members->element[2 * i], seq, texts->element[i], claim)) {
+        struct span trace;
+        int64_t seq;
+        if (!redis_read_score(redis_reply_at(members, 2 * i + 1), &seq))
+            return false;
+        if (count == GATE_PENDING_MAX && seq > 0)
+            *last_seq = seq;
+        if (!redis_read_pending(redis_reply_at(members, 2 * i), seq, redis_reply_at(texts, i),
+                                claim)) {
             pending->stray_seq = pending->stray_count++ == 0 ? seq : pending->stray_seq;
             continue;
         }
         claim->policy_id = policy_id;
         pending->claim_count++;
-        if (traces != NULL && i < traces->elements &&
-            traces->element[i]->type == REDIS_REPLY_STRING)
-            traces_put(
-                found, &claim->request_id,
-                (struct span){.bytes = traces->element[i]->str, .length = traces->element[i]->len});
+        if (redis_reply_text(redis_reply_at(redis_reply_at(reply, 4), i), &trace))
+            traces_put(found, &claim->request_id, trace);
     }
+    return true;
 }
 
 /* The request id, a colon and the seq. */
-static enum status redis_read_bindings(const redisReply *reply, int64_t policy_id,
-                                       struct gate_pending *pending, struct error *error)
+static bool redis_read_bindings(const redisReply *reply, int64_t policy_id,
+                                struct gate_pending *pending)
 {
-    for (size_t i = 0; i < reply->elements && pending->binding_count < GATE_PENDING_MAX; i++) {
-        struct key_binding *binding = &pending->bindings[pending->binding_count++];
-        const char *text = reply->element[i]->str;
+    size_t count = redis_reply_count(reply);
+
+    if (!redis_reply_is_array(reply) || count > GATE_PENDING_MAX)
+        return false;
+    for (pending->binding_count = 0; pending->binding_count < count; pending->binding_count++) {
+        struct key_binding *binding = &pending->bindings[pending->binding_count];
+        struct span text;
         *binding = (struct key_binding){.policy_id = policy_id};
-        if (!redis_read_request_id(text, reply->element[i]->len, &binding->request_id) ||
-            text[sizeof(struct request_id)] != ':' ||
-            (binding->seq = strtoll(text + sizeof(struct request_id) + 1, NULL, 10)) <= 0)
-            return error_set(error, STATUS_FAILED, "policy %lld: a bound key is not readable",
-                             (long long)policy_id);
+        if (!redis_reply_text(redis_reply_at(reply, pending->binding_count), &text) ||
+            !redis_take_request_id(&text, &binding->request_id) || !redis_text_take(&text, ':') ||
+            !redis_text_take_numbers(&text, 1, &binding->seq) || text.length > 0)
+            return false;
     }
-    return STATUS_OK;
+    return true;
 }
 
-static bool redis_pending_is_readable(const redisReply *reply)
+/* The numbers of a policy, or only the time where it is not known. */
+static bool redis_read_numbers(const redisReply *reply, struct gate_pending *pending)
 {
-    bool is_readable =
-        reply->type == REDIS_REPLY_ARRAY && reply->elements >= 4 &&
-        (reply->element[0]->type != REDIS_REPLY_ARRAY || reply->element[0]->elements >= 17);
+    int64_t read[PENDING_NUMBERS];
 
-    for (size_t i = 1; i < 4 && is_readable; i++)
-        is_readable = reply->element[i]->type == REDIS_REPLY_ARRAY;
-    return is_readable && reply->element[1]->elements <= 2 * (size_t)GATE_PENDING_MAX;
-}
-
-static void redis_read_numbers(const redisReply *numbers, struct gate_pending *pending)
-{
-    pending->is_known = numbers->type == REDIS_REPLY_ARRAY;
-    if (!pending->is_known) {
-        pending->now_ms = redis_number(numbers);
-        return;
-    }
-    pending->is_armed = redis_number(numbers->element[0]) > 0;
-    pending->is_suspended = redis_number(numbers->element[0]) < 0;
-    pending->remaining = redis_number(numbers->element[1]);
-    pending->pending_count = redis_number(numbers->element[2]);
-    pending->unleased = redis_number(numbers->element[4]);
-    pending->version = redis_number(numbers->element[6]);
-    pending->now_ms = redis_number(numbers->element[13]);
-    pending->term = redis_number(numbers->element[14]);
-    pending->is_continuous = redis_number(numbers->element[15]) != 0;
-    pending->selling_lease_id = redis_number(numbers->element[16]);
+    pending->is_known = redis_reply_is_array(reply);
+    if (!pending->is_known)
+        return redis_reply_number(reply, 0, REDIS_NUMBER_MAX, &pending->now_ms);
+    if (!redis_reply_numbers(reply, PENDING_NUMBERS, read))
+        return false;
+    pending->is_armed = read[0] > 0;
+    pending->is_suspended = read[0] < 0;
+    pending->remaining = read[1];
+    pending->pending_count = read[2];
+    pending->unleased = read[4];
+    pending->version = read[6];
+    pending->now_ms = read[13];
+    pending->term = read[14];
+    pending->is_continuous = read[15] != 0;
+    pending->selling_lease_id = read[16];
+    return true;
 }
 
 /* Reads one page of what is pending; *last_seq is its last, 0 when nothing is behind it. */
@@ -145,25 +173,14 @@ static enum status redis_read_page(struct gate_redis *redis, int64_t policy_id, 
     snprintf(seq, sizeof(seq), "%lld", (long long)after_seq);
     snprintf(count, sizeof(count), "%d", GATE_PENDING_MAX);
     const struct redis_argument arguments[] = {redis_text(seq), redis_text(count)};
-    enum status status = redis_pool_call_surely(&redis->pool, policy_id, "dibs_pending", arguments,
-                                                2, &reply, error);
+    enum status status = redis_ask(redis, policy_id, "dibs_pending", arguments, 2, &reply, error);
 
-    if (status != STATUS_OK)
-        return status == STATUS_UNKNOWN ? STATUS_UNAVAILABLE : status;
-    if (!redis_pending_is_readable(reply)) {
-        status = error_set(error, STATUS_FAILED, "dibs_pending answers something else");
-    } else {
-        const redisReply *members = reply->element[1];
-        redis_read_numbers(reply->element[0], pending);
-        redis_read_claims(members, reply->element[2],
-                          reply->elements > 4 ? reply->element[4] : NULL, policy_id, pending,
-                          redis->options.traces);
-        *last_seq = members->elements < 2 * (size_t)GATE_PENDING_MAX
-                        ? 0
-                        : redis_number(members->element[members->elements - 1]);
-        pending->binding_count = 0;
-        status = redis_read_bindings(reply->element[3], policy_id, pending, error);
-    }
+    *last_seq = 0;
+    if (status == STATUS_OK &&
+        !(redis_read_numbers(redis_reply_at(reply, 0), pending) &&
+          redis_read_claims(reply, policy_id, pending, last_seq, redis->options.traces) &&
+          redis_read_bindings(redis_reply_at(reply, 3), policy_id, pending)))
+        status = redis_reply_is_strange("dibs_pending", error);
     freeReplyObject(reply);
     return status;
 }
@@ -521,42 +538,60 @@ enum status gate_redis_enter(struct gate *gate, int64_t policy_id, const struct 
     return status == STATUS_OK ? redis_watch_look(&redis->watch, policy_id, error) : status;
 }
 
-bool redis_read_lease(const char *text, struct gate_lease *lease)
+enum status redis_read_lease(const redisReply *leases, size_t at, int64_t policy_id,
+                             struct gate_lease *lease, struct error *error)
 {
-    int64_t *const numbers[] = {&lease->id, &lease->first_seq, &lease->next_seq, &lease->end_seq};
+    struct redis_keys keys;
+    struct span text;
+    int64_t read[4];
 
-    for (size_t i = 0; i < 4; i++) {
-        char *end;
-        *numbers[i] = strtoll(text, &end, 10);
-        if (end == text || *end != (i < 3 ? ':' : '\0'))
-            return false;
-        text = end + 1;
+    if (redis_reply_text(redis_reply_at(leases, at), &text) &&
+        redis_text_take_numbers(&text, 4, read) && text.length == 0 && read[1] <= read[2] &&
+        read[2] <= read[3]) {
+        *lease = (struct gate_lease){
+            .id = read[0], .first_seq = read[1], .next_seq = read[2], .end_seq = read[3]};
+        return STATUS_OK;
     }
-    return true;
+    redis_keys_of(&keys, policy_id);
+    return error_set(error, STATUS_FAILED, "%s: a lease is not readable", keys.names[3]);
+}
+
+enum status redis_read_described(const redisReply *reply, struct redis_described *described,
+                                 struct error *error)
+{
+    int64_t tops[2];
+
+    if (!redis_reply_number(redis_reply_at(reply, 1), 0, REDIS_NUMBER_MAX, &tops[0]) ||
+        !redis_reply_number(redis_reply_at(reply, 2), 0, REDIS_NUMBER_MAX, &tops[1]) ||
+        !redis_reply_is_array(redis_reply_at(reply, 3)))
+        return redis_reply_is_strange("dibs_describe", error);
+    *described = (struct redis_described){.row = redis_reply_at(reply, 0),
+                                          .lease_top = tops[0],
+                                          .seq_top = tops[1],
+                                          .leases = redis_reply_at(reply, 3)};
+    return STATUS_OK;
 }
 
 enum status gate_redis_leases(struct gate *gate, int64_t policy_id, struct gate_lease **leases,
                               size_t *count, int64_t *highest_id, struct error *error)
 {
+    struct redis_described described = {0};
     redisReply *reply = NULL;
     enum status status = redis_pool_call(&gate_redis_of(gate)->pool, policy_id, "dibs_describe",
                                          NULL, 0, &reply, error);
 
+    if (status == STATUS_OK)
+        status = redis_read_described(reply, &described, error);
+    size_t lease_count = redis_reply_count(described.leases);
+
     *leases = NULL;
     *count = 0;
-    if (status == STATUS_OK && (reply->type != REDIS_REPLY_ARRAY || reply->elements != 4 ||
-                                reply->element[3]->type != REDIS_REPLY_ARRAY))
-        status = error_set(error, STATUS_FAILED, "dibs_describe answers something else");
-    if (status == STATUS_OK &&
-        (*leases = malloc((reply->element[3]->elements + 1) * sizeof(**leases))) == NULL)
+    *highest_id = described.lease_top;
+    if (status == STATUS_OK && (*leases = malloc((lease_count + 1) * sizeof(**leases))) == NULL)
         status = error_set(error, STATUS_UNAVAILABLE, "no memory for the leases of a policy");
-    if (status == STATUS_OK)
-        *highest_id = redis_number(reply->element[1]);
-    for (size_t i = 0; status == STATUS_OK && i < reply->element[3]->elements; i++) {
-        const redisReply *text = reply->element[3]->element[i];
-        if (text->str == NULL || !redis_read_lease(text->str, &(*leases)[(*count)++]))
-            status = error_set(error, STATUS_FAILED, "policy %lld: a lease is not readable",
-                               (long long)policy_id);
+    while (status == STATUS_OK && *count < lease_count) {
+        status = redis_read_lease(described.leases, *count, policy_id, &(*leases)[*count], error);
+        ++*count;
     }
     freeReplyObject(reply);
     return status == STATUS_UNKNOWN ? STATUS_UNAVAILABLE : status;
@@ -566,17 +601,15 @@ enum status gate_redis_retire(struct gate *gate, int64_t policy_id, int64_t seco
                               struct error *error)
 {
     char text[24];
-    redisReply *reply = NULL;
+    int64_t is_done;
+    const struct redis_argument argument = redis_number_text(text, seconds);
+    enum status status = redis_ask_number(gate_redis_of(gate), policy_id, "dibs_retire", &argument,
+                                          1, &is_done, error);
 
-    snprintf(text, sizeof(text), "%lld", (long long)seconds);
-    const struct redis_argument argument = redis_text(text);
-    enum status status = redis_pool_call_surely(&gate_redis_of(gate)->pool, policy_id,
-                                                "dibs_retire", &argument, 1, &reply, error);
-    if (status == STATUS_OK && redis_number(reply) == 0)
+    if (status == STATUS_OK && is_done == 0)
         status = error_set(error, STATUS_BUSY, "policy %lld is not closed and drained",
                            (long long)policy_id);
-    freeReplyObject(reply);
-    return status == STATUS_UNKNOWN ? STATUS_UNAVAILABLE : status;
+    return status;
 }
 
 /* --- publishing --- */
@@ -585,14 +618,9 @@ enum status gate_redis_publish(struct gate *gate, int64_t policy_id, const char 
                                int64_t *mark, struct error *error)
 {
     const struct redis_argument argument = redis_text(token);
-    redisReply *reply = NULL;
-    enum status status = redis_pool_call_surely(&gate_redis_of(gate)->pool, policy_id,
-                                                "dibs_publish", &argument, 1, &reply, error);
 
-    if (status == STATUS_OK)
-        *mark = redis_number(reply);
-    freeReplyObject(reply);
-    return status == STATUS_UNKNOWN ? STATUS_UNAVAILABLE : status;
+    return redis_ask_number(gate_redis_of(gate), policy_id, "dibs_publish", &argument, 1, mark,
+                            error);
 }
 
 enum status gate_redis_published(struct gate *gate, int64_t policy_id, const char *token,

@@ -8,28 +8,26 @@
 #include "base/clock.h"
 #include "gate/redis_gate.h"
 
-bool redis_info(const char *info, const char *name, char *value, size_t size)
+void redis_info(struct span info, const char *name, char *value, size_t size)
 {
-    const char *line = strstr(info, name);
+    const char *line = memmem(info.bytes, info.length, name, strlen(name));
 
     if (line == NULL)
-        return false;
+        return;
     line += strlen(name);
-    size_t length = strcspn(line, "\r\n");
-    snprintf(value, size, "%.*s", (int)length, line);
-    return true;
+    snprintf(value, size, "%.*s", (int)strcspn(line, "\r\n"), line);
 }
 
 void redis_durability_read(struct redis_durability *durability, redisContext *link,
-                           const char *info)
+                           struct span info)
 {
     char aof[8] = "0";
 
-    (void)redis_info(info, "aof_enabled:", aof, sizeof(aof));
-    *durability = (struct redis_durability){.has_aof = strcmp(aof, "1") == 0, .fsync = "?"};
+    redis_info(info, "aof_enabled:", aof, sizeof(aof));
+    *durability = (struct redis_durability){.has_aof = strcmp(aof, "1") == 0};
     redisReply *setting = redisCommand(link, "CONFIG GET appendfsync");
-    if (setting != NULL && setting->type == REDIS_REPLY_ARRAY && setting->elements == 2)
-        snprintf(durability->fsync, sizeof(durability->fsync), "%s", setting->element[1]->str);
+    if (!redis_reply_copy(redis_reply_at(setting, 1), durability->fsync, sizeof(durability->fsync)))
+        memcpy(durability->fsync, "?", 2);
     freeReplyObject(setting);
 }
 
@@ -49,12 +47,12 @@ static enum status redis_survey_clock(redisContext *link, int64_t *ahead_ms, str
 
     if (reply == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "%s", link->errstr);
-    bool is_time = reply->type == REDIS_REPLY_ARRAY && reply->elements == 2;
-    if (is_time) {
-        int64_t there_ms = strtoll(reply->element[0]->str, NULL, 10) * 1000 +
-                           strtoll(reply->element[1]->str, NULL, 10) / 1000;
-        *ahead_ms = there_ms - (asked_ms + answered_ms) / 2;
-    }
+    int64_t seconds = 0;
+    int64_t microseconds = 0;
+    bool is_time =
+        redis_reply_number(redis_reply_at(reply, 0), 0, CLOCK_WALL_MAX_MS / 1000, &seconds) &&
+        redis_reply_number(redis_reply_at(reply, 1), 0, 999999, &microseconds);
+    *ahead_ms = seconds * 1000 + microseconds / 1000 - (asked_ms + answered_ms) / 2;
     freeReplyObject(reply);
     return is_time ? STATUS_OK : error_set(error, STATUS_UNAVAILABLE, "TIME is refused");
 }
@@ -69,10 +67,11 @@ static enum status redis_survey_ask(redisContext *link, struct redis_durability 
     redisReply *info = redisCommand(link, "INFO persistence");
     if (info == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "%s", link->errstr);
-    if (info->type == REDIS_REPLY_ERROR || info->str == NULL)
+    struct span text;
+    if (!redis_reply_text(info, &text))
         status = error_set(error, STATUS_UNAVAILABLE, "INFO is refused");
     else
-        redis_durability_read(durability, link, info->str);
+        redis_durability_read(durability, link, text);
     freeReplyObject(info);
     return status;
 }

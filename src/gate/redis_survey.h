@@ -4,21 +4,21 @@
 #ifndef GATE_REDIS_SURVEY_H
 #define GATE_REDIS_SURVEY_H
 
-#include <hiredis/hiredis.h>
-
 #include "gate/gate.h"
+#include "gate/redis_reply.h"
 
 struct redis_durability {
     bool has_aof;
     char fsync[16]; /* "always", "everysec", "no"; "?": it does not tell */
 };
 
-/* The value behind "name:" in the reply of INFO, up to the end of the line; false: not there. */
-bool redis_info(const char *info, const char *name, char *value, size_t size);
+/* The value behind "name:" in what INFO says, up to the end of the line; left as it is when that is
+ * not there. */
+void redis_info(struct span info, const char *name, char *value, size_t size);
 
 /* `info` is what INFO says on that link. */
 void redis_durability_read(struct redis_durability *durability, redisContext *link,
-                           const char *info);
+                           struct span info);
 
 /* What may be lost of what was told before the ledger had it. */
 enum gate_loss redis_durability_loss(const struct redis_durability *durability);

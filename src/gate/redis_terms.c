@@ -28,8 +28,9 @@ enum status redis_do_here(struct gate_redis *redis, int64_t policy_id, const cha
         (gate_redis_can_move(&redis->gate) ? redis_pool_call : redis_pool_call_surely)(
             &redis->pool, policy_id, function, arguments, count, &reply, error);
 
-    if (status == STATUS_OK && number != NULL)
-        *number = reply->integer;
+    if (status == STATUS_OK && number != NULL &&
+        !redis_reply_number(reply, 0, REDIS_NUMBER_MAX, number))
+        status = redis_reply_is_strange(function, error);
     freeReplyObject(reply);
     return status == STATUS_UNKNOWN ? STATUS_UNAVAILABLE : status;
 }
@@ -71,7 +72,7 @@ static redisReply *redis_server_call(struct redis_pool *pool, const struct redis
         return reply;
     }
     error_set(error, STATUS_UNAVAILABLE, "Redis at %s: %.300s", redis_address_words(address).text,
-              reply->str);
+              redis_reply_error(reply));
     freeReplyObject(reply);
     redisFree(link);
     return NULL;
@@ -94,18 +95,12 @@ static enum status redis_server_moment(struct redis_pool *pool, const struct red
         reply = redis_server_call(pool, address, 5, argv, NULL, error);
     if (reply == NULL)
         return STATUS_UNAVAILABLE;
-    bool is_readable = reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
-                       reply->element[0]->str != NULL && reply->element[1]->str != NULL &&
-                       reply->element[2]->str != NULL &&
-                       reply->element[0]->len < sizeof(moment->process);
-    if (is_readable) {
-        memcpy(moment->process, reply->element[0]->str, reply->element[0]->len + 1);
-        moment->now_ms = strtoll(reply->element[1]->str, NULL, 10);
-        *renewed_ms = strtoll(reply->element[2]->str, NULL, 10);
-    }
+    bool is_readable =
+        redis_reply_copy(redis_reply_at(reply, 0), moment->process, sizeof(moment->process)) &&
+        redis_reply_number(redis_reply_at(reply, 1), 0, REDIS_NUMBER_MAX, &moment->now_ms) &&
+        redis_reply_number(redis_reply_at(reply, 2), 0, REDIS_NUMBER_MAX, renewed_ms);
     freeReplyObject(reply);
-    return is_readable ? STATUS_OK
-                       : error_set(error, STATUS_FAILED, "dibs_moment answers something else");
+    return is_readable ? STATUS_OK : redis_reply_is_strange("dibs_moment", error);
 }
 
 enum status gate_redis_moment(struct gate *gate, int64_t policy_id, struct gate_moment *moment,

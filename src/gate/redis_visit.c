@@ -8,9 +8,8 @@
 #include <string.h>
 
 #include "gate/redis_gate.h"
+#include "gate/redis_scan.h"
 
-#define SCAN_COUNT 1000
-#define KEY_HEAD   "COUPON:POLICY:{"
 #define ROW_FIELDS 15
 
 /* What one policy's walk gathers. */
@@ -70,119 +69,41 @@ static void redis_visited_release(struct redis_visited *visited)
 
 /* --- scanning --- */
 
-enum redis_scanned { SCAN_POLICIES, SCAN_USERS, SCAN_KEYS };
-
-/* One page from that cursor on. */
-static redisReply *redis_scan_page(redisContext *link, const struct redis_keys *keys,
-                                   enum redis_scanned what, const char *cursor)
-{
-    switch (what) {
-    case SCAN_POLICIES:
-        return redisCommand(link, "SCAN %s MATCH " KEY_HEAD "*}:META COUNT %d", cursor, SCAN_COUNT);
-    case SCAN_KEYS:
-        return redisCommand(link, "HSCAN %s %s COUNT %d", keys->names[5], cursor, SCAN_COUNT);
-    default:
-        /* Which of them are pending is another key's matter, and both are read in one step. */
-        return redisCommand(link, "FCALL_RO dibs_visit 7 %s %s %s %s %s %s %s %s %d",
-                            keys->names[0], keys->names[1], keys->names[2], keys->names[3],
-                            keys->names[4], keys->names[5], keys->names[6], cursor, SCAN_COUNT);
-    }
-}
-
-/* What the library calls unreadable, and what is there and cannot be taken, stays so: FAILED. */
-static enum status redis_scan_refused(const struct redis_address *address,
-                                      const struct redis_keys *keys, enum redis_scanned what,
-                                      const redisReply *reply, struct error *error)
-{
-    const char *key = what == SCAN_POLICIES ? "its keys"
-                      : what == SCAN_USERS  ? keys->names[2]
-                                            : keys->names[5];
-    bool is_error = reply->type == REDIS_REPLY_ERROR;
-    bool is_wrong = !is_error || strncmp(reply->str, "DIBSBAD", 7) == 0 ||
-                    strncmp(reply->str, "WRONGTYPE", 9) == 0;
-
-    return error_set(error, is_wrong ? STATUS_FAILED : STATUS_UNAVAILABLE,
-                     "Redis at %s: %s: %.300s", redis_address_words(address).text, key,
-                     is_error ? reply->str : "an entry is not readable");
-}
-
-/* Reads all pages. `take` gets each field with its value, or each name twice; false: it is not
- * readable. `keys` are not needed for policies. */
-static enum status redis_scan(struct gate_redis *redis, const struct redis_address *address,
-                              const struct redis_keys *keys, enum redis_scanned what,
-                              bool (*take)(void *context, const redisReply *name,
-                                           const redisReply *value),
-                              void *context, struct error *error)
-{
-    redisContext *link = NULL;
-    char cursor[32] = "0";
-    bool is_read = true;
-    size_t step = what == SCAN_POLICIES ? 1 : 2;
-    enum status status = redis_pool_take(&redis->pool, address, &link, error);
-
-    if (status != STATUS_OK)
-        return status;
-    do {
-        redisReply *reply = redis_scan_page(link, keys, what, cursor);
-        is_read = reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
-                  reply->element[0]->len < sizeof(cursor);
-        const redisReply *page = is_read ? reply->element[1] : NULL;
-        for (size_t i = 0; is_read && i + step <= page->elements; i += step)
-            is_read = take(context, page->element[i], page->element[i + step - 1]);
-        if (!is_read && reply != NULL)
-            status = redis_scan_refused(address, keys, what, reply, error);
-        if (is_read)
-            memcpy(cursor, reply->element[0]->str, reply->element[0]->len + 1);
-        freeReplyObject(reply);
-    } while (is_read && strcmp(cursor, "0") != 0);
-    if (is_read) {
-        redis_pool_give(&redis->pool, address, link);
-        return STATUS_OK;
-    }
-    redisFree(link);
-    return status != STATUS_OK ? status
-                               : error_set(error, STATUS_UNAVAILABLE, "Redis at %s: %s",
-                                           redis_address_words(address).text, "no answer");
-}
-
-static bool redis_visit_take_user(void *context, const redisReply *user, const redisReply *value)
+static bool redis_visit_take_user(void *context, struct span user, struct span value)
 {
     struct redis_visited *visited = context;
-    const char *text = value->str;
 
-    if (user->len == 0 || user->len > ID_LENGTH_MAX)
+    if (user.length == 0 || user.length > ID_LENGTH_MAX)
         return false;
-    while (text != NULL) {
+    do {
         struct redis_held read;
-        text = redis_read_held(text, value->str + value->len, &read);
+        if (!redis_read_held(&value, &read))
+            return false;
         struct held_claim held = {.claim = read.claim,
                                   .state = redis_state_of(read.state),
                                   .is_pending = read.state == 'P'};
         held.claim.policy_id = visited->policy_id;
-        held.claim.user = user_id_of((struct span){.bytes = user->str, .length = user->len});
-        if (held.claim.nth == 0 || !redis_visited_add_claim(visited, &held))
+        held.claim.user = user_id_of(user);
+        if (!redis_visited_add_claim(visited, &held))
             return false;
-    }
+    } while (value.length > 0);
     return true;
 }
 
 /* Request id -> "seq:nth:user". */
-static bool redis_visit_take_key(void *context, const redisReply *name, const redisReply *value)
+static bool redis_visit_take_key(void *context, struct span name, struct span value)
 {
     struct redis_visited *visited = context;
     struct key_binding binding = {.policy_id = visited->policy_id};
-    const char *text = value->str;
-    int64_t nth;
+    int64_t numbers[2];
 
-    if (name->len != sizeof(binding.request_id) ||
-        !redis_read_request_id(name->str, name->len, &binding.request_id) ||
-        !redis_read_whole(&text, ':', &binding.seq) || !redis_read_whole(&text, ':', &nth))
+    if (!redis_take_request_id(&name, &binding.request_id) || name.length > 0 ||
+        !redis_text_take_numbers(&value, 2, numbers) || numbers[1] > PER_USER_LIMIT_MAX ||
+        !redis_text_take(&value, ':') || value.length == 0 || value.length > ID_LENGTH_MAX)
         return false;
-    struct span user = {.bytes = text, .length = value->len - (size_t)(text - value->str)};
-    if (user.length == 0 || user.length > ID_LENGTH_MAX)
-        return false;
-    binding.nth = (int32_t)nth;
-    binding.user = user_id_of(user);
+    binding.seq = numbers[0];
+    binding.nth = (int32_t)numbers[1];
+    binding.user = user_id_of(value);
     return redis_visited_add_key(visited, &binding);
 }
 
@@ -251,18 +172,20 @@ static enum status redis_visit_tell_keys(struct redis_visited *visited,
 
 /* --- the row and the leases --- */
 
-static int64_t redis_visit_number(const redisReply *reply)
+/* What a row of an older version does not have is 0. */
+static bool redis_visit_read_row(const redisReply *fields, int64_t seq_top, struct policy *row)
 {
-    return reply->str != NULL ? strtoll(reply->str, NULL, 10) : 0;
-}
+    int64_t numbers[ROW_FIELDS - 1] = {0};
+    const redisReply *name = redis_reply_at(fields, ROW_FIELDS - 1);
 
-static void redis_visit_read_row(const redisReply *fields, int64_t seq_top, struct policy *row)
-{
-    int64_t numbers[ROW_FIELDS - 1];
-    const char *name = fields->element[ROW_FIELDS - 1]->str;
-
-    for (size_t i = 0; i < ROW_FIELDS - 1; i++)
-        numbers[i] = redis_visit_number(fields->element[i]);
+    for (size_t i = 0; i < ROW_FIELDS - 1; i++) {
+        const redisReply *field = redis_reply_at(fields, i);
+        if (!redis_reply_is_nil(field) &&
+            !redis_reply_number(field, 0, REDIS_NUMBER_MAX, &numbers[i]))
+            return false;
+    }
+    if (!redis_reply_is_nil(name) && !redis_reply_copy(name, row->name, sizeof(row->name)))
+        return false;
     row->version = numbers[0];
     row->per_user_limit = (int32_t)numbers[1];
     row->opens_at_ms = numbers[2];
@@ -277,41 +200,33 @@ static void redis_visit_read_row(const redisReply *fields, int64_t seq_top, stru
     row->created_at_ms = numbers[11];
     row->discount_type = numbers[12] == DISCOUNT_FIXED ? DISCOUNT_FIXED : DISCOUNT_PERCENT;
     row->discount_value = numbers[13];
-    snprintf(row->name, sizeof(row->name), "%s", name != NULL ? name : "");
+    return numbers[1] <= PER_USER_LIMIT_MAX && numbers[8] <= COUPON_VALID_DAYS_MAX;
 }
 
-/* "id:first:next:end" of each, oldest first. */
-static enum status redis_visit_tell_leases(const redisReply *leases, int64_t policy_id,
-                                           int64_t lease_top, const struct gate_visitor *visitor,
+/* Those with something left, oldest first, and the highest one there was. */
+static enum status redis_visit_tell_leases(const struct redis_described *described,
+                                           int64_t policy_id, const struct gate_visitor *visitor,
                                            struct error *error)
 {
     int64_t told_id = 0;
     enum status status = STATUS_OK;
 
-    for (size_t i = 0; i < leases->elements && status == STATUS_OK; i++) {
-        const char *text = leases->element[i]->str;
-        int64_t id;
-        int64_t first;
-        int64_t next;
-        int64_t end;
-        if (text == NULL || !redis_read_whole(&text, ':', &id) ||
-            !redis_read_whole(&text, ':', &first) || !redis_read_whole(&text, ':', &next) ||
-            !redis_read_whole(&text, '\0', &end))
-            return error_set(error, STATUS_FAILED, "policy %lld: a lease is not readable",
-                             (long long)policy_id);
-        if (next >= end)
+    for (size_t i = 0; i < redis_reply_count(described->leases) && status == STATUS_OK; i++) {
+        struct gate_lease read;
+        status = redis_read_lease(described->leases, i, policy_id, &read, error);
+        if (status != STATUS_OK || read.next_seq >= read.end_seq)
             continue;
-        struct lease lease = {.id = id,
+        struct lease lease = {.id = read.id,
                               .policy_id = policy_id,
-                              .first_seq = first,
-                              .count = end - first,
+                              .first_seq = read.first_seq,
+                              .count = read.end_seq - read.first_seq,
                               .open = true};
-        status = visitor->lease(visitor->context, &lease, next - first, error);
-        told_id = id;
+        status = visitor->lease(visitor->context, &lease, read.next_seq - read.first_seq, error);
+        told_id = read.id;
     }
-    if (status != STATUS_OK || lease_top <= told_id)
+    if (status != STATUS_OK || described->lease_top <= told_id)
         return status;
-    struct lease top = {.id = lease_top, .policy_id = policy_id, .first_seq = 1};
+    struct lease top = {.id = described->lease_top, .policy_id = policy_id, .first_seq = 1};
     return visitor->lease(visitor->context, &top, 0, error);
 }
 
@@ -319,23 +234,18 @@ static enum status redis_visit_describe(struct gate_redis *redis, int64_t policy
                                         const struct gate_visitor *visitor, struct error *error)
 {
     struct policy row = {.id = policy_id};
+    struct redis_described described;
     redisReply *reply = NULL;
-    enum status status =
-        redis_pool_call_surely(&redis->pool, policy_id, "dibs_describe", NULL, 0, &reply, error);
+    enum status status = redis_ask(redis, policy_id, "dibs_describe", NULL, 0, &reply, error);
 
-    if (status != STATUS_OK)
-        return status == STATUS_UNKNOWN ? STATUS_UNAVAILABLE : status;
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 4 ||
-        reply->element[0]->type != REDIS_REPLY_ARRAY || reply->element[0]->elements != ROW_FIELDS ||
-        reply->element[3]->type != REDIS_REPLY_ARRAY) {
-        status = error_set(error, STATUS_FAILED, "dibs_describe answers something else");
-    } else {
-        redis_visit_read_row(reply->element[0], redis_visit_number(reply->element[2]), &row);
-        status = visitor->policy(visitor->context, &row, error);
-    }
     if (status == STATUS_OK)
-        status = redis_visit_tell_leases(reply->element[3], policy_id,
-                                         redis_visit_number(reply->element[1]), visitor, error);
+        status = redis_read_described(reply, &described, error);
+    if (status == STATUS_OK && !redis_visit_read_row(described.row, described.seq_top, &row))
+        status = redis_reply_is_strange("dibs_describe", error);
+    if (status == STATUS_OK)
+        status = visitor->policy(visitor->context, &row, error);
+    if (status == STATUS_OK)
+        status = redis_visit_tell_leases(&described, policy_id, visitor, error);
     freeReplyObject(reply);
     return status;
 }
@@ -354,13 +264,13 @@ static enum status redis_visit_policy(struct gate_redis *redis, int64_t policy_i
     if (status == STATUS_OK && !redis_map_find(&redis->map, policy_id, &address))
         status = error_set(error, STATUS_UNAVAILABLE, "it is not known where Redis is");
     if (status == STATUS_OK)
-        status =
-            redis_scan(redis, &address, &keys, SCAN_USERS, redis_visit_take_user, &visited, error);
+        status = redis_scan(&redis->pool, &address, &keys, SCAN_CLAIMS, redis_visit_take_user,
+                            &visited, error);
     if (status == STATUS_OK)
         status = redis_visit_tell_claims(&visited, visitor, error);
     if (status == STATUS_OK)
-        status =
-            redis_scan(redis, &address, &keys, SCAN_KEYS, redis_visit_take_key, &visited, error);
+        status = redis_scan(&redis->pool, &address, &keys, SCAN_KEYS, redis_visit_take_key,
+                            &visited, error);
     if (status == STATUS_OK)
         status = redis_visit_tell_keys(&visited, visitor, error);
     redis_visited_release(&visited);
@@ -374,14 +284,17 @@ struct redis_ids {
     size_t capacity;
 };
 
-static bool redis_visit_take_id(void *context, const redisReply *name, const redisReply *value)
+static bool redis_visit_take_id(void *context, struct span name, struct span value)
 {
+    const size_t head_length = strlen(REDIS_KEY_HEAD);
     struct redis_ids *list = context;
-    const char *text = name->str + strlen(KEY_HEAD); /* as it was asked for */
     int64_t id;
 
     (void)value;
-    if (!redis_read_whole(&text, '}', &id) || id < 1)
+    if (name.length < head_length)
+        return false;
+    name = (struct span){name.bytes + head_length, name.length - head_length};
+    if (!redis_text_take_numbers(&name, 1, &id) || !redis_text_take(&name, '}') || id < 1)
         return true; /* somebody else's */
     int64_t *grown = redis_visited_grow(list->ids, list->count, &list->capacity, sizeof(*grown));
     if (grown == NULL)
@@ -411,7 +324,7 @@ enum status gate_redis_enumerate(struct gate *gate, int64_t **ids, size_t *count
         return error_set(error, STATUS_UNAVAILABLE, "no memory for the walk");
     size_t node_count = redis_map_list(&redis->map, addresses, REDIS_NODES_MAX);
     for (size_t i = 0; i < node_count; i++) {
-        enum status scanned = redis_scan(redis, &addresses[i], NULL, SCAN_POLICIES,
+        enum status scanned = redis_scan(&redis->pool, &addresses[i], NULL, SCAN_POLICIES,
                                          redis_visit_take_id, &list, error);
         status = scanned != STATUS_OK ? scanned : status;
     }

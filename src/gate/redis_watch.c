@@ -7,10 +7,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "gate/redis_scan.h"
 
 #define LOOK_MS      250
 #define FRESH_MS     400 /* below the half second for which the library holds stock back */
-#define SCAN_COUNT   "1000"
 #define NUMBERS_READ 14
 
 /* --- the table --- */
@@ -109,58 +109,49 @@ static bool redis_winners_fit(struct redis_winners *winners, size_t count)
     return true;
 }
 
-/* Takes the users of one page of HSCAN: field, value, field, value. */
-static bool redis_watch_take_page(const struct redis_watch *watch, const redisReply *page,
-                                  struct redis_winners *winners, size_t *count)
+/* Winners on their way from Redis. */
+struct redis_winners_read {
+    const struct redis_watch *watch;
+    struct redis_winners winners;
+    size_t count;
+};
+
+static bool redis_watch_take_winner(void *context, struct span user, struct span held)
 {
-    for (size_t i = 0; i + 1 < page->elements; i += 2) {
-        if (!redis_winners_fit(winners, ++*count))
-            return false;
-        redis_winners_add(winners,
-                          redis_watch_hash(watch, page->element[i]->str, page->element[i]->len));
-    }
+    struct redis_winners_read *read = context;
+
+    (void)held;
+    if (!redis_winners_fit(&read->winners, ++read->count))
+        return false;
+    redis_winners_add(&read->winners, redis_watch_hash(read->watch, user.bytes, user.length));
     return true;
 }
 
 /* Reads all users of a policy that is sold out. */
-static bool redis_watch_read_winners(struct redis_watch *watch, int64_t policy_id,
+static bool redis_watch_read_winners(const struct redis_watch *watch, int64_t policy_id,
                                      struct redis_winners *winners)
 {
+    struct redis_winners_read read = {.watch = watch};
     struct redis_address address;
     struct redis_keys keys;
-    redisContext *link = NULL;
-    char cursor[32] = "0";
-    size_t count = 0;
-    bool is_read = redis_winners_fit(winners, 0);
 
     redis_keys_of(&keys, policy_id);
-    if (!redis_map_find(watch->pool->map, policy_id, &address) ||
-        redis_pool_take(watch->pool, &address, &link, NULL) != STATUS_OK)
-        return false;
-    do {
-        redisReply *reply =
-            redisCommand(link, "HSCAN %s %s COUNT " SCAN_COUNT, keys.names[2], cursor);
-        is_read = is_read && reply != NULL && reply->type == REDIS_REPLY_ARRAY &&
-                  reply->elements == 2 && reply->element[0]->len < sizeof(cursor) &&
-                  redis_watch_take_page(watch, reply->element[1], winners, &count);
-        if (is_read)
-            memcpy(cursor, reply->element[0]->str, reply->element[0]->len + 1);
-        freeReplyObject(reply);
-    } while (is_read && strcmp(cursor, "0") != 0);
-    if (is_read)
-        redis_pool_give(watch->pool, &address, link);
-    else
-        redisFree(link);
+    bool is_read = redis_winners_fit(&read.winners, 0) &&
+                   redis_map_find(watch->pool->map, policy_id, &address) &&
+                   redis_scan(watch->pool, &address, &keys, SCAN_USERS, redis_watch_take_winner,
+                              &read, NULL) == STATUS_OK;
+    *winners = read.winners;
     return is_read;
 }
 
 /* --- looking --- */
 
-static int64_t redis_watch_number(const redisReply *reply)
+/* What dibs_count answers: its arming, then numbers, of which how many are pending are added up
+ * over all policies. */
+static bool redis_watch_read(const redisReply *reply, int64_t numbers[NUMBERS_READ])
 {
-    return reply->type == REDIS_REPLY_INTEGER ? reply->integer
-           : reply->str != NULL               ? strtoll(reply->str, NULL, 10)
-                                              : 0;
+    return redis_reply_numbers(reply, NUMBERS_READ, numbers) && numbers[2] >= 0 &&
+           numbers[2] <= REDIS_COUNT_MAX;
 }
 
 /* Under the lock. */
@@ -185,14 +176,10 @@ static int64_t redis_watch_remaining(const struct redis_watched *seen)
 /* Under the lock: takes over what dibs_count answered to a question of that time. True: there may
  * be stock that was not there before. */
 static bool redis_watch_take(struct redis_watch *watch, struct redis_watched *seen,
-                             const redisReply *reply, int64_t asked_ns, int64_t won_count)
+                             const int64_t read[NUMBERS_READ], int64_t asked_ns, int64_t won_count)
 {
-    int64_t read[NUMBERS_READ];
-
     if (asked_ns < seen->asked_ns)
         return false; /* Somebody has asked later, and was answered earlier. */
-    for (size_t i = 0; i < NUMBERS_READ; i++)
-        read[i] = redis_watch_number(reply->element[i]);
     bool has_changed = seen->changes != read[7] || seen->is_armed != (read[0] > 0);
     /* What was won since the question counts besides, though some of it may be in the answer. */
     redis_watch_note_pending(watch, seen, read[2] + seen->won_count - won_count);
@@ -217,8 +204,7 @@ static bool redis_watch_take(struct redis_watch *watch, struct redis_watched *se
     return has_changed;
 }
 
-/* Reads who has won, once per sell-out. */
-static void redis_watch_note_winners(struct redis_watch *watch, int64_t policy_id)
+void redis_watch_note_winners(struct redis_watch *watch, int64_t policy_id)
 {
     struct redis_winners winners = {0};
 
@@ -247,7 +233,9 @@ static void redis_watch_note_winners(struct redis_watch *watch, int64_t policy_i
 enum status redis_watch_look(struct redis_watch *watch, int64_t policy_id, struct error *error)
 {
     redisReply *reply = NULL;
+    int64_t read[NUMBERS_READ];
     bool has_changed = false;
+
     pthread_mutex_lock(&watch->lock);
     struct redis_watched *seen = redis_watch_find(watch, policy_id);
     int64_t won_count = seen == NULL ? 0 : seen->won_count;
@@ -255,23 +243,22 @@ enum status redis_watch_look(struct redis_watch *watch, int64_t policy_id, struc
     int64_t asked_ns = clock_monotonic_ns();
     enum status status =
         redis_pool_call_surely(watch->pool, policy_id, "dibs_count", NULL, 0, &reply, error);
-
     if (status == STATUS_UNKNOWN)
         status = STATUS_UNAVAILABLE;
-    if (status == STATUS_OK && (reply->type != REDIS_REPLY_ARRAY || reply->elements < NUMBERS_READ))
-        status = error_set(error, STATUS_FAILED, "dibs_count answers something else");
+    if (status == STATUS_OK && !redis_watch_read(reply, read))
+        status = redis_reply_is_strange("dibs_count", error);
+    freeReplyObject(reply);
     pthread_mutex_lock(&watch->lock);
     /* One that is not there is not noted: anybody may ask for any. */
     seen = status == STATUS_OK ? redis_watch_add(watch, policy_id)
                                : redis_watch_find(watch, policy_id);
     if (seen != NULL && status == STATUS_OK) {
-        has_changed = redis_watch_take(watch, seen, reply, asked_ns, won_count);
+        has_changed = redis_watch_take(watch, seen, read, asked_ns, won_count);
     } else if (seen != NULL && status == STATUS_NOT_FOUND) {
         seen->is_known = seen->is_armed = false;
         redis_watch_note_pending(watch, seen, 0);
     }
     pthread_mutex_unlock(&watch->lock);
-    freeReplyObject(reply);
     if (has_changed)
         watch->stock_changed(watch->context);
     return status;
@@ -323,13 +310,14 @@ static enum status redis_watch_check_room(struct redis_watch *watch,
         redisFree(link);
         return status;
     }
-    if (strncmp(reply->str == NULL ? "" : reply->str, "OOM", 3) == 0)
+    const char *words = redis_reply_error(reply);
+    if (words != NULL && strncmp(words, "OOM", 3) == 0)
         status = error_set(error, STATUS_UNAVAILABLE,
                            "Redis at %s is full (maxmemory), and takes no claims",
                            redis_address_words(address).text);
-    else if (redis_trouble_of(reply) != REDIS_TROUBLE_NONE)
+    else if (words != NULL)
         status = error_set(error, STATUS_UNAVAILABLE, "Redis at %s: %.300s",
-                           redis_address_words(address).text, reply->str);
+                           redis_address_words(address).text, words);
     freeReplyObject(reply);
     redis_pool_give(watch->pool, address, link);
     return status;

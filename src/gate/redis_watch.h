@@ -66,6 +66,9 @@ void redis_watch_stop(struct redis_watch *watch);
 enum status redis_watch_look(struct redis_watch *watch, int64_t policy_id,
                              struct error *error) MUST_CHECK;
 
+/* Reads who has won in a policy that was seen sold out, once per sell-out. */
+void redis_watch_note_winners(struct redis_watch *watch, int64_t policy_id);
+
 /* What was seen last, also of a policy that Redis has lost. NOT_FOUND: it was never seen. */
 enum status redis_watch_count(struct redis_watch *watch, int64_t policy_id,
                               struct gate_numbers *numbers) MUST_CHECK;

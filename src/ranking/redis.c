@@ -34,11 +34,11 @@ static enum status board_redis_word(const redisReply *reply, struct error *error
         {"FULL", STATUS_FAILED,
          "a product sells more in a day than the board in Redis can count; set board=local"},
     };
-    const char *word =
-        reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 ? reply->element[0]->str : NULL;
+    struct span word = {0};
 
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]) && word != NULL; i++) {
-        if (strcmp(word, words[i].word) == 0)
+    (void)redis_reply_text(redis_reply_at(reply, 0), &word);
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (span_equal(word, span_of(words[i].word)))
             return words[i].status == STATUS_OK
                        ? STATUS_OK
                        : error_set(error, words[i].status, "%s", words[i].text);
@@ -94,10 +94,8 @@ enum status board_redis_do(struct board_redis *redis, struct board_words *words,
 
 bool board_redis_number(const redisReply *reply, size_t at, int64_t *number)
 {
-    if (at >= reply->elements || reply->element[at]->str == NULL)
-        return false;
-    const char *text = reply->element[at]->str;
-    return redis_read_whole(&text, '\0', number);
+    return redis_reply_number(redis_reply_at(reply, at), -REDIS_NUMBER_MAX, REDIS_NUMBER_MAX,
+                              number);
 }
 
 static bool board_redis_read_place(const redisReply *reply, struct feed_place *place)
@@ -108,10 +106,12 @@ static bool board_redis_read_place(const redisReply *reply, struct feed_place *p
 
 static bool board_redis_read_product(const redisReply *reply, size_t at, struct user_id *product)
 {
-    if (at >= reply->elements || reply->element[at]->str == NULL || reply->element[at]->len == 0 ||
-        reply->element[at]->len > ID_LENGTH_MAX)
+    struct span text;
+
+    if (!redis_reply_text(redis_reply_at(reply, at), &text) || text.length == 0 ||
+        text.length > ID_LENGTH_MAX)
         return false;
-    *product = user_id_of((struct span){reply->element[at]->str, reply->element[at]->len});
+    *product = user_id_of(text);
     return true;
 }
 
@@ -124,8 +124,10 @@ static enum status board_redis_read_lines(const redisReply *reply, size_t max,
                                           struct sales_line *lines, size_t *count,
                                           struct error *error)
 {
-    *count = (reply->elements - ANSWER_HEAD) / BOARD_LINE_WORDS;
-    if (*count > max)
+    size_t word_count = redis_reply_count(reply) - ANSWER_HEAD; /* the head has been read */
+
+    *count = word_count / BOARD_LINE_WORDS;
+    if (*count > max || word_count % BOARD_LINE_WORDS != 0)
         return board_redis_unreadable(error);
     for (size_t i = 0; i < *count; i++) {
         size_t at = ANSWER_HEAD + i * BOARD_LINE_WORDS;
@@ -373,11 +375,10 @@ static enum status board_redis_visit_page(struct board_redis *redis, int64_t day
     board_words_number(words, PAGE);
     enum status status = board_redis_ask(redis, words, &reply, error);
     if (status == STATUS_OK &&
-        !(board_redis_read_place(reply, place) && reply->elements > ANSWER_HEAD))
+        !(board_redis_read_place(reply, place) && board_redis_number(reply, ANSWER_HEAD, size)))
         status = board_redis_unreadable(error);
-    if (status == STATUS_OK)
-        *size = reply->element[ANSWER_HEAD]->integer;
-    for (size_t at = ANSWER_HEAD + 1; status == STATUS_OK && at < reply->elements; at += 2) {
+    size_t count = redis_reply_count(reply);
+    for (size_t at = ANSWER_HEAD + 1; status == STATUS_OK && at < count; at += 2) {
         struct user_id product;
         int64_t sold;
         status = board_redis_read_product(reply, at, &product) &&

@@ -17,11 +17,13 @@ enum status board_redis_recall(struct board *board, int64_t keep_ms, struct buff
     enum status status = board_redis_ask(board_redis(board), words, &reply, error);
     if (status != STATUS_OK)
         return status;
+    struct span cached;
     buffer_clear(text);
-    if (reply->elements < 3 || !board_redis_number(reply, 2, age_ms))
+    if (!redis_reply_text(redis_reply_at(reply, 1), &cached) ||
+        !board_redis_number(reply, 2, age_ms))
         status = error_set(error, STATUS_NOT_FOUND, "the cached answer is not readable");
     else
-        buffer_append(text, reply->element[1]->str, reply->element[1]->len);
+        buffer_append(text, cached.bytes, cached.length);
     freeReplyObject(reply);
     return status;
 }
