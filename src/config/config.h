@@ -68,6 +68,8 @@ struct config {
     char *listen;            /* "127.0.0.1:8080" or "[::1]:8080", numbers only; port 0 picks one */
     int64_t threads;         /* 0: one per core */
     int64_t connections_max; /* 0: from the fd limit */
+    int64_t connections_per_address; /* 0: any number */
+    int64_t unsent_max_mib;
 
     char *gate; /* "local" or the URL of a Redis; may hold a password */
     char *gate_password_file;

@@ -63,6 +63,32 @@ const struct config_key config_keys[] = {
         .example = "20000",
     },
     {
+        .name = "connections_per_address",
+        .group = "Server",
+        .type = CONFIG_INTEGER,
+        .offset = offsetof(struct config, connections_per_address),
+        .fallback = "500",
+        .minimum = 0,
+        .maximum = 10000000,
+        .help = "The most connections of one address (of IPv6: one /64); 0 means any number. Those "
+                "of 127.0.0.1, ::1 and trusted_proxies are not counted; what a trusted proxy asks "
+                "counts for the client it names.",
+        .example = "50",
+    },
+    {
+        .name = "unsent_max",
+        .group = "Server",
+        .type = CONFIG_INTEGER,
+        .offset = offsetof(struct config, unsent_max_mib),
+        .fallback = "64",
+        .minimum = 1,
+        .maximum = 1000000,
+        .help = "How many MiB of answers may be under way to clients that have not taken them. "
+                "Beyond that, lists, pages and streams get 503, and connections that do not read "
+                "are cut off sooner; claims go on.",
+        .example = "256",
+    },
+    {
         .name = "demo",
         .group = "Server",
         .type = CONFIG_ENUM,
@@ -515,7 +541,8 @@ const struct config_key config_keys[] = {
         .fallback = "10s",
         .minimum = 10,
         .maximum = HOUR_MS,
-        .help = "How long a client may take to read an answer.",
+        .help = "How long a client may stop reading an answer. One that takes less than 4 KiB per "
+                "second is cut off, too, after a while.",
         .example = "5s",
     },
     {

@@ -3,6 +3,7 @@
 
 #include "http/connection.h"
 #include "http/loop.h"
+#include "http/per_address.h"
 
 struct status_line {
     const char *text;
@@ -191,6 +192,7 @@ void http_answer_end(struct http_exchange *exchange, struct span body)
     struct buffer *out = exchange->target;
     answer_render_end(exchange, body);
     exchange->state = HTTP_EXCHANGE_READY;
+    http_exchange_expect(exchange, 0);
     if (!exchange->in_line) {
         http_exchange_free(exchange);
         return;
@@ -204,6 +206,27 @@ void http_answer_end(struct http_exchange *exchange, struct span body)
     if (connection->head == exchange) {
         http_line_advance(connection);
     }
+}
+
+bool http_exchange_count_client(struct http_exchange *exchange, const struct address *client)
+{
+    struct http_server *server = exchange->connection->loop->server;
+    if (!per_address_enter(http_server_per_address(server), client)) {
+        return false;
+    }
+    exchange->client = *client;
+    return true;
+}
+
+void http_exchange_expect(struct http_exchange *exchange, size_t bytes)
+{
+    if (bytes == exchange->expected_bytes) {
+        return;
+    }
+    struct http_connection *connection = exchange->connection;
+    connection->expected_bytes += bytes - exchange->expected_bytes;
+    exchange->expected_bytes = bytes;
+    http_connection_account(connection);
 }
 
 bool http_exchange_gone(const struct http_exchange *exchange)

@@ -65,6 +65,27 @@ static handler *const handlers[ROUTE_COUNT][METHODS] = {
     [ROUTE_ASSET] = {[HTTP_METHOD_GET] = web_asset},
 };
 
+/* Reads whose answers may be large: none of them is begun while the server is full. */
+static const bool is_large[ROUTE_COUNT] = {
+    [ROUTE_POLICIES] = true,
+    [ROUTE_POLICY_EVENTS] = true,
+    [ROUTE_POLICY_LIVE] = true,
+    [ROUTE_LIVE] = true,
+    [ROUTE_POLICY_PREFLIGHT] = true,
+    [ROUTE_POLICY_WINNERS] = true,
+    [ROUTE_USER_COUPONS] = true,
+    [ROUTE_PRODUCTS_TOP] = true,
+    [ROUTE_AUDIT] = true,
+    [ROUTE_AUDIT_REPAIRS] = true,
+    [ROUTE_DEAD] = true,
+    [ROUTE_METRICS] = true,
+    [ROUTE_OPENAPI] = true,
+    [ROUTE_PROBLEM_PAGE] = true,
+    [ROUTE_BOARD] = true,
+    [ROUTE_DROP] = true,
+    [ROUTE_ASSET] = true,
+};
+
 /* --- life --- */
 
 static struct span secret_span(const struct config_secret *secret)
@@ -151,6 +172,11 @@ enum status api_open(struct api **api, struct service *service, const struct con
     }
     *api = opened;
     return STATUS_OK;
+}
+
+const struct proxies *api_proxies(const struct api *api)
+{
+    return &api->proxies;
 }
 
 void api_attach(struct api *api, struct http_server *server)
@@ -384,6 +410,23 @@ static bool origin_may_change(struct api_loop *loop, struct http_exchange *excha
     return refusal == NULL;
 }
 
+/* Before any work is done for it: whether what is not sent yet leaves room for a large answer. Who
+ * has an admin token is not kept out by strangers. */
+static bool has_room(struct ask *ask)
+{
+    if (!is_large[ask->match.route] || !http_server_is_full(ask->loop->api->server)) {
+        return true;
+    }
+    if (!ask_identify(ask)) {
+        return false;
+    }
+    if (ask->caller.kind == CALLER_ADMIN) {
+        return true;
+    }
+    reply_problem(ask->loop, ask->exchange, PROBLEM_UNAVAILABLE);
+    return false;
+}
+
 static void dispatch(struct ask *ask)
 {
     const struct http_request *request = ask->request;
@@ -409,7 +452,9 @@ static void dispatch(struct ask *ask)
     }
     bool reads = request->method == HTTP_METHOD_GET || request->method == HTTP_METHOD_HEAD;
     if (reads) {
-        handlers[route][HTTP_METHOD_GET](ask);
+        if (has_room(ask)) {
+            handlers[route][HTTP_METHOD_GET](ask);
+        }
     } else if (origin_may_change(ask->loop, ask->exchange, request)) {
         handlers[route][request->method](ask);
     }
@@ -454,11 +499,28 @@ static bool is_local(struct api_loop *loop, struct http_exchange *exchange,
     return true;
 }
 
+/* Behind a trusted proxy a client has as many requests under way as it may have connections. */
+static bool count_client(struct api_loop *loop, struct http_exchange *exchange,
+                         const struct http_request *request)
+{
+    struct address peer = address_of(http_exchange_peer(exchange));
+    struct address client = proxies_client(&loop->api->proxies, peer, request);
+    if (memcmp(&client, &peer, sizeof peer) == 0 || http_exchange_count_client(exchange, &client)) {
+        return true;
+    }
+    reply_problem(loop, exchange, PROBLEM_UNAVAILABLE);
+    return false;
+}
+
 static void handle(void *context, struct http_exchange *exchange,
                    const struct http_request *request)
 {
     struct api_loop *loop = context;
     reply_prepare(loop, exchange, request);
+    if (loop->api->proxies.count > 0 && request->is_forwarded &&
+        !count_client(loop, exchange, request)) {
+        return;
+    }
     if (loop->api->auth.local_only && !is_local(loop, exchange, request)) {
         return;
     }

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "claim/service.h"
 #include "config/config.h"
+#include "http/proxy.h"
 #include "http/server.h"
 
 struct api;
@@ -28,6 +29,9 @@ enum status api_open(struct api **api, struct service *service, const struct con
 
 /* For http_options.callbacks; the server_context is the api. */
 struct http_callbacks api_callbacks(void);
+
+/* The proxies whose word counts; the api's. */
+const struct proxies *api_proxies(const struct api *api);
 
 /* The server that runs it, for its counters and to know when it stops. */
 void api_attach(struct api *api, struct http_server *server);

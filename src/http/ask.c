@@ -151,6 +151,7 @@ bool ask_page_with(struct ask *ask, char cursor_kind, struct page *page, struct 
         return false;
     }
     page->limit = (size_t)limit;
+    http_exchange_expect(ask->exchange, page->limit * PAGE_ITEM_BYTES);
     struct span cursor = {params[1].value, params[1].length};
     if (params[1].present &&
         !cursor_read(cursor, cursor_kind, &page->after_first, &page->after_second)) {

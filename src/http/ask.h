@@ -58,6 +58,7 @@ struct page {
 };
 #define PAGE_LIMIT_DEFAULT 100
 #define PAGE_LIMIT_MAX     1000
+#define PAGE_ITEM_BYTES    512 /* what one item may have as JSON, about */
 bool ask_page(struct ask *ask, char cursor_kind, struct page *page);
 /* And one more parameter, which may be there. */
 bool ask_page_with(struct ask *ask, char cursor_kind, struct page *page, struct query_param *extra);

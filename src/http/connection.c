@@ -21,13 +21,13 @@ struct http_connection *http_connection_open(struct http_loop *loop, int socket_
         free(connection);
         close(socket_fd);
         if (admission == HTTP_ADMITTED) {
-            http_server_discharge(loop->server);
+            http_server_discharge(loop->server, (const struct sockaddr *)peer);
         }
         return NULL;
     }
     connection->loop = loop;
     connection->socket_fd = socket_fd;
-    connection->over_cap = admission == HTTP_OVER_CAP;
+    connection->over_cap = admission != HTTP_ADMITTED;
     loop->over_cap_count += connection->over_cap;
     memcpy(&connection->peer, peer, sizeof(connection->peer));
     http_parser_init(&connection->parser, &loop->rules);
@@ -73,6 +73,7 @@ static void connection_leave(struct http_connection *connection)
     http_line_dissolve(connection);
     http_parser_release(&connection->parser);
     http_loop_give_buffer(connection->loop, &connection->out);
+    http_connection_account(connection);
 }
 
 void http_connection_close(struct http_connection *connection)
@@ -124,18 +125,26 @@ void http_connection_arm(struct http_connection *connection)
     connection->loop->deadlines_ms[connection->index] = deadline_ms;
 }
 
-/* False when the client has not taken a byte for too long. */
+/* What the client takes buys it time, up to the timeout: one that stops is cut off after that, and
+ * one that takes less than the least rate when the time it had is used up. False when that is so.
+ * What it has taken is asked of the kernel, which by itself asks for more only when a third of its
+ * buffer is free. */
 static bool connection_check_writing(struct http_connection *connection, int64_t now_ms)
 {
-    size_t unsent = uv_stream_get_write_queue_size((uv_stream_t *)&connection->tcp);
-    if (unsent != connection->blocked_seen) {
-        connection->blocked_seen = unsent;
-        connection->write_progress_ms = now_ms;
+    const struct http_loop *loop = connection->loop;
+    int64_t timeout_ms = loop->options->write_timeout_ms;
+    int64_t rate_per_s =
+        http_server_is_full(loop->server) ? HTTP_RATE_MIN_FULL_PER_S : HTTP_RATE_MIN_PER_S;
+    uint64_t taken = http_connection_taken(connection);
+    int64_t bought_ms = (int64_t)((taken - connection->taken_bytes) * 1000) / rate_per_s;
+    connection->taken_bytes = taken;
+    connection->write_due_ms += bought_ms;
+    if (connection->write_due_ms > now_ms + timeout_ms) {
+        connection->write_due_ms = now_ms + timeout_ms;
     }
-    int64_t timeout_ms = connection->loop->options->write_timeout_ms;
-    int64_t waited_ms = now_ms - connection->write_progress_ms;
     connection->write_check_ms = now_ms + timeout_ms / 8 + 1;
-    return waited_ms < timeout_ms;
+    http_connection_account(connection);
+    return now_ms < connection->write_due_ms;
 }
 
 void http_connection_expire(struct http_connection *connection, int64_t now_ms)

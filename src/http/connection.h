@@ -2,8 +2,9 @@
  *
  * Requests stand in line in the order they came. Only the head of the line writes into `out`; an
  * answer that is ready earlier waits in its own exchange. `out` is written once at the end of the
- * tick. Reading stops while too many requests are unanswered or too much is unsent, and goes on
- * when that is over.
+ * tick. Reading stops while too many requests are unanswered or too much is unsent or expected, and
+ * goes on when that is over. All connections together hold a bounded amount: once it is reached a
+ * connection reads no more while it has anything unsent, and has to take it faster.
  *
  * A connection's memory lives until its socket is closed and its last exchange is answered, so an
  * exchange may always look at its connection.
@@ -26,6 +27,9 @@
 /* Unsent bytes over which a connection reads no more, and under which it reads again. */
 #define HTTP_UNSENT_HIGH (256 * 1024)
 #define HTTP_UNSENT_LOW  (64 * 1024)
+/* A client that takes less than this is cut off: as a rule, and while the server is full. */
+#define HTTP_RATE_MIN_PER_S      4096
+#define HTTP_RATE_MIN_FULL_PER_S (16 * 1024)
 /* More than this in one connection's answers and it is given up. */
 #define HTTP_OUT_BYTES_MAX (32 * 1024 * 1024)
 
@@ -57,7 +61,9 @@ struct http_exchange {
     bool http_1_0;
     bool last; /* the connection ends with this answer */
     bool chunked;
-    bool must_finish; /* a stream of which a part is worth nothing */
+    bool must_finish;      /* a stream of which a part is worth nothing */
+    size_t expected_bytes; /* of an answer that is being made elsewhere */
+    struct address client; /* counted as one of its connections; all zero: nobody's */
     void (*on_gone)(void *context);
     void *on_gone_context;
     struct http_exchange_notes notes;
@@ -83,13 +89,16 @@ struct http_connection {
     uint32_t line_count;
     uint32_t exchange_count; /* also those that left the line unanswered */
     size_t ready_bytes;      /* in the line's own buffers */
+    size_t expected_bytes;   /* of answers that are being made elsewhere, also for those who left */
+    size_t held_bytes;       /* what the server has counted of this connection */
 
     /* Writing. */
     struct buffer out;
     struct http_blocked_write *blocked;
-    size_t blocked_seen;       /* unsent bytes when progress was last looked at */
-    int64_t write_progress_ms; /* when it was last seen */
-    int64_t write_check_ms;    /* when to look again; 0: nothing is blocked */
+    uint64_t written_bytes; /* given to the kernel or to libuv */
+    uint64_t taken_bytes;   /* by the client, when that was last looked at */
+    int64_t write_due_ms;   /* when it is cut off, unless it takes more */
+    int64_t write_check_ms; /* when to look again; 0: nothing is blocked */
     struct http_connection *next_dirty;
     struct http_connection *next_resumed;
     bool dirty;
@@ -118,8 +127,8 @@ struct http_connection {
 
 /* --- life (connection.c) --- */
 
-/* Whether a place below the cap was found for it. */
-enum http_admission { HTTP_ADMITTED, HTTP_OVER_CAP };
+/* Whether a place below the caps was found for it. */
+enum http_admission { HTTP_ADMITTED, HTTP_OVER_CAP, HTTP_OVER_ADDRESS_CAP };
 
 /* Takes over the accepted socket and starts to read. NULL (and the socket closed) when there is no
  * memory. */
@@ -185,6 +194,15 @@ void http_exchange_free(struct http_exchange *exchange);
 
 /* Not written yet, also what is not yet its turn. */
 size_t http_connection_unsent(const struct http_connection *connection);
+
+/* The same with what is expected: at most so much, or nothing where the server is full. */
+bool http_connection_is_within(const struct http_connection *connection, size_t bytes_max);
+
+/* Tells the server how much it holds now. */
+void http_connection_account(struct http_connection *connection);
+
+/* The bytes that the client has acknowledged. */
+uint64_t http_connection_taken(const struct http_connection *connection);
 
 /* Puts it on the list of those to be flushed at the end of this tick. */
 void http_connection_touch(struct http_connection *connection);

@@ -113,7 +113,7 @@ static void input_handle(struct http_connection *connection, const struct http_r
 static bool input_is_full(const struct http_connection *connection)
 {
     return connection->line_count >= HTTP_PIPELINE_MAX ||
-           http_connection_unsent(connection) > HTTP_UNSENT_HIGH;
+           !http_connection_is_within(connection, HTTP_UNSENT_HIGH);
 }
 
 /* Back-pressure: what came is kept, nothing more is read. The client is not to blame for being
@@ -152,6 +152,7 @@ static void input_consume(struct http_connection *connection)
             break;
         }
     }
+    http_connection_account(connection);
     if (connection->given_up || connection->parser.continue_expected) {
         http_connection_touch(connection);
     }

@@ -1,6 +1,7 @@
 /* line.c: the line in which a connection's exchanges wait for their turn to be written. */
 #include "http/connection.h"
 #include "http/loop.h"
+#include "http/per_address.h"
 
 struct http_exchange *http_line_join(struct http_connection *connection)
 {
@@ -20,6 +21,8 @@ struct http_exchange *http_line_join(struct http_connection *connection)
     exchange->last = false;
     exchange->chunked = false;
     exchange->must_finish = false;
+    exchange->expected_bytes = 0;
+    exchange->client = (struct address){{0}};
     exchange->notes = (struct http_exchange_notes){.started_ns = connection->loop->now_ns};
     if (connection->tail != NULL) {
         connection->tail->next = exchange;
@@ -39,6 +42,8 @@ void http_exchange_free(struct http_exchange *exchange)
         http_loop_give_buffer(connection->loop, &exchange->own);
     }
     exchange->in_use = false;
+    http_exchange_expect(exchange, 0);
+    per_address_leave(http_server_per_address(connection->loop->server), &exchange->client);
     http_loop_give_exchange(connection->loop, exchange);
     connection->exchange_count--;
     http_connection_free_when_done(connection);

@@ -173,8 +173,9 @@ static void listener_welcome(struct http_loop *loop, int socket_fd,
                              const struct sockaddr_storage *peer)
 {
     http_count(&loop->counters.connections_accepted, 1);
-    if (http_server_admit(loop->server)) {
-        if (http_connection_open(loop, socket_fd, peer, HTTP_ADMITTED) == NULL) {
+    enum http_admission admission = http_server_admit(loop->server, (const struct sockaddr *)peer);
+    if (admission == HTTP_ADMITTED) {
+        if (http_connection_open(loop, socket_fd, peer, admission) == NULL) {
             log_event(LOG_WARN, "connection_dropped", LOG_FIELD("reason", LOG_TEXT("memory")));
         }
         return;
@@ -184,9 +185,12 @@ static void listener_welcome(struct http_loop *loop, int socket_fd,
         close(socket_fd);
         return;
     }
-    struct http_connection *connection = http_connection_open(loop, socket_fd, peer, HTTP_OVER_CAP);
+    struct http_connection *connection = http_connection_open(loop, socket_fd, peer, admission);
     if (connection != NULL) {
-        http_connection_refuse(connection, HTTP_REFUSE_OVERLOADED, "too many connections");
+        http_connection_refuse(connection, HTTP_REFUSE_OVERLOADED,
+                               admission == HTTP_OVER_CAP
+                                   ? "too many connections"
+                                   : "too many connections from this address");
     }
 }
 

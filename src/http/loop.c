@@ -88,7 +88,7 @@ void http_loop_remove(struct http_loop *loop, struct http_connection *connection
     if (connection->over_cap) {
         loop->over_cap_count--;
     } else {
-        http_server_discharge(loop->server);
+        http_server_discharge(loop->server, &connection->peer.any);
     }
 }
 

@@ -124,9 +124,15 @@ void http_listener_retry(struct http_loop *loop);
 
 /* --- the server's side (server.c) --- */
 
-/* A place below the cap for one more connection, or not. */
-bool http_server_admit(struct http_server *server);
-void http_server_discharge(struct http_server *server);
+/* Whether there is a place below the caps for one more connection of that peer. */
+enum http_admission http_server_admit(struct http_server *server, const struct sockaddr *peer);
+void http_server_discharge(struct http_server *server, const struct sockaddr *peer);
+
+/* How many connections each address has, and how many requests are under way for it. */
+struct per_address *http_server_per_address(struct http_server *server);
+
+/* A connection holds `more` bytes instead of `less`. */
+void http_server_hold(struct http_server *server, size_t more, size_t less);
 
 /* --- within the loop --- */
 

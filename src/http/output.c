@@ -1,6 +1,8 @@
 /* output.c: one write per connection and tick, the rest when the client takes it. */
 #include <errno.h>
+#include <linux/sockios.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "http/connection.h"
@@ -13,6 +15,34 @@ size_t http_connection_unsent(const struct http_connection *connection)
         unsent += uv_stream_get_write_queue_size((const uv_stream_t *)&connection->tcp);
     }
     return unsent;
+}
+
+bool http_connection_is_within(const struct http_connection *connection, size_t bytes_max)
+{
+    size_t held = http_connection_unsent(connection) + connection->expected_bytes;
+    return held == 0 || (held <= bytes_max && !http_server_is_full(connection->loop->server));
+}
+
+void http_connection_account(struct http_connection *connection)
+{
+    bool is_open = connection->state < HTTP_CONNECTION_CLOSING;
+    size_t held = connection->expected_bytes;
+    if (is_open) {
+        held += http_connection_unsent(connection) + connection->parser.own_capacity;
+    }
+    if (held != connection->held_bytes) {
+        http_server_hold(connection->loop->server, held, connection->held_bytes);
+        connection->held_bytes = held;
+    }
+}
+
+uint64_t http_connection_taken(const struct http_connection *connection)
+{
+    int in_kernel = 0;
+    (void)ioctl(connection->socket_fd, SIOCOUTQ, &in_kernel);
+    return connection->written_bytes -
+           uv_stream_get_write_queue_size((const uv_stream_t *)&connection->tcp) -
+           (uint64_t)in_kernel;
 }
 
 void http_connection_touch(struct http_connection *connection)
@@ -60,10 +90,6 @@ static bool output_block(struct http_connection *connection, size_t written)
     blocked->bytes = connection->out;
     buffer_init(&connection->out, HTTP_OUT_BYTES_MAX);
     connection->blocked = blocked;
-    connection->blocked_seen = blocked->bytes.length - written;
-    connection->write_progress_ms = loop->now_ms;
-    connection->write_check_ms = loop->now_ms + loop->options->write_timeout_ms / 8 + 1;
-    http_connection_arm(connection);
     uv_buf_t rest =
         uv_buf_init(blocked->bytes.bytes + written, (unsigned)(blocked->bytes.length - written));
     http_count(&loop->counters.bytes_out, rest.len);
@@ -74,6 +100,11 @@ static bool output_block(struct http_connection *connection, size_t written)
         free(blocked);
         return false;
     }
+    connection->written_bytes += rest.len;
+    connection->taken_bytes = http_connection_taken(connection);
+    connection->write_due_ms = loop->now_ms + loop->options->write_timeout_ms;
+    connection->write_check_ms = loop->now_ms + loop->options->write_timeout_ms / 8 + 1;
+    http_connection_arm(connection);
     return true;
 }
 
@@ -98,6 +129,7 @@ static void output_write(struct http_connection *connection)
         return;
     }
     http_count(&loop->counters.bytes_out, (uint64_t)sent);
+    connection->written_bytes += (uint64_t)sent;
     if ((size_t)sent == connection->out.length) {
         http_loop_give_buffer(loop, &connection->out);
     } else if (!output_block(connection, (size_t)sent)) {
@@ -128,7 +160,8 @@ static void output_settle(struct http_connection *connection)
         return;
     }
     if (connection->paused) {
-        if (connection->line_count <= HTTP_PIPELINE_MAX / 2 && unsent <= HTTP_UNSENT_LOW) {
+        if (connection->line_count <= HTTP_PIPELINE_MAX / 2 &&
+            http_connection_is_within(connection, HTTP_UNSENT_LOW)) {
             http_loop_resume_later(loop, connection);
         }
         return;
@@ -161,4 +194,5 @@ void http_connection_flush(struct http_connection *connection)
     if (connection->state == HTTP_CONNECTION_OPEN) {
         output_settle(connection);
     }
+    http_connection_account(connection);
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "http/loop.h"
+#include "http/per_address.h"
 
 #define THREADS_MAX  256
 #define ADDRESS_SIZE 80
@@ -25,6 +26,8 @@ struct http_server {
     char address[ADDRESS_SIZE];
     size_t connections_max;
     atomic_size_t connection_count;
+    atomic_size_t held_bytes;
+    struct per_address *per_address;
     atomic_bool stopping;
     pthread_mutex_t failure_lock;
     enum status failure;
@@ -67,7 +70,9 @@ static struct http_server *server_new(const struct http_options *options)
     }
     server->loops = calloc(options->threads, sizeof(*server->loops));
     server->threads = calloc(options->threads, sizeof(*server->threads));
-    if (server->loops == NULL || server->threads == NULL) {
+    server->per_address = per_address_new(options->connections_per_address);
+    if (server->loops == NULL || server->threads == NULL || server->per_address == NULL) {
+        per_address_free(server->per_address);
         free(server->loops);
         free(server->threads);
         free(server);
@@ -143,6 +148,7 @@ void http_server_close(struct http_server *server)
         }
     }
     pthread_mutex_destroy(&server->failure_lock);
+    per_address_free(server->per_address);
     free(server->loops);
     free(server->threads);
     free(server);
@@ -231,18 +237,54 @@ bool http_server_stopping(const struct http_server *server)
     return atomic_load_explicit(&server->stopping, memory_order_relaxed);
 }
 
-bool http_server_admit(struct http_server *server)
+/* Of a proxy, what it asks for others is counted instead. */
+static bool server_counts(const struct http_server *server, const struct address *peer)
 {
-    if (atomic_fetch_add(&server->connection_count, 1) < server->connections_max) {
-        return true;
+    for (size_t i = 0; i < server->options.uncounted_count; i++) {
+        if (network_contains(&server->options.uncounted[i], peer)) {
+            return false;
+        }
     }
-    atomic_fetch_sub(&server->connection_count, 1);
-    return false;
+    return true;
 }
 
-void http_server_discharge(struct http_server *server)
+enum http_admission http_server_admit(struct http_server *server, const struct sockaddr *peer)
 {
+    struct address address = address_of(peer);
+    if (atomic_fetch_add(&server->connection_count, 1) >= server->connections_max) {
+        atomic_fetch_sub(&server->connection_count, 1);
+        return HTTP_OVER_CAP;
+    }
+    if (server_counts(server, &address) && !per_address_enter(server->per_address, &address)) {
+        atomic_fetch_sub(&server->connection_count, 1);
+        return HTTP_OVER_ADDRESS_CAP;
+    }
+    return HTTP_ADMITTED;
+}
+
+void http_server_discharge(struct http_server *server, const struct sockaddr *peer)
+{
+    struct address address = address_of(peer);
     atomic_fetch_sub(&server->connection_count, 1);
+    if (server_counts(server, &address)) {
+        per_address_leave(server->per_address, &address);
+    }
+}
+
+struct per_address *http_server_per_address(struct http_server *server)
+{
+    return server->per_address;
+}
+
+void http_server_hold(struct http_server *server, size_t more, size_t less)
+{
+    atomic_fetch_add_explicit(&server->held_bytes, more - less, memory_order_relaxed);
+}
+
+bool http_server_is_full(const struct http_server *server)
+{
+    size_t max = server->options.unsent_max;
+    return max > 0 && atomic_load_explicit(&server->held_bytes, memory_order_relaxed) >= max;
 }
 
 unsigned http_server_loop_count(const struct http_server *server)

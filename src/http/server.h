@@ -117,6 +117,10 @@ struct http_options {
     const char *listen; /* "127.0.0.1:8080", "[::1]:8080", "0.0.0.0:80"; port 0 picks one */
     unsigned threads;
     size_t connections_max; /* over all loops; 0: as many as the fd limit allows, less a margin */
+    size_t connections_per_address;  /* 0: any number */
+    const struct network *uncounted; /* whose connections are not counted: proxies */
+    size_t uncounted_count;
+    size_t unsent_max; /* bytes of answers, over all connections; 0: any number */
     int64_t header_timeout_ms;
     int64_t body_timeout_ms;
     int64_t idle_timeout_ms;
@@ -170,7 +174,19 @@ struct http_task {
 };
 bool http_loop_post(struct http_loop *loop, struct http_task *task);
 
+/* Whether connections hold as many bytes as they may, all together. From any thread. */
+bool http_server_is_full(const struct http_server *server);
+
 /* --- answering --- */
+
+/* A proxy asks for this client: the request counts as one of its connections while it is under way.
+ * False: the client has as many as it may, and it is for the caller to refuse. */
+bool http_exchange_count_client(struct http_exchange *exchange,
+                                const struct address *client) MUST_CHECK;
+
+/* The answer is made elsewhere and may have about so many bytes: they count as unsent from now on,
+ * so that a connection asks for little at a time. */
+void http_exchange_expect(struct http_exchange *exchange, size_t bytes);
 
 /* An answer is one or more http_answer_header() between begin and end. The body's bytes are
  * copied. HEAD gets the headers with the right Content-Length and no body; 204 and 304 get none.

@@ -7,6 +7,8 @@
 
 /* A piece that finds more than this unsent ends the stream. */
 #define STREAM_UNSENT_MAX ((size_t)128 * 1024)
+/* The same while the server is full. */
+#define STREAM_UNSENT_FULL_MAX ((size_t)8 * 1024)
 /* The kernel would hold megabytes for a reader that is slow; it doubles this for its own use. */
 #define STREAM_KERNEL_BYTES (64 * 1024)
 
@@ -56,7 +58,9 @@ void http_stream_write(struct http_exchange *exchange, struct span piece)
     if (exchange->state != HTTP_EXCHANGE_STREAMING || piece.length == 0 || connection->given_up) {
         return;
     }
-    if (http_connection_unsent(connection) > STREAM_UNSENT_MAX) {
+    bool is_full = http_server_is_full(connection->loop->server) && !exchange->must_finish;
+    size_t unsent_max = is_full ? STREAM_UNSENT_FULL_MAX : STREAM_UNSENT_MAX;
+    if (http_connection_unsent(connection) > unsent_max) {
         connection->given_up = true;
         http_connection_touch(connection);
         return;
