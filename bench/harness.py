@@ -95,7 +95,7 @@ class Server:
         """The value of a metric without labels."""
         connection = http.client.HTTPConnection(self.address, timeout=60)
         with contextlib.closing(connection):
-            connection.request("GET", "/metrics")
+            connection.request("GET", "/metrics?fresh=true")
             text = connection.getresponse().read().decode()
         found = re.search(rf"^{name} (\S+)$", text, re.M)
         if found is None:

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "claim/service.h"
 #include "command/command.h"
+#include "command/lookout.h"
 #include "command/service.h"
 #include "command/signals.h"
 #include "config/config.h"
@@ -97,26 +98,38 @@ static enum status start_demo(const struct config *config, const struct http_ser
                       error);
 }
 
-static enum status run_server(const struct config *config, struct api *api,
-                              struct signal_watch *watch, struct http_server **server,
-                              struct error *error)
+/* What runs, and who is told about it. */
+struct serving {
+    struct service *service;
+    struct api *api;
+    struct http_server *server;
+    struct lookout lookout; /* where metrics have a listener of their own */
+};
+
+static enum status run_server(const struct config *config, struct serving *serving,
+                              struct signal_watch *watch, struct error *error)
 {
-    struct http_options options = http_options(config, api);
-    enum status status = http_server_open(server, &options, error);
+    struct http_options options = http_options(config, serving->api);
+    enum status status = http_server_open(&serving->server, &options, error);
     if (status != STATUS_OK) {
         return status;
     }
-    api_attach(api, *server);
-    signal_watch_run(watch, stop_server, *server);
-    log_event(LOG_INFO, "listening", LOG_FIELD("address", LOG_TEXT(http_server_address(*server))),
+    const char *address = http_server_address(serving->server);
+    api_attach(serving->api, serving->server);
+    signal_watch_run(watch, stop_server, serving->server);
+    log_event(LOG_INFO, "listening", LOG_FIELD("address", LOG_TEXT(address)),
               LOG_FIELD("threads", LOG_I64(options.threads)),
               LOG_FIELD("version", LOG_TEXT(DIBS_VERSION)),
               LOG_FIELD("revision", LOG_TEXT(DIBS_REVISION)));
-    say_what_next(config, http_server_address(*server));
+    say_what_next(config, address);
     struct demo *demo = NULL;
-    status = config->demo == CONFIG_ON ? start_demo(config, *server, &demo, error) : STATUS_OK;
+    status = lookout_open(&serving->lookout, config->metrics_listen, serving->service, config,
+                          serving->api, error);
+    if (status == STATUS_OK && config->demo == CONFIG_ON) {
+        status = start_demo(config, serving->server, &demo, error);
+    }
     if (status == STATUS_OK) {
-        status = http_server_run(*server, error);
+        status = http_server_run(serving->server, error);
     }
     signal_watch_rest(watch);
     demo_stop(demo);
@@ -129,24 +142,30 @@ static enum status run_service(const struct config *config, struct signal_watch 
                                struct error *error)
 {
     struct service_options options = command_service_options(config, SERVICE_SERVES);
-    struct service *service = NULL;
-    struct api *api = NULL;
-    struct http_server *server = NULL;
-    enum status status = service_open(&service, &options, error);
+    struct serving serving = {.service = NULL};
+    enum status status = service_open(&serving.service, &options, error);
     sodium_memzero(&options.code_key, sizeof options.code_key);
     if (status != STATUS_OK) {
         return status;
     }
-    status = api_open(&api, service, config, API_WHOLE, thread_count(config), error);
+    status = api_open(&serving.api,
+                      &(struct api_options){.service = serving.service,
+                                            .config = config,
+                                            .extent = API_WHOLE,
+                                            .threads = thread_count(config)},
+                      error);
     if (status == STATUS_OK) {
-        status = run_server(config, api, watch, &server, error);
+        status = run_server(config, &serving, watch, error);
+        lookout_stop(&serving.lookout);
+        api_stop(serving.api);
     }
-    service_close(service);
-    if (api != NULL) {
-        api_close(api);
+    service_close(serving.service);
+    lookout_close(&serving.lookout);
+    if (serving.api != NULL) {
+        api_close(serving.api);
     }
-    if (server != NULL) {
-        http_server_close(server);
+    if (serving.server != NULL) {
+        http_server_close(serving.server);
     }
     return status;
 }

@@ -92,8 +92,8 @@ static void top_look_at_metrics(struct top *top, struct top_sight *sight)
     struct error error;
 
     if (client_send(&top->exchange.client,
-                    &(struct client_request){.method = "GET", .path = "/metrics"}, &answer,
-                    &error) == STATUS_OK &&
+                    &(struct client_request){.method = "GET", .path = "/metrics?fresh=true"},
+                    &answer, &error) == STATUS_OK &&
         answer.status == 200)
         top_sight_read_metrics(sight, (struct span){answer.body.bytes, answer.body.length});
     client_answer_release(&answer);

@@ -80,9 +80,10 @@ struct config {
     char *board; /* "auto", "local" or "redis" */
     int64_t sync_interval_ms;
     int64_t audit_interval_ms;
-    char *worker_listen; /* "": nowhere */
-    char *fallback;      /* "reject" or "ledger" */
-    char *ledger;        /* "sqlite:PATH", "postgres://…" or "mysql://…"; may hold a password */
+    char *worker_listen;  /* "": nowhere */
+    char *metrics_listen; /* "": where the rest is */
+    char *fallback;       /* "reject" or "ledger" */
+    char *ledger; /* "sqlite:PATH", "postgres://…" or "mysql://…"; may hold a password */
     char *ledger_password_file;
     struct config_secret ledger_password; /* not set: as the URL or the client library says */
     int64_t ledger_timeout_ms;

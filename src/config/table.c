@@ -40,6 +40,19 @@ const struct config_key config_keys[] = {
         .check = config_check_address_or_none,
     },
     {
+        .name = "metrics_listen",
+        .group = "Server",
+        .type = CONFIG_TEXT,
+        .offset = offsetof(struct config, metrics_listen),
+        .fallback = "",
+        .value_word = "ADDRESS",
+        .help = "Where a server answers /metrics, and /healthz and /readyz as well, apart from the "
+                "rest; where it listens for the rest, /metrics is then for admins only. Empty "
+                "means that it is there for all.",
+        .example = "127.0.0.1:9090",
+        .check = config_check_address_or_none,
+    },
+    {
         .name = "threads",
         .group = "Server",
         .type = CONFIG_INTEGER,

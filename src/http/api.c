@@ -10,6 +10,7 @@
 #include "http/context.h"
 #include "http/handlers.h"
 #include "http/live.h"
+#include "http/metrics_page.h"
 #include "http/reply.h"
 #include "http/router.h"
 
@@ -122,9 +123,19 @@ static enum status open_limits(struct api *api, const struct config *config, str
     return guesses_init(&api->guesses, error);
 }
 
-enum status api_open(struct api **api, struct service *service, const struct config *config,
-                     enum api_extent extent, unsigned threads, struct error *error)
+static enum status open_metrics(struct api *api, struct api *watched, struct error *error)
 {
+    if (watched != NULL) {
+        api->metrics = watched->metrics;
+        return STATUS_OK;
+    }
+    api->owns_metrics = true;
+    return metrics_page_open(&api->metrics, api, health_write_metrics, error);
+}
+
+enum status api_open(struct api **api, const struct api_options *options, struct error *error)
+{
+    const struct config *config = options->config;
     check_tables();
     if (config->cors_origin.count > ORIGINS_MAX) {
         return error_set(error, STATUS_INVALID, "cors_origin: at most %d origins", ORIGINS_MAX);
@@ -134,24 +145,24 @@ enum status api_open(struct api **api, struct service *service, const struct con
         return error_set(error, STATUS_FAILED, "no memory for the API");
     }
     pthread_mutex_init(&opened->loops_lock, NULL);
-    opened->service = service;
+    opened->service = options->service;
     opened->config = config;
-    opened->loops_max = threads;
-    opened->only_watched = extent == API_WATCHED;
+    opened->loops_max = options->threads;
+    opened->only_watched = options->extent == API_WATCHED;
     opened->started_ms = clock_wall_ms();
     opened->logs_requests = log_level() <= LOG_DEBUG;
     for (size_t index = 0; index < config->cors_origin.count; index++) {
         opened->allows_any_origin |= strcmp(config->cors_origin.items[index], "*") == 0;
     }
     opened->varies_by_origin = config->cors_origin.count > 0 && !opened->allows_any_origin;
-    opened->loops = calloc(threads, sizeof(struct api_loop *));
+    opened->loops = calloc(options->threads, sizeof(struct api_loop *));
     auth_init(&opened->auth, &(struct auth_options){
                                  .admin_token = secret_span(&config->admin_token),
                                  .service_token = secret_span(&config->service_token),
                                  .user_key = secret_span(&config->user_key),
                                  .user_audience = span_of(config->user_audience),
                                  .claims_open = strcmp(config->claims, "open") == 0,
-                                 .only_watched = extent == API_WATCHED,
+                                 .only_watched = opened->only_watched,
                              });
     pages_init(opened);
     enum status status = opened->loops == NULL
@@ -165,6 +176,9 @@ enum status api_open(struct api **api, struct service *service, const struct con
     }
     if (status == STATUS_OK) {
         status = live_open(opened, error);
+    }
+    if (status == STATUS_OK) {
+        status = open_metrics(opened, options->watched, error);
     }
     if (status != STATUS_OK) {
         api_close(opened);
@@ -198,8 +212,18 @@ static void loop_free(struct api_loop *loop)
     free(loop);
 }
 
+void api_stop(struct api *api)
+{
+    if (api->owns_metrics) {
+        metrics_page_stop(api->metrics);
+    }
+}
+
 void api_close(struct api *api)
 {
+    if (api->owns_metrics) {
+        metrics_page_free(api->metrics);
+    }
     for (unsigned index = 0; api->loops != NULL && index < api->loops_max; index++) {
         if (api->loops[index] != NULL) {
             loop_free(api->loops[index]);
@@ -319,6 +343,7 @@ static void loop_close(void *context)
     status_loop_close(loop);
     winners_loop_close(loop);
     ranking_loop_close(loop);
+    metrics_page_loop_close(loop->api->metrics, loop);
     call_abandon_all(loop);
     pthread_mutex_lock(&loop->api->loops_lock);
     desk_close(loop->desk);

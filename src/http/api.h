@@ -5,7 +5,7 @@
  * ledger goes to a clerk and comes back to its loop.
  *
  * Order of life: api_open, http_server_open with api_callbacks, api_attach, http_server_run, then
- * service_close (which ends the clerks), then api_close, then http_server_close.
+ * api_stop, then service_close (which ends the clerks), then api_close, then http_server_close.
  *
  * Threads: open, attach and close on one thread while no loop runs.
  */
@@ -23,9 +23,16 @@ struct api;
 /* All of it, or only what watches over a process: /healthz, /readyz and /metrics. */
 enum api_extent { API_WHOLE, API_WATCHED };
 
-/* `service` and `config` are borrowed until api_close(); `threads` is the number of loops. */
-enum status api_open(struct api **api, struct service *service, const struct config *config,
-                     enum api_extent extent, unsigned threads, struct error *error) MUST_CHECK;
+/* All that it names is borrowed until api_close(). */
+struct api_options {
+    struct service *service;
+    const struct config *config;
+    enum api_extent extent;
+    unsigned threads;    /* the number of loops */
+    struct api *watched; /* whose metrics to show; NULL: its own */
+};
+enum status api_open(struct api **api, const struct api_options *options,
+                     struct error *error) MUST_CHECK;
 
 /* For http_options.callbacks; the server_context is the api. */
 struct http_callbacks api_callbacks(void);
@@ -36,6 +43,8 @@ const struct proxies *api_proxies(const struct api *api);
 /* The server that runs it, for its counters and to know when it stops. */
 void api_attach(struct api *api, struct http_server *server);
 
+/* Ends what works beside the loops: when they have ended, and before the service closes. */
+void api_stop(struct api *api);
 void api_close(struct api *api);
 
 #endif

@@ -79,6 +79,8 @@ static inline void counter_subtract(_Atomic uint64_t *counter, uint64_t number)
 struct api_loop;
 struct live;
 struct live_loop;
+struct metrics_page;
+struct metrics_waiter;
 
 struct api {
     struct service *service;
@@ -97,6 +99,8 @@ struct api {
     char etag[24];        /* of /openapi.json */
     struct assets assets; /* the pages' files; none when built without them */
     struct live *live;    /* what is kept for those who watch */
+    struct metrics_page *metrics;
+    bool owns_metrics; /* else they are those of the API that it watches */
 
     unsigned loops_max;
     /* The loops that are open; the lock keeps one from closing while another reads its counters. */
@@ -176,6 +180,13 @@ struct api_loop {
     struct policy_watch *watches;
     struct ranking_page rankings[RANKING_PAGES]; /* by a hash of the query */
     int64_t numbers_due_ms;
+
+    /* Who waits for /metrics; see metrics_page.c, whose lock guards the last three. */
+    struct metrics_waiter *metrics_waiters;
+    struct http_task metrics_task;
+    bool metrics_posted;
+    bool metrics_waits;
+    struct api_loop *metrics_next;
 };
 
 /* Keeps the loop ticking every TICK_MS while something waits for time to pass. */

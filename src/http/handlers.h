@@ -129,6 +129,8 @@ void login_end(struct ask *ask);
 void health_live(struct ask *ask);
 void health_ready(struct ask *ask);
 void health_metrics(struct ask *ask);
+/* All that /metrics says. On any thread. */
+void health_write_metrics(struct buffer *out, struct api *api);
 
 /* --- pages.c --- */
 

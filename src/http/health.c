@@ -7,6 +7,7 @@
 #include "base/metrics.h"
 #include "claim/audit.h"
 #include "http/handlers.h"
+#include "http/metrics_page.h"
 #include "http/reply.h"
 #include "ranking/ranking.h"
 #include "version.h"
@@ -14,6 +15,8 @@
 /* More policies than this are not shown one by one. */
 #define POLICIES_SHOWN_MAX 1000
 #define NANOSECONDS        1e9
+/* Whoever asks again within this time gets the same. */
+#define METRICS_AGE_MS 1000
 
 void health_live(struct ask *ask)
 {
@@ -460,15 +463,12 @@ static void write_policies(struct buffer *out, struct api *api, int64_t wall_ms)
     free(ids);
 }
 
-void health_metrics(struct ask *ask)
+void health_write_metrics(struct buffer *out, struct api *api)
 {
-    struct api *api = ask->loop->api;
     struct totals totals = {0};
     struct service_part parts[SERVICE_PARTS];
     size_t part_count;
-    struct buffer *out = &ask->loop->body;
     add_up(api, &totals);
-    buffer_clear(out);
     metrics_family(out, "dibs_build_info", METRICS_GAUGE, "What runs here.");
     metrics_sample_u64(out, "dibs_build_info",
                        "version=\"" DIBS_VERSION "\",revision=\"" DIBS_REVISION "\"", 1);
@@ -488,7 +488,17 @@ void health_metrics(struct ask *ask)
     write_relay(out, api);
     write_fallback(out, api);
     write_http(out, api, &totals);
-    write_policies(out, api, http_loop_wall_ms(ask->loop->http));
-    reply_begin(ask->loop, ask->exchange, 200, SPAN("text/plain; version=0.0.4; charset=utf-8"));
-    http_answer_end(ask->exchange, (struct span){out->bytes, out->length});
+    write_policies(out, api, clock_wall_ms());
+}
+
+/* Where they have a listener of their own, strangers do not get them here. */
+void health_metrics(struct ask *ask)
+{
+    const struct api *api = ask->loop->api;
+    bool is_elsewhere = !api->only_watched && api->config->metrics_listen[0] != '\0';
+    if (is_elsewhere && !ask_admin(ask)) {
+        return;
+    }
+    bool is_fresh = span_equal(ask->request->query, SPAN("fresh=true")) && ask_is_admin(ask);
+    metrics_page_send(api->metrics, ask->loop, ask->exchange, is_fresh ? 0 : METRICS_AGE_MS);
 }

@@ -366,8 +366,8 @@ class Server:
         return self.storm([claim_bytes(policy_id, user) for user in users], **options)
 
     def metrics(self):
-        """{"name{labels}": value} of /metrics."""
-        answer = self.get("/metrics")
+        """{"name{labels}": value} of /metrics, as it is now."""
+        answer = self.get("/metrics?fresh=true")
         assert answer.status == 200, answer
         samples = {}
         for line in answer.body.decode().splitlines():

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from crew import GATE
-from harness import expect, expect_problem, wait_until
+from harness import expect, expect_problem, wait_until, write_secret
+from wire import Connection, encode
 
 pytestmark = pytest.mark.one_server("a process tells of itself")
 
@@ -110,6 +111,44 @@ def test_metrics__never_name_a_user(server):
     assert "very-particular" not in text
     labels = set(re.findall(r'[{,]([a-z_]+)="', text))
     assert not labels & {"user", "user_id", "key", "address", "coupon"}
+
+
+def test_metrics__are_made_once_a_second(server):
+    """The count of requests would tell two texts from each other."""
+    def scrape():
+        return server.get("/metrics").body
+
+    wait_until(lambda: scrape() == scrape(), "two scrapes within a second")
+    before = server.metrics()["dibs_http_requests_total"]
+    assert server.metrics()["dibs_http_requests_total"] == before + 1
+    wait_until(lambda: f"dibs_http_requests_total {before:.0f}" not in scrape().decode(), "the next")
+
+
+def test_metrics__a_crowd_of_scrapes_is_answered(server):
+    """On every loop, also those who come while a text is being made."""
+    for path in ("/metrics", "/metrics?fresh=true"):
+        outcomes = server.storm([encode("GET", path)] * 200)
+        assert {outcome.answer.status for outcome in outcomes} == {200}
+        assert all(b"dibs_up 1" in outcome.answer.body for outcome in outcomes)
+
+
+def test_metrics__on_a_listener_of_their_own(serve, tmp_path):
+    token = "admin-token-0123456789abcdef"
+    server = serve(config={"metrics_listen": "127.0.0.1:0",
+                           "admin_token_file": write_secret(tmp_path, "admin", token)})
+    server.admin_token = token
+    aside = server.await_events("listening", 2)[1]["address"].rsplit(":", 1)
+    with Connection((aside[0], int(aside[1]))) as connection:
+        policy = server.create(total=3)["id"]
+        assert server.claim(policy, "u1").status in (201, 202)
+        shown = connection.request("GET", "/metrics").body.decode()
+        assert f'dibs_policy_total{{policy="{policy}"}} 3' in shown
+        assert re.search(r'(?m)^dibs_claims_total{result="(issued|accepted)"} 1$', shown)
+        assert connection.request("GET", "/readyz").json == {"ready": True}
+        assert connection.request("GET", "/healthz").status == 200
+        assert connection.request("GET", f"/v1/policies/{policy}").status == 404
+    expect_problem(server.get("/metrics", token=False), 401, "UNAUTHORIZED")
+    assert server.metrics()["dibs_up"] == 1
 
 
 def test_metrics__survive_many_policies(server):
