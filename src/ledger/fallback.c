@@ -137,6 +137,9 @@ static enum status fallback_win(struct sql *sql, struct policy *policy,
     wish->is_news = true;
     if (status == STATUS_OK)
         outbox_note_row(sql->outbox, &row);
+    if (status == STATUS_OK)
+        status = SQL_RUN(sql, STATEMENT_reserve_insert, NULL, NULL, error, sql_i64(policy->id),
+                         sql_i64(claim.seq), sql_text(user_id_span(&claim.user)));
     return status == STATUS_OK ? entering_mark(sql, policy->id, claim.seq, error) : status;
 }
 
@@ -146,7 +149,13 @@ enum status fallback_claim(struct sql *sql, void *argument, struct error *error)
     struct fallback_user user = {.wish = wish};
     struct policy policy;
     bool is_blocked = false;
-    enum status status = rows_policy_by_id(sql, wish->policy_id, ROWS_LOCK, &policy, error);
+    bool is_leased = false;
+    /* This very wish may be on its way from the gate: nobody issues it meanwhile. */
+    enum status status = SQL_RUN(sql, STATEMENT_lease_lock_open, rows_note_any, &is_leased, error,
+                                 sql_i64(wish->policy_id));
+
+    if (status == STATUS_OK)
+        status = rows_policy_by_id(sql, wish->policy_id, ROWS_LOCK, &policy, error);
 
     wish->is_news = false;
     wish->verdict = status == STATUS_NOT_FOUND ? VERDICT_NO_POLICY : VERDICT_UNDECIDED;

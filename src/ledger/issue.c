@@ -83,8 +83,15 @@ static bool issue_is_covered(const struct lease_terms *terms, const struct claim
 
 /* --- what a row becomes --- */
 
-/* A claim whose lease was closed meanwhile needs a unit of its own. */
-static enum status issue_late_claim(struct sql *sql, struct coupon_row *row, struct error *error)
+static enum status issue_return_unit(struct sql *sql, int64_t policy_id, struct error *error)
+{
+    return SQL_RUN(sql, STATEMENT_policy_return_unit, NULL, NULL, error, sql_i64(policy_id));
+}
+
+/* A claim whose lease was closed meanwhile needs a unit of its own. No lease keeps the reserve from
+ * serving the same wish: only now the policy does. */
+static enum status issue_late_claim(struct sql *sql, struct issue_room *room,
+                                    struct coupon_row *row, struct error *error)
 {
     int64_t changed = 0;
     struct sql_value id = sql_i64(row->claim->policy_id);
@@ -94,8 +101,13 @@ static enum status issue_late_claim(struct sql *sql, struct coupon_row *row, str
     if (status == STATUS_OK && changed == 0) {
         row->state = COUPON_VOID;
         row->reason = REASON_NO_STOCK;
+        return status;
     }
-    return status;
+    if (status == STATUS_OK)
+        status = issue_find_reserved(sql, room, row, 1, error);
+    return status == STATUS_OK && row->state == COUPON_MERGED
+               ? issue_return_unit(sql, row->claim->policy_id, error)
+               : status;
 }
 
 /* By policy and seq; the same claim twice stays in the order it came. */
@@ -212,11 +224,6 @@ static enum status issue_insert(struct sql *sql, struct coupon_row *rows, size_t
 }
 
 /* --- units --- */
-
-static enum status issue_return_unit(struct sql *sql, int64_t policy_id, struct error *error)
-{
-    return SQL_RUN(sql, STATEMENT_policy_return_unit, NULL, NULL, error, sql_i64(policy_id));
-}
 
 enum status issue_write_refused(struct sql *sql, const struct coupon_row *row, struct error *error)
 {
@@ -365,11 +372,11 @@ static enum status issue_resolve(struct sql *sql, struct coupon_row *row, enum i
 
 /* Stock follows the state: whoever is not covered by an open lease needs a unit, and a covered
  * claim that came to nothing gives its unit back. */
-static enum status issue_account(struct sql *sql, struct coupon_row *row, bool covered,
-                                 struct error *error)
+static enum status issue_account(struct sql *sql, struct issue_room *room, struct coupon_row *row,
+                                 bool covered, struct error *error)
 {
     if (coupon_state_is_active(row->state) && !covered)
-        return issue_late_claim(sql, row, error);
+        return issue_late_claim(sql, room, row, error);
     if (!coupon_state_is_active(row->state) && covered)
         return issue_return_unit(sql, row->claim->policy_id, error);
     return STATUS_OK;
@@ -389,8 +396,8 @@ static enum status issue_unaccount(struct sql *sql, const struct coupon_row *row
 
 /* A row that is not a plain, covered win: accounted for before it is written, so that a late claim
  * without stock is written as VOID; a merged one gives back what it had taken. */
-static enum status issue_one(struct sql *sql, struct coupon_row *row, bool covered,
-                             enum issue_care care, struct error *error)
+static enum status issue_one(struct sql *sql, struct issue_room *room, struct coupon_row *row,
+                             bool covered, enum issue_care care, struct error *error)
 {
     struct coupon present;
     enum status status =
@@ -401,7 +408,7 @@ static enum status issue_one(struct sql *sql, struct coupon_row *row, bool cover
         return issue_resolve(sql, row, care, error);
     if (status != STATUS_NOT_FOUND)
         return status;
-    status = issue_account(sql, row, covered, error);
+    status = issue_account(sql, room, row, covered, error);
     enum coupon_state accounted = row->state;
     if (status == STATUS_OK)
         status = issue_insert(sql, row, 1, care, error);
@@ -486,7 +493,8 @@ enum status issue_claims(struct sql *sql, struct issue_room *room, const struct 
         if (status != STATUS_OK)
             break;
         if (end == i) {
-            status = issue_one(sql, &rows[i], issue_is_covered(&terms, rows[i].claim), care, error);
+            status = issue_one(sql, room, &rows[i], issue_is_covered(&terms, rows[i].claim), care,
+                               error);
             i++;
             continue;
         }

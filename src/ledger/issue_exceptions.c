@@ -1,4 +1,5 @@
-/* issue_exceptions.c: the blocked and those refused before, found by one statement each. */
+/* issue_exceptions.c: the blocked, those refused before and those that the reserve has served,
+ * found by one statement each. */
 #include "ledger/issue_exceptions.h"
 
 #include <stdlib.h>
@@ -10,8 +11,8 @@
 /* A user id, its quotes and a comma, for any batch the queue can hold. */
 #define USERS_LENGTH_MAX (SIZE_MAX / 2)
 
-/* Finds the blocked among the batch. */
-struct issue_blocked {
+/* Some of the batch. */
+struct issue_rows {
     struct coupon_row *rows;
     size_t count;
 };
@@ -19,7 +20,7 @@ struct issue_blocked {
 static enum status issue_note_blocked(void *context, const struct sql_value *columns,
                                       struct error *error)
 {
-    const struct issue_blocked *blocked = context;
+    const struct issue_rows *blocked = context;
     struct user_id user = rows_read_user(&columns[0]);
 
     (void)error;
@@ -32,26 +33,36 @@ static enum status issue_note_blocked(void *context, const struct sql_value *col
     return STATUS_OK;
 }
 
-/* The alphabet of user ids has nothing that JSON would escape. */
-static enum status issue_refuse_blocked(struct sql *sql, struct issue_room *room, size_t count,
-                                        struct error *error)
+/* The users of some rows as a JSON array. The alphabet of user ids has nothing that JSON would
+ * escape. */
+static enum status issue_list_users(struct buffer *users, const struct coupon_row *rows,
+                                    size_t count, struct span *list, struct error *error)
 {
-    struct issue_blocked blocked = {.rows = room->rows, .count = count};
-    struct buffer *users = &room->users;
-
     if (users->length_max == 0)
         buffer_init(users, USERS_LENGTH_MAX);
     buffer_clear(users);
     for (size_t i = 0; i < count; i++) {
         buffer_append_text(users, i == 0 ? "[\"" : ",\"");
-        buffer_append_span(users, user_id_span(&room->rows[i].claim->user));
+        buffer_append_span(users, user_id_span(&rows[i].claim->user));
         buffer_append_text(users, "\"");
     }
     buffer_append_text(users, "]");
     if (users->overflowed)
         return error_set(error, STATUS_UNAVAILABLE, "no memory for the users of a batch");
-    return SQL_RUN(sql, STATEMENT_blocked_among, issue_note_blocked, &blocked, error,
-                   sql_text((struct span){.bytes = users->bytes, .length = users->length}));
+    *list = (struct span){.bytes = users->bytes, .length = users->length};
+    return STATUS_OK;
+}
+
+static enum status issue_refuse_blocked(struct sql *sql, struct issue_room *room, size_t count,
+                                        struct error *error)
+{
+    struct issue_rows blocked = {.rows = room->rows, .count = count};
+    struct span users;
+    enum status status = issue_list_users(&room->users, room->rows, count, &users, error);
+
+    return status == STATUS_OK ? SQL_RUN(sql, STATEMENT_blocked_among, issue_note_blocked, &blocked,
+                                         error, sql_text(users))
+                               : status;
 }
 
 static int issue_compare_seq(const void *key, const void *item)
@@ -66,7 +77,7 @@ static int issue_compare_seq(const void *key, const void *item)
 static enum status issue_note_refused(void *context, const struct sql_value *columns,
                                       struct error *error)
 {
-    const struct issue_blocked *rows = context;
+    const struct issue_rows *rows = context;
     struct coupon_row *row = bsearch(&columns[0].number, rows->rows, rows->count,
                                      sizeof(*rows->rows), issue_compare_seq);
 
@@ -79,25 +90,53 @@ static enum status issue_note_refused(void *context, const struct sql_value *col
 /* A claim that was refused for good and comes again stays VOID, although the rule that refused it
  * may be gone: its unit has returned. issue_one() finds it by its seq. The leases are locked, so
  * nobody refuses a claim of the batch meanwhile. */
-static enum status issue_find_refused(struct sql *sql, struct coupon_row *rows, size_t count,
-                                      struct error *error)
+static enum status issue_find_refused(struct sql *sql, struct issue_rows *run, struct error *error)
 {
-    enum status status = STATUS_OK;
+    const struct claim *first = run->rows[0].claim;
 
-    for (size_t i = 0, end; i < count && status == STATUS_OK; i = end) {
-        for (end = i + 1; end < count && rows[end].claim->policy_id == rows[i].claim->policy_id;)
-            end++;
-        struct issue_blocked run = {.rows = rows + i, .count = end - i};
-        status = SQL_RUN(sql, STATEMENT_refused_among, issue_note_refused, &run, error,
-                         sql_i64(rows[i].claim->policy_id), sql_i64(rows[i].claim->seq),
-                         sql_i64(rows[end - 1].claim->seq));
+    return SQL_RUN(sql, STATEMENT_refused_among, issue_note_refused, run, error,
+                   sql_i64(first->policy_id), sql_i64(first->seq),
+                   sql_i64(run->rows[run->count - 1].claim->seq));
+}
+
+static enum status issue_note_reserved(void *context, const struct sql_value *columns,
+                                       struct error *error)
+{
+    const struct issue_rows *run = context;
+    struct user_id user = rows_read_user(&columns[0]);
+    struct request_id request_id = rows_read_request_id(&columns[1]);
+    int64_t seq = columns[2].number;
+
+    (void)error;
+    for (size_t i = 0; i < run->count; i++) {
+        struct coupon_row *row = &run->rows[i];
+        const struct claim *claim = row->claim;
+        if (claim->seq == seq || !user_id_equal(&claim->user, &user) ||
+            memcmp(&claim->request_id, &request_id, sizeof(request_id)) != 0)
+            continue;
+        row->state = COUPON_MERGED;
+        row->reason = NULL;
+        row->merged_into_seq = seq;
     }
-    return status;
+    return STATUS_OK;
+}
+
+enum status issue_find_reserved(struct sql *sql, struct issue_room *room, struct coupon_row *rows,
+                                size_t count, struct error *error)
+{
+    struct issue_rows run = {.rows = rows, .count = count};
+    struct span users;
+    enum status status = issue_list_users(&room->users, rows, count, &users, error);
+
+    return status == STATUS_OK ? SQL_RUN(sql, STATEMENT_reserve_among, issue_note_reserved, &run,
+                                         error, sql_i64(rows[0].claim->policy_id), sql_text(users))
+                               : status;
 }
 
 struct issue_exceptions {
     bool has_blocked;
     bool has_refused;
+    bool has_reserved;
 };
 
 static enum status issue_read_exceptions(void *context, const struct sql_value *columns,
@@ -105,8 +144,25 @@ static enum status issue_read_exceptions(void *context, const struct sql_value *
 {
     (void)error;
     *(struct issue_exceptions *)context = (struct issue_exceptions){
-        .has_blocked = columns[0].number != 0, .has_refused = columns[1].number != 0};
+        .has_blocked = columns[0].number != 0,
+        .has_refused = columns[1].number != 0,
+        .has_reserved = columns[2].number != 0,
+    };
     return STATUS_OK;
+}
+
+/* In the rows of one policy. */
+static enum status issue_find_in_run(struct sql *sql, struct issue_room *room,
+                                     const struct issue_exceptions *any, struct issue_rows *run,
+                                     struct error *error)
+{
+    enum status status = STATUS_OK;
+
+    if (any->has_refused)
+        status = issue_find_refused(sql, run, error);
+    if (status == STATUS_OK && any->has_reserved)
+        status = issue_find_reserved(sql, room, run->rows, run->count, error);
+    return status;
 }
 
 enum status issue_find_exceptions(struct sql *sql, struct issue_room *room, size_t count,
@@ -118,7 +174,14 @@ enum status issue_find_exceptions(struct sql *sql, struct issue_room *room, size
 
     if (status == STATUS_OK && any.has_blocked)
         status = issue_refuse_blocked(sql, room, count, error);
-    if (status == STATUS_OK && any.has_refused)
-        status = issue_find_refused(sql, room->rows, count, error);
+    if (!any.has_refused && !any.has_reserved)
+        return status;
+    for (size_t i = 0, end; i < count && status == STATUS_OK; i = end) {
+        const struct coupon_row *rows = room->rows;
+        for (end = i + 1; end < count && rows[end].claim->policy_id == rows[i].claim->policy_id;)
+            end++;
+        struct issue_rows run = {.rows = room->rows + i, .count = end - i};
+        status = issue_find_in_run(sql, room, &any, &run, error);
+    }
     return status;
 }

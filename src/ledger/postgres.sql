@@ -58,6 +58,10 @@ SELECT id, policy_id, first_seq, count, state = 'OPEN' FROM lease WHERE id = $1 
 SELECT l.policy_id, l.first_seq, l.count, l.state = 'OPEN', p.coupon_valid_days, p.closes_at
 FROM lease l JOIN policy p ON p.id = l.policy_id WHERE l.id = $1 FOR SHARE OF l;
 
+-- name: lease_lock_open
+-- Waits for all who issue claims of the policy's open leases, and keeps them off.
+SELECT id FROM lease WHERE state = 'OPEN' AND policy_id = $1 ORDER BY first_seq FOR UPDATE;
+
 -- name: lease_shrink
 UPDATE lease SET count = $2 WHERE id = $1;
 
@@ -301,9 +305,20 @@ DELETE FROM entering_coupon WHERE policy_id = $1 AND seq = $2 AND changes = $3
 -- name: entering_forget
 DELETE FROM entering_coupon WHERE policy_id = $1;
 
+-- name: reserve_insert
+INSERT INTO reserve_coupon (policy_id, seq, user_id) VALUES ($1, $2, $3);
+
+-- name: reserve_among
+-- The coupons that those users have from the reserve.
+SELECT c.user_id, c.request_id, c.seq
+FROM reserve_coupon r JOIN coupon c ON c.policy_id = r.policy_id AND c.seq = r.seq
+WHERE r.policy_id = $1 AND r.user_id = ANY (ARRAY(SELECT json_array_elements_text($2::json)))
+  AND c.state NOT IN ('VOID', 'MERGED');
+
 -- name: exceptions_any
--- Whether anyone is blocked, and whether any claim was refused.
-SELECT (EXISTS (SELECT 1 FROM blocked_user))::integer, (EXISTS (SELECT 1 FROM refused_claim))::integer;
+-- Whether anyone is blocked, whether any claim was refused, and whether the reserve gave anything.
+SELECT (EXISTS (SELECT 1 FROM blocked_user))::integer, (EXISTS (SELECT 1 FROM refused_claim))::integer,
+    (EXISTS (SELECT 1 FROM reserve_coupon))::integer;
 
 -- name: blocked_has
 SELECT 1 FROM blocked_user WHERE user_id = $1;

@@ -15,6 +15,7 @@
     X(lease_insert)            \
     X(lease_for_update)        \
     X(lease_for_issue)         \
+    X(lease_lock_open)         \
     X(lease_shrink)            \
     X(lease_close)             \
     X(lease_close_all)         \
@@ -55,6 +56,8 @@
     X(entering_keys)           \
     X(entering_delete)         \
     X(entering_forget)         \
+    X(reserve_insert)          \
+    X(reserve_among)           \
     X(exceptions_any)          \
     X(blocked_has)             \
     X(blocked_among)           \

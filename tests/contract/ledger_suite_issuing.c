@@ -297,6 +297,39 @@ static struct ledger_wish claim_from_reserve(struct fixture *fixture, int64_t po
     return wish;
 }
 
+/* The wishes of a user's pending claims 1, 2 and 3; the reserve has served the second in the
+ * first's place, and the third, which was cancelled. The claims become what they would be one by
+ * one. */
+static void test_issuing__a_wish_that_the_reserve_served_is_merged_into_its_coupon(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lease lease;
+    struct policy policy = create_with(fixture, 20, 8, 2, &lease);
+    struct claim claims[] = {claim_of(&lease, 1, "a", 1), claim_of(&lease, 2, "a", 2),
+                             claim_of(&lease, 3, "b", 1), claim_of(&lease, 4, "c", 1)};
+    struct coupon cancelled;
+
+    for (uint8_t i = 0; i < 4; i++)
+        claims[i].request_id = (struct request_id){{0x80, i}};
+    int64_t second = claim_from_reserve(fixture, policy.id, "a", 1).coupon.claim.seq;
+    int64_t third = claim_from_reserve(fixture, policy.id, "b", 2).coupon.claim.seq;
+    check(fixture, ledger_coupon_cancel(fixture->ledger, policy.id, third, NOW, NULL, &cancelled,
+                                        &policy, &fixture->error));
+    /* Another user's request of the same name is another wish. */
+    claim_from_reserve(fixture, policy.id, "d", 3);
+    for (size_t i = 0; i < 2; i++) {
+        static const enum coupon_state expected[] = {COUPON_ISSUED, COUPON_MERGED, COUPON_MERGED,
+                                                     COUPON_ISSUED};
+        issue(fixture, claims, 4);
+        assert_memory_equal(fixture->states + 4 * i, expected, sizeof(expected));
+        assert_int_equal(coupon_of(fixture, policy.id, 1).claim.nth, 2);
+        assert_int_equal(coupon_of(fixture, policy.id, 2).merged_into_seq, second);
+        assert_int_equal(coupon_of(fixture, policy.id, 3).merged_into_seq, third);
+        assert_int_equal(policy_of(fixture, policy.id).unleased, 8 - 3 + 1 + 2);
+    }
+    assert_int_equal(ask(fixture->session, "SELECT COUNT(*) FROM claim_key"), 0);
+}
+
 static size_t unmark(struct fixture *fixture, const struct heard *heard)
 {
     size_t left_count = 99;
@@ -369,6 +402,7 @@ int ledger_suite_run_issuing(void)
         ISSUING_TEST(the_same_batch_again),
         ISSUING_TEST(any_order_in_a_batch),
         ISSUING_TEST(bad_rows_are_refused_alone),
+        ISSUING_TEST(a_wish_that_the_reserve_served_is_merged_into_its_coupon),
         ISSUING_TEST(what_the_gate_has_not_heard_of),
     };
     return cmocka_run_group_tests_name("ledger: issuing", tests, NULL, NULL);

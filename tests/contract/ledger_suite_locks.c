@@ -162,6 +162,34 @@ static void look_at_gate_and_fallback(struct stage *stage)
     expect(stage, unleased(stage) == 2, "nothing is lost");
 }
 
+/* The same, where each of the two has a place of its own: one wish is one coupon. */
+static void set_one_wish(struct stage *stage)
+{
+    set_policy(stage, 4, 2, 2);
+    cast_issue(stage, 0, 1, "a");
+    stage->issuing[0].claims[0].nth = 2;
+    cast_claim(stage, 1, "a");
+    stage->wishes[1].request_id = stage->issuing[0].claims[0].request_id;
+}
+
+/* And its lease is closed, or was never there. */
+static void set_one_late_wish(struct stage *stage)
+{
+    set_one_wish(stage);
+    stage->issuing[0].claims[0].lease_id = 0;
+    stage->issuing[0].claims[0].seq = 100;
+}
+
+static void look_at_one_wish(struct stage *stage)
+{
+    bool is_merged = stage->issuing[0].states[0] == COUPON_MERGED;
+
+    expect(stage, both_ok(stage), "both are done");
+    expect(stage, count(stage, "slot IS NOT NULL") == 1, "one coupon");
+    expect(stage, stage->wishes[1].verdict == (is_merged ? VERDICT_WON : VERDICT_HELD),
+           "the two agree");
+}
+
 static void set_two_claims_of_one(struct stage *stage)
 {
     set_policy(stage, 4, 4, 1);
@@ -451,6 +479,8 @@ SCENE(last_unit, SCENE_ORDERLY, set_last_unit, look_at_last_unit)
 SCENE(same_claims, SCENE_ORDERLY, set_same_claims, look_at_same_claims)
 SCENE(same_slot, SCENE_ORDERLY, set_same_slot, look_at_same_slot)
 SCENE(gate_and_fallback, SCENE_BUSY, set_gate_and_fallback, look_at_gate_and_fallback)
+SCENE(one_wish_by_gate_and_fallback, SCENE_BUSY, set_one_wish, look_at_one_wish)
+SCENE(one_late_wish_by_gate_and_fallback, SCENE_BUSY, set_one_late_wish, look_at_one_wish)
 SCENE(two_claims_of_one_user, SCENE_ORDERLY, set_two_claims_of_one, look_at_two_claims_of_one)
 SCENE(two_claims_for_one_unit, SCENE_ORDERLY, set_claims_for_one_unit, look_at_claims_for_one_unit)
 SCENE(claim_and_take, SCENE_ORDERLY, set_claim_and_take, look_at_claim_and_take)
@@ -476,6 +506,8 @@ int ledger_suite_run_locks(void)
         cmocka_unit_test(test_locks__same_claims),
         cmocka_unit_test(test_locks__same_slot),
         cmocka_unit_test(test_locks__gate_and_fallback),
+        cmocka_unit_test(test_locks__one_wish_by_gate_and_fallback),
+        cmocka_unit_test(test_locks__one_late_wish_by_gate_and_fallback),
         cmocka_unit_test(test_locks__two_claims_of_one_user),
         cmocka_unit_test(test_locks__two_claims_for_one_unit),
         cmocka_unit_test(test_locks__claim_and_take),

@@ -380,3 +380,52 @@ def test_redis_fallback__a_second_wish_is_not_merged_where_there_is_room(tmp_pat
         assert expect(near.claim(policy, "bob"), 202)["nth"] == 2
         shop.await_drained(policy)
         assert len(held("bob")) == 2
+
+
+def test_redis_fallback__one_key_on_both_sides_is_one_coupon(tmp_path, redis):
+    """Limit 2: what the reserve gave to a key is the coupon of that key, though the claims of Redis
+    have other places, and the user's other key has the room that is left."""
+    with Sharing(tmp_path, redis) as shop, Proxy(redis.port) as way:
+        near = shop.serve()
+        far = shop.serve(gate=f"redis://127.0.0.1:{way.port}", fallback="ledger")
+        worker = shop.work()
+        policy = near.create(total=20, limit=2, reserve=8)["id"]
+        wait_until(lambda: far.claim(policy, "probe", key="p").status in (200, 202), "both know it")
+        shop.await_drained(policy)
+        worker.signal(19)  # SIGSTOP: what is won in Redis stays pending.
+        way.refuse()
+        way.cut()
+        open_breaker(far, policy)
+        first, second = (expect(near.claim(policy, "ann", key=key), 202)
+                         for key in ("first", "second"))
+        again = expect(far.claim(policy, "ann", key="second"), 201)
+        before = expect(near.claim(policy, "bob", key="k"), 202)
+        gone = expect(far.claim(policy, "bob", key="k"), 201)
+        expect(far.cancel(gone["coupon_id"]), 200)
+        way.admit()
+        worker.signal(18)  # SIGCONT
+        await_closed(far, policy)
+        shop.await_drained(policy)
+        rows = {row["seq"]: row for row in coupons(shop.database, policy)}
+
+        def look(claim):
+            row = rows[claim["seq"]]
+            return row["state"], row["nth"], row["merged_into"]
+
+        assert look(first) == ("ISSUED", 2, None)
+        assert look(again) == ("ISSUED", 1, None)
+        assert look(second) == ("MERGED", 2, again["seq"])
+        # The key's claim was cancelled, on whichever side.
+        assert look(before) == ("MERGED", 1, gone["seq"])
+
+        def is_entered():
+            with shop.database.snapshot() as snapshot:
+                return snapshot.one("SELECT count(*) FROM entering_coupon") == 0
+
+        wait_until(is_entered, "Redis has heard of it", 30)
+        for server in (near, far):
+            for key, seq in (("first", first["seq"]), ("second", again["seq"])):
+                assert expect(server.claim(policy, "ann", key=key), 200)["seq"] == seq
+            expect_problem(server.claim(policy, "ann"), 409, "LIMIT_REACHED")
+            kept = expect(server.claim(policy, "bob", key="k"), 200)
+            assert (kept["seq"], kept["coupon_state"]) == (gone["seq"], "CANCELLED")

@@ -127,9 +127,7 @@ class Checks:
             final = {self.final(wish.policy, seq) for seq in seqs}
             if wish.key is None and self.specs[wish.policy]["limit"] > 1:
                 continue
-            if wish.key is None or self.rig.variant == "fallback":
-                # One who cancelled may win again. With a reserve also by the same key: what was
-                # won in a Redis that is away is not merged into a coupon that was cancelled.
+            if wish.key is None:  # One who cancelled may win again.
                 final -= {seq for seq in seqs
                           if self.book.wins[wish.policy, seq].tried & {"cancel"}}
             if len(final) > 1:
