@@ -111,7 +111,7 @@ struct audit_repair {
     struct ledger_repair ledger;
     int64_t policy_count; /* that were looked after */
     int64_t stock_count;  /* whose stock was set right */
-    int64_t claim_count;  /* claims put back, or removed, in a shared gate */
+    int64_t claim_count;  /* claims put back or removed in a shared gate, coupons placed or kept */
     int64_t built_count;  /* policies that were built anew in it */
     int64_t letter_count; /* dead letters of policies that were let go */
     bool is_board_built;  /* the ranking's board was built anew */

@@ -53,6 +53,9 @@ void audit_write_plan(const struct policy_audit *audit, char *text, size_t size)
 /* Whether writing the ledger from memory mends anything that is wrong with the policy. */
 bool audit_is_for_rewrite(const struct policy_audit *audit);
 
+/* Whether coupons have slots that do not fit, or users too many of them. */
+bool audit_needs_places(const struct policy_audit *audit);
+
 /* Ends the note of a repair, and logs it. */
 void audit_note(struct service *service, struct ledger_repair_note *note, const char *outcome);
 

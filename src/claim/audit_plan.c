@@ -5,6 +5,11 @@
 
 #include "claim/audit_parts.h"
 
+#define PLAN_KEEP                                                                                 \
+    "keep the coupons above the limit, and mark them as kept: none is taken from anyone; cancel " \
+    "those that are not to stay"
+#define PLAN_PLACE "give each coupon its slot by its state and number: none is taken from anyone"
+
 /* What is done about each check: by a gate in memory, and by one that is shared. NULL: only people
  * can decide that. */
 static const struct {
@@ -15,6 +20,8 @@ static const struct {
                               "anyone"},
     [AUDIT_STOCK] = {"set what is unleased by what is issued and lent",
                      "set what is unleased by what is issued and lent"},
+    [AUDIT_OVER_LIMIT] = {PLAN_KEEP, PLAN_KEEP},
+    [AUDIT_SLOT] = {PLAN_PLACE, PLAN_PLACE},
     [AUDIT_STRAY] = {"keep the coupons, as coupons without a lease",
                      "keep the coupons, as coupons without a lease"},
     [AUDIT_POLICY] = {"write the policy as the server knows it",
@@ -46,12 +53,9 @@ const char *policy_audit_plan(const struct policy_audit *audit, bool is_shared, 
                    : i == AUDIT_CORRUPT
                        ? "nothing: delete that value in Redis, then repair: what the ledger has "
                          "comes back"
-                   : i == AUDIT_SLOT ? "nothing: set it by hand, as operations.md says"
                    : i == AUDIT_OVERSOLD
                        ? "nothing: raise the total to the coupons that people hold, or cancel "
                          "some, then restart the server"
-                   : is_shared || i == AUDIT_OVER_LIMIT
-                       ? "nothing: people have to decide whose coupon is cancelled"
                        : "nothing: a restart of the server takes over what the ledger has";
         }
     }
@@ -74,8 +78,14 @@ void audit_write_plan(const struct policy_audit *audit, char *text, size_t size)
 bool audit_is_for_rewrite(const struct policy_audit *audit)
 {
     for (size_t i = 0; i < AUDIT_CHECKS; i++) {
-        if (audit->counts[i] != 0 && audit_plans[i].alone != NULL)
+        if (audit->counts[i] != 0 && audit_plans[i].alone != NULL && i != AUDIT_OVER_LIMIT &&
+            i != AUDIT_SLOT)
             return true;
     }
     return false;
+}
+
+bool audit_needs_places(const struct policy_audit *audit)
+{
+    return audit->counts[AUDIT_OVER_LIMIT] != 0 || audit->counts[AUDIT_SLOT] != 0;
 }

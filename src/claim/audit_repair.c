@@ -131,22 +131,30 @@ static enum status audit_adopt(struct service *service, int64_t policy_id, struc
     return status;
 }
 
-/* Notes what is to be done about a policy, if anything is. */
-static enum status audit_plan_one(struct service *service, const struct audit_look *look,
-                                  struct audit_repair *done, struct ledger_repair_note *note,
-                                  struct error *error)
+/* Nobody's coupon goes: what is above the limit stays, and is named. */
+static enum status audit_place(struct service *service, const struct policy_audit *audit,
+                               struct audit_repair *done, bool *is_renumbered, struct error *error)
 {
-    const struct policy_audit *audit = &look->audit;
+    struct ledger_mend mend = {.policy_id = audit->policy_id, .places_coupons = true};
 
-    if (look->status != STATUS_OK)
-        *error = look->error;
-    if (look->status != STATUS_OK || !audit_is_for_rewrite(audit))
-        return look->status;
-    done->policy_count++;
-    note->policy_id = audit->policy_id;
-    audit_write_plan(audit, note->plan, sizeof(note->plan));
-    return audit->counts[AUDIT_STRAY] != 0 ? audit_adopt(service, audit->policy_id, error)
-                                           : STATUS_OK;
+    *is_renumbered = false;
+    if (!audit_needs_places(audit))
+        return STATUS_OK;
+    enum status status = ledger_mend(service->ledger, &mend, error);
+    if (status != STATUS_OK)
+        return status;
+    *is_renumbered = mend.is_renumbered;
+    done->claim_count += audit->counts[AUDIT_SLOT] + mend.kept_count;
+    if (mend.kept_count == 0)
+        return STATUS_OK;
+    log_event(LOG_WARN, "coupons_kept", LOG_FIELD("policy", LOG_I64(audit->policy_id)),
+              LOG_FIELD("count", LOG_I64(mend.kept_count)),
+              LOG_FIELD("coupons", LOG_TEXT(mend.kept)));
+    snprintf(done->words, sizeof(done->words),
+             "policy %" PRId64 ": kept above the limit: %" PRId64
+             ", such as %s; cancel those that are not to stay",
+             audit->policy_id, mend.kept_count, mend.kept);
+    return STATUS_OK;
 }
 
 /* Does that for one policy, or all (0), many at a time. */
@@ -179,21 +187,52 @@ struct audit_plan {
     struct service *service;
     struct audit_repair *done;
     struct ledger_repair_note *note;
+    bool needs_rewrite;
 };
 
+/* Notes what is to be done about a policy, if anything is. */
 static enum status audit_plan_each(void *context, const struct audit_look *look,
                                    struct error *error)
 {
-    const struct audit_plan *plan = context;
-    return audit_plan_one(plan->service, look, plan->done, plan->note, error);
+    struct audit_plan *plan = context;
+    const struct policy_audit *audit = &look->audit;
+    bool is_for_rewrite = audit_is_for_rewrite(audit);
+    bool is_renumbered = false;
+
+    if (look->status != STATUS_OK)
+        *error = look->error;
+    if (look->status != STATUS_OK || !(is_for_rewrite || audit_needs_places(audit)))
+        return look->status;
+    plan->needs_rewrite = plan->needs_rewrite || is_for_rewrite;
+    plan->done->policy_count++;
+    plan->note->policy_id = audit->policy_id;
+    audit_write_plan(audit, plan->note->plan, sizeof(plan->note->plan));
+    enum status status = audit_place(plan->service, audit, plan->done, &is_renumbered, error);
+    if (status == STATUS_OK && audit->counts[AUDIT_STRAY] != 0)
+        status = audit_adopt(plan->service, audit->policy_id, error);
+    if (is_renumbered)
+        snprintf(plan->done->words, sizeof(plan->done->words),
+                 "policy %" PRId64 ": coupons got other numbers; restart the server",
+                 audit->policy_id);
+    return status;
 }
 
-static enum status audit_plan_alone(struct service *service, int64_t policy_id,
-                                    struct audit_repair *done, struct ledger_repair_note *note,
-                                    struct error *error)
+/* Writes the ledger from memory. */
+static enum status audit_rewrite(struct service *service, bool is_behind, struct audit_repair *done,
+                                 struct ledger_repair_note *note, struct error *error)
 {
-    struct audit_plan plan = {.service = service, .done = done, .note = note};
-    return audit_for_each(service, policy_id, audit_plan_each, &plan, error);
+    char outcome[160];
+    enum status status = audit_write_ledger(service, is_behind, &done->ledger, error);
+
+    if (status != STATUS_OK || !done->ledger.is_done)
+        return status;
+    done->stock_count = done->policy_count;
+    snprintf(outcome, sizeof(outcome),
+             "written from the server's memory: %" PRId64 " policies, %" PRId64 " coupons",
+             done->ledger.policy_count, done->ledger.written_count);
+    if (ledger_repair_begin(service->ledger, note, error) == STATUS_OK)
+        audit_note(service, note, outcome);
+    return STATUS_OK;
 }
 
 static enum status audit_repair_alone(struct service *service, int64_t policy_id,
@@ -206,22 +245,17 @@ static enum status audit_repair_alone(struct service *service, int64_t policy_id
 
     if (policy_id != 0 && (gate_list(service->gate, policy_id - 1, &id, 1) == 0 || id != policy_id))
         return error_set(error, STATUS_NOT_FOUND, "there is no policy %" PRId64, policy_id);
+    struct audit_plan plan = {.service = service, .done = done, .note = &note};
     if (is_behind)
         snprintf(note.plan, sizeof(note.plan), "the ledger is older than the server");
     else
-        status = audit_plan_alone(service, policy_id, done, &note, error);
+        status = audit_for_each(service, policy_id, audit_plan_each, &plan, error);
     if (status != STATUS_OK || note.plan[0] == '\0')
         return status;
-    status = audit_write_ledger(service, is_behind, &done->ledger, error);
-    if (status != STATUS_OK || !done->ledger.is_done)
-        return status;
-    done->stock_count = done->policy_count;
-    char outcome[160];
-    snprintf(outcome, sizeof(outcome),
-             "written from the server's memory: %" PRId64 " policies, %" PRId64 " coupons",
-             done->ledger.policy_count, done->ledger.written_count);
+    if (is_behind || plan.needs_rewrite)
+        return audit_rewrite(service, is_behind, done, &note, error);
     if (ledger_repair_begin(service->ledger, &note, error) == STATUS_OK)
-        audit_note(service, &note, outcome);
+        audit_note(service, &note, "done");
     return STATUS_OK;
 }
 
@@ -438,6 +472,7 @@ static enum status audit_repair_steps(struct service *service, const struct audi
 {
     int64_t policy_id = look->audit.policy_id;
     bool is_written = false;
+    bool is_renumbered = false;
     bool is_overlent = false;
     bool is_built = false;
     enum status status = audit_repair_claims(service, look, done, &is_written, error);
@@ -453,11 +488,13 @@ static enum status audit_repair_steps(struct service *service, const struct audi
         return STATUS_OK;
     }
     if (status == STATUS_OK)
+        status = audit_place(service, &look->audit, done, &is_renumbered, error);
+    if (status == STATUS_OK)
         status = audit_mend_stock(service, look, done, &is_overlent, error);
     if (status != STATUS_OK)
         return status;
     *outcome = "done";
-    if (!is_overlent && !audit_needs_building(&look->audit))
+    if (!is_overlent && !is_renumbered && !audit_needs_building(&look->audit))
         return STATUS_OK;
     status = gate_lay_down(service->gate, policy_id, error);
     if (status == STATUS_OK)

@@ -484,15 +484,22 @@ struct ledger_balance {
 enum status ledger_balance(struct ledger *ledger, int64_t policy_id, struct ledger_balance *balance,
                            struct error *error) MUST_CHECK;
 
-/* Makes the sums of a policy right by what is unleased. Coupons stay as they are. */
+/* Makes the sums of a policy right by what is unleased; or, where that is asked, gives its coupons
+ * their places and leaves the sums alone. Nobody's coupon goes. */
+#define LEDGER_KEPT_SIZE 400
 struct ledger_mend {
     /* asked */
     int64_t policy_id;
     int64_t term;       /* of a steward's; CONFLICT: there is a later one */
     bool raises_total;  /* when more coupons are active than there may be and nothing is lent */
     bool adopts_strays; /* coupons of a lease that never was become coupons without one */
+    bool
+        places_coupons; /* slots fit states and numbers; coupons above the limit are kept as such */
     bool only_if_asked; /* nothing is done unless a repair of the policy is under way */
     /* done */
+    bool is_renumbered;          /* coupons have other numbers than the gate knows */
+    int64_t kept_count;          /* coupons above the limit */
+    char kept[LEDGER_KEPT_SIZE]; /* the first of them, with their users */
     bool is_changed;
     struct policy before; /* of what was looked at */
     struct policy after;

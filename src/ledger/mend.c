@@ -1,11 +1,12 @@
 /* mend.c: makes a policy's stock add up again, and keeps what audits found and repairs did.
  *
- * Coupons are never touched: what is left of the total after them and the leases is unleased. */
+ * No coupon goes: what is left of the total after them and the leases is unleased. */
 #include <stdlib.h>
 
 #include "ledger/balance.h"
 #include "ledger/inside.h"
 #include "ledger/ledger.h"
+#include "ledger/places.h"
 #include "ledger/rows.h"
 #include "ledger/transactions.h"
 
@@ -58,6 +59,8 @@ static enum status mend_lock(struct sql *sql, const struct mend_stock *stock, st
     if (status == STATUS_OK && stock->mend->adopts_strays)
         status = SQL_RUN(sql, STATEMENT_coupon_adopt, NULL, NULL, error,
                          sql_i64(stock->mend->policy_id));
+    if (status == STATUS_OK && stock->mend->places_coupons)
+        status = places_set(sql, stock->mend, error);
     if (status == STATUS_OK)
         status = rows_policy_by_id(sql, stock->mend->policy_id, ROWS_LOCK, policy, error);
     if (status == STATUS_OK)
@@ -112,7 +115,7 @@ static enum status mend_stock(struct sql *sql, void *argument, struct error *err
     if (status == STATUS_OK && mend->only_if_asked)
         status = SQL_RUN(sql, STATEMENT_repair_waiting, rows_take_i64, &waiting_count, error,
                          sql_i64(mend->policy_id));
-    if (status != STATUS_OK || waiting_count == 0)
+    if (status != STATUS_OK || waiting_count == 0 || mend->places_coupons)
         return status;
     struct policy policy = before;
     status = balance_sum(sql, mend->policy_id, &sums, error);

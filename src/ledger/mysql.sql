@@ -233,9 +233,35 @@ WHERE policy_id = ?1 AND lease_id <> 0 AND NOT EXISTS
     (SELECT 1 FROM lease l WHERE l.id = coupon.lease_id AND l.policy_id = coupon.policy_id);
 
 -- name: user_over_limit
+-- A coupon that a repair has kept above the limit has a reason.
 SELECT COUNT(*) FROM
-    (SELECT user_id FROM coupon WHERE policy_id = ?1 AND state IN ('ISSUED', 'REDEEMED')
+    (SELECT user_id FROM coupon
+     WHERE policy_id = ?1 AND state IN ('ISSUED', 'REDEEMED') AND reason IS NULL
      GROUP BY user_id HAVING COUNT(*) > ?2) AS holders;
+
+-- name: coupon_crowded
+-- The active coupons of users with one whose slot is not its number, or with more than the limit.
+SELECT c.user_id, c.seq, c.nth, COALESCE(c.slot, 0), CASE WHEN c.reason IS NULL THEN 0 ELSE 1 END
+FROM coupon c INNER JOIN
+    (SELECT user_id FROM coupon WHERE policy_id = ?1 AND state IN ('ISSUED', 'REDEEMED')
+     GROUP BY user_id HAVING COUNT(CASE WHEN reason IS NULL THEN 1 END) > ?2
+         OR COUNT(CASE WHEN COALESCE(slot, 0) <> nth THEN 1 END) > 0) AS crowd
+    ON crowd.user_id = c.user_id
+WHERE c.policy_id = ?1 AND c.state IN ('ISSUED', 'REDEEMED')
+ORDER BY c.user_id, c.seq;
+
+-- name: coupon_free_slots
+UPDATE coupon SET slot = NULL
+WHERE policy_id = ?1 AND slot IS NOT NULL AND state NOT IN ('ISSUED', 'REDEEMED');
+
+-- name: coupon_unplace
+UPDATE coupon SET slot = NULL WHERE policy_id = ?1 AND seq = ?2;
+
+-- name: coupon_place
+UPDATE coupon SET nth = ?3, slot = ?3 WHERE policy_id = ?1 AND seq = ?2;
+
+-- name: coupon_keep
+UPDATE coupon SET reason = ?3 WHERE policy_id = ?1 AND seq = ?2;
 
 -- name: refused_insert
 INSERT INTO refused_claim (policy_id, seq, user_id, nth, request_id, lease_id, requested_at,

@@ -40,6 +40,11 @@
     X(coupon_stray)            \
     X(coupon_adopt)            \
     X(user_over_limit)         \
+    X(coupon_crowded)          \
+    X(coupon_free_slots)       \
+    X(coupon_unplace)          \
+    X(coupon_place)            \
+    X(coupon_keep)             \
     X(refused_insert)          \
     X(refused_by_seq)          \
     X(refused_among)           \

@@ -150,6 +150,12 @@ DRIFTS = {
     "older row": (
         "UPDATE policy SET version = version - 1 WHERE id = ?",
         "UPDATE policy SET version = version + 1 WHERE id = ?", {"policy": 1}),
+    "no slot": (
+        "UPDATE coupon SET slot = NULL WHERE policy_id = ? AND seq = 3",
+        "UPDATE coupon SET slot = nth WHERE policy_id = ? AND seq = 3", {"slot": 1}),
+    "slot of a cancelled coupon": (
+        "UPDATE coupon SET slot = nth WHERE policy_id = ? AND seq = 2",
+        "UPDATE coupon SET slot = NULL WHERE policy_id = ? AND seq = 2", {"slot": 1}),
 }
 # What the ledger has and the gate never gave: nobody writes over that.
 STRANGE = {
@@ -160,9 +166,6 @@ STRANGE = {
     "coupon of a stranger": (
         "UPDATE coupon SET user_id = 'stranger' WHERE policy_id = ? AND seq = 3",
         "UPDATE coupon SET user_id = 'u2' WHERE policy_id = ? AND seq = 3", {"unknown": 1}),
-    "no slot": (
-        "UPDATE coupon SET slot = NULL WHERE policy_id = ? AND seq = 3",
-        "UPDATE coupon SET slot = nth WHERE policy_id = ? AND seq = 3", {"slot": 1}),
 }
 
 
@@ -184,9 +187,6 @@ def test_audit__says_what_is_wrong_and_exits_3(server, name):
         shown = {line[1]: int(line[2]) for line in lines if line[:1] == [str(policy)]}
         shown.pop("ARMED")
         assert shown == found
-        if "slot" in found:
-            item, = expect(server.get(f"/v1/audit?policy={policy}"), 200)["items"]
-            assert "by hand" in item["findings"][0]["repair"], item
     finally:
         server.database.execute(heal, policy)
     assert item_of(server, policy)["ok"]
@@ -257,6 +257,27 @@ def test_repair__coupon_added_by_hand_is_taken_over_by_a_restart(server):
     server.start()
     assert item_of(server, policy)["ok"]
     assert expect(server.claim(policy, "added", key="again"), 201)["nth"] == 2
+
+
+def test_repair__above_the_limit_is_kept_and_named(server):
+    policy, _ = fill(server)
+    server.database.execute("UPDATE coupon SET user_id = 'u0', nth = 3, slot = 3"
+                            " WHERE policy_id = ? AND seq = 3", policy)
+    item = item_of(server, policy, code=3)
+    assert findings_of(item) == {"over_limit": 1, "unknown": 1}
+    assert "none is taken from anyone" in item["findings"][0]["repair"], item
+    done = expect(server.post(f"/v1/audit/repair?policy={policy}"), 200)
+    assert done["repaired"] and f"{policy}-4 of u0" in done["detail"], done
+    assert findings_of(item_of(server, policy, code=3)) == {"unknown": 1}
+    server.stop()
+    server.start()
+    assert item_of(server, policy)["ok"]
+    # Nobody has lost one; whoever is not to keep theirs is up to people.
+    for seq in (1, 3, 4):
+        assert expect(server.get(f"/v1/coupons/{policy}-{seq}"), 200)["user"] == "u0"
+    expect_problem(server.claim(policy, "u0"), 409, "LIMIT_REACHED")
+    expect(server.cancel(f"{policy}-4"), 200)
+    assert item_of(server, policy)["ok"]
 
 
 def test_repair__while_people_claim(server):

@@ -34,6 +34,11 @@ VALUES = {
     "coupon_stray": [3],
     "coupon_adopt": [3],
     "user_over_limit": [3, 1],
+    "coupon_crowded": [3, 1],
+    "coupon_free_slots": [3],
+    "coupon_unplace": [3, 17],
+    "coupon_place": [3, 17, 1],
+    "coupon_keep": [3, 17, "kept"],
     "key_scan_of_policy": [3],
     "entering_list": [3, 100],
     "entering_keys": [3, 900],
@@ -42,7 +47,7 @@ VALUES = {
 }
 # Those that are for all coupons of a policy.
 WHOLE_POLICY = ("coupon_scan_of_policy", "coupon_sums", "coupon_stray", "coupon_adopt",
-                "user_over_limit",
+                "user_over_limit", "coupon_crowded", "coupon_free_slots",
                 "key_scan_of_policy")
 
 

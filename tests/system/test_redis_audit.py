@@ -9,6 +9,8 @@ from harness import expect, run_dibs, wait_until
 from servers import Postgres, Redis
 from sharing import Sharing
 
+PATIENT = {"ack": "ledger", "ack_timeout": "30s", "gate_timeout": "10s"}
+
 
 @pytest.fixture
 def redis():
@@ -41,7 +43,7 @@ def fill(one, two):
 
 def test_redis_audit__finds_nothing_where_nothing_is_wrong(tmp_path, redis):
     with Sharing(tmp_path, redis) as shop:
-        one, two = (shop.serve(ack="ledger", ack_timeout="30s") for _ in range(2))
+        one, two = (shop.serve(**PATIENT) for _ in range(2))
         shop.work()
         policy = fill(one, two)
         for server in (one, two):
@@ -58,7 +60,7 @@ def test_redis_audit__finds_nothing_where_nothing_is_wrong(tmp_path, redis):
 def test_redis_audit__by_itself(tmp_path, redis):
     """With the settings of a worker, no server is needed."""
     with Sharing(tmp_path, redis) as shop:
-        one = shop.serve(ack="ledger", ack_timeout="30s")
+        one = shop.serve(**PATIENT)
         shop.work()
         policy = fill(one, one)
         settings = ["--gate", redis.url(), "--ledger", shop.database.url]
@@ -86,7 +88,7 @@ def test_redis_audit__brings_back_what_an_older_database_lacks(tmp_path, redis):
     worker that wrote to the newer database waits for that, and finds them there."""
     with Postgres() as database_server, \
             Sharing(tmp_path, redis, database_server=database_server) as shop:
-        one, two = (shop.serve(ack="ledger", ack_timeout="30s") for _ in range(2))
+        one, two = (shop.serve(**PATIENT) for _ in range(2))
         worker = shop.work(ledger_timeout="2s")
         policy = fill(one, two)
         older = shop.database.server.backup()
@@ -119,7 +121,7 @@ def test_redis_audit__brings_back_what_an_older_database_lacks(tmp_path, redis):
 
 def test_redis_audit__a_board_that_drifts_is_built_anew_by_itself(tmp_path, redis):
     with Sharing(tmp_path, redis) as shop:
-        server = shop.serve()
+        server = shop.serve(gate_timeout="10s")
         worker = shop.work(audit_interval="500ms")
         expect(server.post("/v1/orders", {"order_id": "o1", "items": [
             {"product_id": "mug", "quantity": 3}]}), 201)
@@ -140,7 +142,7 @@ def test_redis_audit__a_board_that_drifts_is_built_anew_by_itself(tmp_path, redi
 
 def test_redis_audit__a_repair_says_at_once_that_it_needs_a_worker(tmp_path, redis):
     with Sharing(tmp_path, redis) as shop:
-        server, worker = shop.serve(), shop.work()
+        server, worker = shop.serve(gate_timeout="10s"), shop.work()
         policy = server.create(total=5)["id"]
         for user in ("u", "v"):
             expect(server.claim(policy, user), 202)

@@ -10,6 +10,8 @@ from ledger import coupons, rows
 from servers import Postgres, Redis, RedisCluster
 from sharing import Sharing
 
+PATIENT = {"gate_timeout": "10s"}
+
 
 @pytest.fixture(name="redis")
 def fixture_redis():
@@ -60,7 +62,7 @@ def test_redis_lost__restored_from_a_dump(tmp_path, redis):
     writes them as Redis knows them. Nobody who was told that they won has lost anything."""
     with Postgres() as database_server, \
             Sharing(tmp_path, redis, database_server=database_server) as shop:
-        server, worker = shop.serve(), shop.work()
+        server, worker = shop.serve(**PATIENT), shop.work(**PATIENT)
         changed = server.create(total=6, limit=2)["id"]
         old = [expect(server.claim(changed, f"old{number}"), 202) for number in range(3)]
         shop.await_drained(changed)
@@ -119,7 +121,7 @@ def test_redis_lost__let_go(tmp_path, redis, ledger):
     """Rows deleted under running servers. Whoever lets the policy go gets a letter for each winner,
     and then there is no such policy."""
     with Sharing(tmp_path, redis, ledger=ledger) as shop:
-        server, worker = shop.serve(), shop.work()
+        server, worker = shop.serve(**PATIENT), shop.work(**PATIENT)
         policy, other = server.create(total=9)["id"], server.create(total=9)["id"]
         won = {f"u{number}": expect(server.claim(policy, f"u{number}"), 202)["seq"]
                for number in range(3)}
@@ -153,8 +155,8 @@ def test_redis_lost__let_go(tmp_path, redis, ledger):
 def test_redis_lost__on_every_primary(tmp_path):
     """Each primary is asked what it has, by whoever starts."""
     with RedisCluster() as cluster, Sharing(tmp_path, cluster) as shop:
-        server = shop.serve()
-        shop.work()
+        server = shop.serve(**PATIENT)
+        shop.work(**PATIENT)
         policies = [server.create(total=3)["id"] for _ in range(6)]
         assert len({cluster.owner(policy).port for policy in policies}) == 3
         server.stop()
