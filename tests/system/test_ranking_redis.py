@@ -255,7 +255,7 @@ def test_ranking_redis__away_and_back(shop, redis, how):
 def test_ranking_redis__settings(shop, redis, tmp_path):
     server = shop.serve(board="local")
     order(server, {"mug": 2})
-    assert ids(top(server, fresh=True)) == ["mug"]
+    wait_until(lambda: ids(top(server, fresh=True)) == ["mug"], "at most a second behind")
     assert server.await_log("board_built")["board"] == "local"
     with redis.client() as client:
         assert not client.keys("*{rank}*")
