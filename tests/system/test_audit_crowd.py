@@ -23,12 +23,15 @@ def fixture_shop(tmp_path):
 
 
 class Crowd(threading.Thread):
-    """Claims, cancels and redeems without a pause, until it is told to go home."""
+    """Claims, cancels and redeems without a pause, until it is told to go home. With `turns` it
+    goes on when it is given some: what an audit has to read grows by what was won, however slow the
+    machine is."""
 
-    def __init__(self, shop, policies):
+    def __init__(self, shop, policies, turns=None):
         super().__init__()
         self.shop = shop
         self.policies = policies
+        self.turns = turns
         self.won = {}
         self.over = threading.Event()
         self.error = None
@@ -36,6 +39,8 @@ class Crowd(threading.Thread):
     def run(self):
         try:
             for number in itertools.count():
+                if self.turns is not None:
+                    self.turns.acquire()
                 if self.over.is_set():
                     return
                 self.one_round(number)
@@ -63,6 +68,8 @@ class Crowd(threading.Thread):
 
     def __exit__(self, kind, error, trace):
         self.over.set()
+        if self.turns is not None:
+            self.turns.release()
         self.join()
         if self.error is not None and kind is None:
             raise self.error
@@ -83,8 +90,10 @@ def test_crowd__a_hundred_audits_and_no_alarm(shop):
     policies = [shop.server.create(total=30, reserve=5)["id"] for _ in range(2)]
     policies.append(shop.server.create(total=100000)["id"])
     seen = 0
-    with Crowd(shop, policies) as crowd:
+    turns = threading.Semaphore(4)
+    with Crowd(shop, policies, turns) as crowd:
         for number in range(AUDITS * ROUNDS):
+            turns.release(2)
             page = expect(shop.server.get("/v1/audit"), 200)
             alarms = [item for item in page["items"] if not item["ok"]]
             assert not alarms, alarms
