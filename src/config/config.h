@@ -69,6 +69,7 @@ struct config {
     int64_t threads;         /* 0: one per core */
     int64_t connections_max; /* 0: from the fd limit */
     int64_t connections_per_address; /* 0: any number */
+    int64_t streams_per_address;     /* 0: any number */
     int64_t unsent_max_mib;
 
     char *gate; /* "local" or the URL of a Redis; may hold a password */

@@ -89,6 +89,18 @@ const struct config_key config_keys[] = {
         .example = "50",
     },
     {
+        .name = "streams_per_address",
+        .group = "Server",
+        .type = CONFIG_INTEGER,
+        .offset = offsetof(struct config, streams_per_address),
+        .fallback = "100",
+        .minimum = 0,
+        .maximum = 10000000,
+        .help = "The most event streams of one client address, counted as connections are; 0 means "
+                "any number. Those of admins and of the service token are not counted.",
+        .example = "20",
+    },
+    {
         .name = "unsent_max",
         .group = "Server",
         .type = CONFIG_INTEGER,

@@ -11,6 +11,7 @@
 #include "http/handlers.h"
 #include "http/live.h"
 #include "http/metrics_page.h"
+#include "http/per_address.h"
 #include "http/reply.h"
 #include "http/router.h"
 
@@ -119,6 +120,10 @@ static enum status open_limits(struct api *api, const struct config *config, str
     if ((config->rate_limit_user > 0 && api->users == NULL) ||
         (config->rate_limit_address > 0 && api->addresses == NULL)) {
         return error_set(error, STATUS_FAILED, "no memory for the rate limits");
+    }
+    api->streams = per_address_new((size_t)config->streams_per_address);
+    if (api->streams == NULL) {
+        return error_set(error, STATUS_FAILED, "no memory for the streams' addresses");
     }
     return guesses_init(&api->guesses, error);
 }
@@ -233,6 +238,7 @@ void api_close(struct api *api)
     rate_limiter_free(api->users);
     rate_limiter_free(api->addresses);
     guesses_release(&api->guesses);
+    per_address_free(api->streams);
     web_close(api);
     proxies_release(&api->proxies);
     auth_release(&api->auth);

@@ -68,6 +68,8 @@ static void identify(struct ask *ask)
     notes->token = ask->caller.token;
     notes->client = ask_address(ask);
     notes->queue = queue_of(&ask->loop->api->auth, &ask->caller);
+    notes->acts_for_many = ask->caller.kind == CALLER_ADMIN || ask->caller.kind == CALLER_SERVICE ||
+                           !ask->loop->api->auth.has_tokens;
 }
 
 bool ask_identify(struct ask *ask)

@@ -31,7 +31,10 @@
 /* A slow reader may keep 128 KiB each before it is cut off; so much memory streams may take on a
  * loop at most. */
 #define STREAMS_PER_LOOP_MAX 2000
-#define ORIGINS_MAX          200
+/* Of these, those that only admins get; and those that strangers do not get. */
+#define STREAMS_FOR_ADMINS 100
+#define STREAMS_FOR_KNOWN  500
+#define ORIGINS_MAX        200
 
 /* How a claim ended, for dibs_claims_total. */
 enum claim_result {
@@ -60,6 +63,7 @@ struct api_counters {
     _Atomic uint64_t responses[RESPONSE_CLASSES];
     _Atomic uint64_t rankings; /* questions for the best sellers */
     _Atomic uint64_t streams_open;
+    _Atomic uint64_t streams_refused;
     struct histogram claim_ns;
 };
 
@@ -77,6 +81,7 @@ static inline void counter_subtract(_Atomic uint64_t *counter, uint64_t number)
 }
 
 struct api_loop;
+struct per_address;
 struct live;
 struct live_loop;
 struct metrics_page;
@@ -91,6 +96,7 @@ struct api {
     struct rate_limiter *users;     /* NULL: off */
     struct rate_limiter *addresses; /* NULL: off */
     struct guesses guesses;
+    struct per_address *streams; /* of each client */
     bool logs_requests;
     bool only_watched; /* nothing but /healthz, /readyz and /metrics; the loops have no desks */
     bool allows_any_origin; /* cors_origin is "*" */

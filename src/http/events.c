@@ -3,6 +3,7 @@
 
 #include "http/call.h"
 #include "http/handlers.h"
+#include "http/per_address.h"
 #include "http/render.h"
 #include "http/reply.h"
 #include "http/watchers.h"
@@ -17,19 +18,45 @@ struct policy_watch {
     struct policy_watch **place;
 };
 
-bool events_begin(struct api_loop *loop, struct http_exchange *exchange)
+/* --- places --- */
+
+static bool refuse_stream(struct api_loop *loop, struct http_exchange *exchange, const char *words)
 {
+    counter_add(&loop->counters.streams_refused, 1);
+    reply_problem_about(loop, exchange, PROBLEM_UNAVAILABLE, words, NULL);
+    return false;
+}
+
+bool events_begin(struct api_loop *loop, struct http_exchange *exchange, struct stream_place *place)
+{
+    static const uint64_t most[CLERK_QUEUES] = {
+        [CLERK_STRANGERS] = STREAMS_PER_LOOP_MAX - STREAMS_FOR_KNOWN,
+        [CLERK_KNOWN] = STREAMS_PER_LOOP_MAX - STREAMS_FOR_ADMINS,
+        [CLERK_ADMINS] = STREAMS_PER_LOOP_MAX,
+    };
+    const struct http_exchange_notes *notes = http_exchange_notes(exchange);
     if (atomic_load_explicit(&loop->counters.streams_open, memory_order_relaxed) >=
-        STREAMS_PER_LOOP_MAX) {
-        reply_problem_about(loop, exchange, PROBLEM_UNAVAILABLE,
-                            "Too many streams are open on this server.", NULL);
-        return false;
+        most[notes->queue]) {
+        return refuse_stream(loop, exchange, "Too many streams are open on this server.");
+    }
+    *place = (struct stream_place){{{0}}};
+    if (!notes->acts_for_many) {
+        if (!per_address_enter(loop->api->streams, &notes->client)) {
+            return refuse_stream(loop, exchange, "Too many streams are open from this address.");
+        }
+        place->client = notes->client;
     }
     counter_add(&loop->counters.streams_open, 1);
     reply_begin(loop, exchange, 200, SPAN("text/event-stream"));
     /* Proxies that gather an answer before they pass it on would defeat the purpose. */
     http_answer_header(exchange, SPAN("X-Accel-Buffering"), SPAN("no"));
     return true;
+}
+
+void events_end(struct api_loop *loop, const struct stream_place *place)
+{
+    counter_subtract(&loop->counters.streams_open, 1);
+    per_address_leave(loop->api->streams, &place->client);
 }
 
 /* --- who watches what --- */

@@ -40,9 +40,16 @@ void status_loop_close(struct api_loop *loop);
 void events_policy(struct ask *ask);
 void events_tick(struct api_loop *loop, int64_t now_ms);
 void events_loop_close(struct api_loop *loop);
-/* The headers of a stream; false after answering 503 because there are too many, or after
- * answering a HEAD, which gets no events. */
-bool events_begin(struct api_loop *loop, struct http_exchange *exchange);
+/* A stream's place among those of its loop and of its client. */
+struct stream_place {
+    struct address client; /* all zero: it does not count as anybody's */
+};
+/* Takes a place, and writes the headers of the stream; false after answering 503 because there are
+ * too many. Strangers leave some to whoever is known, and those leave some to admins. */
+bool events_begin(struct api_loop *loop, struct http_exchange *exchange,
+                  struct stream_place *place);
+/* Gives the place back. */
+void events_end(struct api_loop *loop, const struct stream_place *place);
 
 /* --- live_board.c, live_policy.c --- */
 

@@ -68,6 +68,7 @@ struct totals {
     uint64_t responses[RESPONSE_CLASSES];
     uint64_t rankings;
     uint64_t streams;
+    uint64_t streams_refused;
     struct histogram_snapshot claim_ns;
     struct histogram_snapshot batch_size;
 };
@@ -93,6 +94,7 @@ static void add_up(struct api *api, struct totals *totals)
         }
         totals->rankings += peek(&loop->counters.rankings);
         totals->streams += peek(&loop->counters.streams_open);
+        totals->streams_refused += peek(&loop->counters.streams_refused);
         histogram_add_to(&loop->counters.claim_ns, &totals->claim_ns);
         if (loop->desk != NULL) {
             histogram_add_to(desk_batch_sizes(loop->desk), &totals->batch_size);
@@ -406,6 +408,9 @@ static void write_http(struct buffer *out, struct api *api, const struct totals 
     one(out, "dibs_http_connections", METRICS_GAUGE, "Connections open now.", connections);
     one(out, "dibs_http_connections_total", METRICS_COUNTER, "Connections accepted.", accepted);
     one(out, "dibs_http_streams", METRICS_GAUGE, "Event streams open now.", totals->streams);
+    one(out, "dibs_http_streams_refused_total", METRICS_COUNTER,
+        "Event streams that got 503 because too many are open, on a loop or of an address.",
+        totals->streams_refused);
     one(out, "dibs_http_requests_total", METRICS_COUNTER, "Complete requests.", requests);
     one(out, "dibs_http_refused_total", METRICS_COUNTER,
         "Requests and connections that HTTP itself refused.", refused);

@@ -233,6 +233,7 @@ struct http_exchange_notes {
     uint8_t cors;              /* the handler's own */
     uint8_t held_code;         /* the handler's own */
     uint8_t queue;             /* the handler's own: where what blocks waits */
+    uint8_t acts_for_many;     /* the handler's own: an admin or the shop's backend asks */
     uint8_t limited;           /* the handler's own, with the three below */
     uint32_t rate_limit;
     uint32_t rate_remaining;

@@ -28,6 +28,7 @@ struct status_call {
     bool is_stream;
     bool stream_started;
     bool stream_gone;
+    struct stream_place stream_place;
     int64_t wait_until_ms; /* monotonic; 0: does not wait */
     int64_t heartbeat_due_ms;
     uint64_t sent_hash; /* of the last event */
@@ -196,7 +197,7 @@ static void abandon_stream(struct call *call)
     struct status_call *self = (struct status_call *)(void *)call;
     if (self->stream_started && !self->stream_gone) {
         http_stream_end(call->exchange);
-        counter_subtract(&call->loop->counters.streams_open, 1);
+        events_end(call->loop, &self->stream_place);
     }
 }
 
@@ -229,7 +230,7 @@ static void stream_gone(void *context)
 {
     struct status_call *self = context;
     self->stream_gone = true;
-    counter_subtract(&self->call.loop->counters.streams_open, 1);
+    events_end(self->call.loop, &self->stream_place);
     if (self->place != NULL) {
         unpark(self);
         call_free(&self->call);
@@ -239,7 +240,7 @@ static void stream_gone(void *context)
 static bool start_stream(struct status_call *self)
 {
     struct call *call = &self->call;
-    if (!events_begin(call->loop, call->exchange)) {
+    if (!events_begin(call->loop, call->exchange, &self->stream_place)) {
         return false;
     }
     self->stream_started = true;
@@ -288,7 +289,7 @@ static void answer_stream(struct call *call)
         return;
     }
     http_stream_end(call->exchange);
-    counter_subtract(&call->loop->counters.streams_open, 1);
+    events_end(call->loop, &self->stream_place);
     call_free(call);
 }
 

@@ -16,6 +16,7 @@
 struct watcher {
     struct watchers *watchers;
     struct http_exchange *exchange;
+    struct stream_place place_taken;
     struct watcher *next;
     struct watcher **place;
 };
@@ -38,7 +39,7 @@ static void forget(struct watcher *watcher)
         watcher->next->place = watcher->place;
     }
     watchers->count--;
-    counter_subtract(&watchers->loop->counters.streams_open, 1);
+    events_end(watchers->loop, &watcher->place_taken);
     free(watcher);
 }
 
@@ -48,7 +49,7 @@ void watchers_release(struct watchers *watchers)
     for (struct watcher *watcher = watchers->first; watcher != NULL; watcher = next) {
         next = watcher->next;
         http_stream_end(watcher->exchange);
-        counter_subtract(&watchers->loop->counters.streams_open, 1);
+        events_end(watchers->loop, &watcher->place_taken);
         free(watcher);
     }
     watchers->first = NULL;
@@ -74,7 +75,7 @@ bool watchers_add(struct watchers *watchers, struct http_exchange *exchange, str
         reply_problem(watchers->loop, exchange, PROBLEM_UNAVAILABLE);
         return false;
     }
-    if (!events_begin(watchers->loop, exchange)) {
+    if (!events_begin(watchers->loop, exchange, &watcher->place_taken)) {
         free(watcher);
         return false;
     }

@@ -1,5 +1,6 @@
 """What operators see of a drop while it happens: the streams of /v1/live and of one policy."""
 
+import contextlib
 import json
 import re
 import socket
@@ -11,6 +12,8 @@ from harness import (expect, expect_problem, make_token, now_rfc3339, raise_file
                      wait_until, write_secret)
 from wire import SLOW, Closed, Connection, encode
 
+ADMIN = "admin-token-0123456789abcdef"
+SERVICE = "service-token-0123456789abcdef"
 OUTCOMES = ("issued", "accepted", "already_issued", "sold_out", "other")
 MASKED = re.compile(r"^[A-Za-z0-9._:@-]{0,2}•••[A-Za-z0-9._:@-]?$")
 
@@ -284,6 +287,79 @@ def test_live__a_thousand_on_one_loop(serve):
         for stream in streams:
             stream.connection.close()
     wait_until(lambda: server.metrics()["dibs_http_streams"] == 0, "streams gone")
+
+
+def guarded(serve, folder, **config):
+    """A server with an admin's and a service's token; without one they are strangers."""
+    server = serve(config={"admin_token_file": write_secret(folder, "admin", ADMIN),
+                           "service_token_file": write_secret(folder, "service", SERVICE),
+                           **config})
+    server.admin_token = ADMIN
+    return server
+
+
+def open_stream(server, path, token=None, client=None):
+    headers = {"X-Forwarded-For": client} if client else {}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    return server.events_of(path, headers=headers)
+
+
+def fill(server, stack, path, most, **options):
+    """Opens streams until one is refused; those that were not."""
+    streams = []
+    while len(streams) <= most:
+        stream = stack.enter_context(open_stream(server, path, **options))
+        if stream.status != 200:
+            assert stream.status == 503
+            return streams
+        streams.append(stream)
+    raise AssertionError(f"more than {most} streams")
+
+
+def reopens(server, path, **options):
+    with open_stream(server, path, **options) as stream:
+        return stream.status == 200
+
+
+def test_live__strangers_leave_places_to_operators_and_winners(serve, tmp_path):
+    raise_file_limit()
+    server = guarded(serve, tmp_path, threads=1)
+    policy = server.create(total=10)["id"]
+    server.win(policy, "u1", token=SERVICE)
+    events = f"/v1/policies/{policy}/events"
+    with contextlib.ExitStack() as stack:
+        streams = fill(server, stack, events, 2000)
+        for path, token in (("/v1/live", ADMIN), (f"/v1/policies/{policy}/live", ADMIN),
+                            (f"/v1/policies/{policy}/claims/u1/events", SERVICE)):
+            with open_stream(server, path, token=token) as stream:
+                assert stream.status == 200, path
+                stream.next()
+        wait_until(lambda: server.metrics()["dibs_http_streams"] == len(streams), "they have gone")
+        assert server.metrics()["dibs_http_streams_refused_total"] == 1
+        streams[0].connection.close()
+        wait_until(lambda: reopens(server, events), "a place that is free again")
+    wait_until(lambda: server.metrics()["dibs_http_streams"] == 0, "all places are given back")
+
+
+def test_live__one_address_has_so_many_streams(serve, tmp_path):
+    """The address behind trusted proxies. Whoever has a token of the shop's is not counted."""
+    server = guarded(serve, tmp_path, streams_per_address=3, trusted_proxies="127.0.0.1")
+    policy = server.create(total=10)["id"]
+    server.win(policy, "u1", token=SERVICE)
+    events, client = f"/v1/policies/{policy}/events", "198.51.100.7"
+    with contextlib.ExitStack() as stack:
+        streams = fill(server, stack, events, 3, client=client)
+        assert len(streams) == 3
+        assert reopens(server, events, client="198.51.100.8")
+        assert reopens(server, events, client=client, token=ADMIN)
+        assert reopens(server, f"/v1/policies/{policy}/claims/u1/events", client=client,
+                       token=SERVICE)
+        streams[1].connection.close()
+        wait_until(lambda: reopens(server, events, client=client), "a place that is free again")
+        # Each of them is given back, or the fourth would find none.
+        for _ in range(3):
+            wait_until(lambda: reopens(server, events, client=client), "the place")
 
 
 def test_live__who_never_reads_is_cut_off(serve):
