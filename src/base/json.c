@@ -563,3 +563,38 @@ void json_append_time(struct buffer *out, int64_t wall_ms)
     text[CLOCK_TEXT_SIZE] = '"';
     buffer_append(out, text, CLOCK_TEXT_SIZE + 1);
 }
+
+/* A value ends with a quote, a bracket, or the last character of a number or a word. */
+static void json_comma(struct buffer *out)
+{
+    char last = out->length > 0 ? out->bytes[out->length - 1] : ' ';
+
+    if (last == '"' || last == '}' || last == ']' || (last >= '0' && last <= '9') ||
+        (last >= 'a' && last <= 'z'))
+        buffer_append_literal(out, ",");
+}
+
+void json_begin(struct buffer *out, char bracket)
+{
+    json_comma(out);
+    buffer_append(out, &bracket, 1);
+}
+
+void json_name(struct buffer *out, const char *quoted, size_t length)
+{
+    json_comma(out);
+    buffer_append(out, quoted, length);
+}
+
+void json_append_flag(struct buffer *out, bool flag)
+{
+    buffer_append_text(out, flag ? "true" : "false");
+}
+
+void json_append_words(struct buffer *out, const char *text)
+{
+    if (text == NULL)
+        buffer_append_literal(out, "null");
+    else
+        json_append_text(out, span_of(text));
+}

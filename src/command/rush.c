@@ -114,8 +114,8 @@ static int rush_create(struct rush *rush, yyjson_val *original)
         limit = yyjson_get_sint(yyjson_obj_get(original, "per_user_limit"));
     }
     buffer_init(&body, 4096);
-    buffer_append_literal(&body, "{\"name\":");
-    json_append_text(&body, span_of(name));
+    buffer_append_literal(&body, "{");
+    json_put(&body, "name", name);
     buffer_printf(&body,
                   ",\"discount\":{\"type\":\"percent\",\"value\":10},\"total\":%" PRId64
                   ",\"per_user_limit\":%" PRId64 "}",

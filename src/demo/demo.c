@@ -67,8 +67,8 @@ static void append_policy(struct demo *demo, int64_t now_ms)
 {
     struct buffer *body = &demo->maker.body;
     demo->opens_ms = now_ms + OPENS_AFTER_MS;
-    buffer_append_literal(body, "{\"id\":");
-    buffer_append_i64(body, demo->policy_id);
+    buffer_append_literal(body, "{");
+    json_put(body, "id", demo->policy_id);
     buffer_printf(body, ",\"name\":\"%s\",\"total\":%d,\"opens_at\":", DROP_NAME, CROWD_TOTAL);
     json_append_time(body, clock_wall_ms() + OPENS_AFTER_MS);
     buffer_append_literal(body, ",\"discount\":{\"type\":\"percent\",\"value\":10}}");

@@ -28,21 +28,6 @@ static void audit_failed(struct call *call, enum status status, const struct err
                  error->text, NULL);
 }
 
-static void append_number(struct buffer *out, const char *name, int64_t number)
-{
-    buffer_append_literal(out, ",\"");
-    buffer_append_text(out, name);
-    buffer_append_literal(out, "\":");
-    buffer_append_i64(out, number);
-}
-
-static void append_flag(struct buffer *out, const char *name, bool flag)
-{
-    buffer_append_literal(out, ",\"");
-    buffer_append_text(out, name);
-    buffer_append_text(out, flag ? "\":true" : "\":false");
-}
-
 /* --- looking --- */
 
 static void append_ledger(struct buffer *out, struct ledger *ledger)
@@ -55,12 +40,10 @@ static void append_ledger(struct buffer *out, struct ledger *ledger)
     } else if (!ledger_healthy(ledger)) {
         state = "UNAVAILABLE";
     }
-    buffer_append_literal(out, "{\"kind\":\"");
-    buffer_append_text(out, ledger_kind(ledger));
-    buffer_append_literal(out, "\",\"state\":\"");
-    buffer_append_text(out, state);
-    buffer_append_literal(out, "\",\"detail\":");
-    json_append_text(out, span_of(words.text));
+    buffer_append_literal(out, "{");
+    json_put(out, "kind", ledger_kind(ledger));
+    json_put(out, "state", state);
+    json_put(out, "detail", words.text);
     buffer_append_literal(out, "}");
 }
 
@@ -72,13 +55,11 @@ static void append_findings(struct buffer *out, const struct policy_audit *audit
         if (audit->counts[check] == 0) {
             continue;
         }
-        buffer_append_text(out, number > 0 ? ",{\"check\":" : "{\"check\":");
-        json_append_text(out, span_of(audit_check_name(check)));
-        append_number(out, "count", audit->counts[check]);
-        buffer_append_literal(out, ",\"meaning\":");
-        json_append_text(out, span_of(policy_audit_words(audit, check)));
-        buffer_append_literal(out, ",\"repair\":");
-        json_append_text(out, span_of(policy_audit_plan(audit, is_shared, number)));
+        json_begin(out, '{');
+        json_put(out, "check", audit_check_name(check));
+        json_put(out, "count", audit->counts[check]);
+        json_put(out, "meaning", policy_audit_words(audit, check));
+        json_put(out, "repair", policy_audit_plan(audit, is_shared, number));
         buffer_append_literal(out, "}");
         number++;
     }
@@ -92,24 +73,22 @@ static void append_audit(struct buffer *out, const struct policy_audit *audit, b
                                         [AUDIT_GATE_SUSPENDED] = "SUSPENDED",
                                         [AUDIT_GATE_UNKNOWN] = "UNKNOWN"};
     const struct ledger_balance *balance = &audit->balance;
-    buffer_append_literal(out, "{\"policy_id\":");
-    buffer_append_i64(out, audit->policy_id);
-    append_flag(out, "ok", policy_audit_is_fine(audit));
-    append_flag(out, "in_ledger", !audit->is_lacking);
-    append_flag(out, "is_outdated", audit->is_older);
-    buffer_append_literal(out, ",\"gate\":\"");
-    buffer_append_text(out, gates[audit->gate]);
-    buffer_append_literal(out, "\"");
-    append_number(out, "total", balance->total);
-    append_number(out, "unleased", balance->unleased);
-    append_number(out, "leased", balance->leased);
-    append_number(out, "active", balance->active);
-    append_number(out, "imbalance", policy_audit_imbalance(audit));
-    append_number(out, "pending", audit->pending);
-    append_number(out, "missing", audit->counts[AUDIT_MISSING]);
-    append_number(out, "outdated", audit->counts[AUDIT_OUTDATED]);
-    append_number(out, "unknown", audit->counts[AUDIT_UNKNOWN]);
-    append_number(out, "unaccounted", audit->unaccounted);
+    json_begin(out, '{');
+    json_put(out, "policy_id", audit->policy_id);
+    json_put_flag(out, "ok", policy_audit_is_fine(audit));
+    json_put_flag(out, "in_ledger", !audit->is_lacking);
+    json_put_flag(out, "is_outdated", audit->is_older);
+    json_put(out, "gate", gates[audit->gate]);
+    json_put(out, "total", balance->total);
+    json_put(out, "unleased", balance->unleased);
+    json_put(out, "leased", balance->leased);
+    json_put(out, "active", balance->active);
+    json_put(out, "imbalance", policy_audit_imbalance(audit));
+    json_put(out, "pending", audit->pending);
+    json_put(out, "missing", audit->counts[AUDIT_MISSING]);
+    json_put(out, "outdated", audit->counts[AUDIT_OUTDATED]);
+    json_put(out, "unknown", audit->counts[AUDIT_UNKNOWN]);
+    json_put(out, "unaccounted", audit->unaccounted);
     append_findings(out, audit, is_shared);
     buffer_append_literal(out, "}");
 }
@@ -121,40 +100,30 @@ static void append_board(struct buffer *out, const struct board_audit *board)
         buffer_append_literal(out, "null");
         return;
     }
-    buffer_append_literal(out, "{\"kind\":");
-    json_append_text(out, span_of(board->kind));
-    buffer_append_literal(out, ",\"state\":\"");
-    buffer_append_text(out, !board->is_built          ? "UNBUILT"
-                            : board->differences != 0 ? "DRIFT"
-                                                      : "OK");
-    buffer_append_literal(out, "\"");
-    append_number(out, "counters", board->counters);
-    append_number(out, "differences", board->differences);
+    buffer_append_literal(out, "{");
+    json_put(out, "kind", board->kind);
+    json_put(out, "state", !board->is_built ? "UNBUILT" : board->differences != 0 ? "DRIFT" : "OK");
+    json_put(out, "counters", board->counters);
+    json_put(out, "differences", board->differences);
     buffer_append_literal(out, "}");
 }
 
 void audit_write(struct buffer *out, struct service *service, const struct board_audit *board,
                  const struct policy_audit *audits, size_t count, bool has_more)
 {
+    char cursor[CURSOR_SIZE];
     buffer_append_literal(out, "{\"ledger\":");
     append_ledger(out, service_ledger(service));
     buffer_append_literal(out, ",\"board\":");
     append_board(out, board);
     buffer_append_literal(out, ",\"items\":[");
     for (size_t index = 0; index < count; index++) {
-        if (index > 0) {
-            buffer_append_literal(out, ",");
-        }
         append_audit(out, &audits[index], service_audits_shared(service));
     }
-    buffer_append_literal(out, "],\"next\":");
-    if (has_more) {
-        char cursor[CURSOR_SIZE];
+    buffer_append_literal(out, "]");
+    if (has_more)
         cursor_write(cursor, CURSOR_KIND, audits[count - 1].policy_id, 0);
-        json_append_text(out, span_of(cursor));
-    } else {
-        buffer_append_literal(out, "null");
-    }
+    json_put(out, "next", has_more ? cursor : NULL);
     buffer_append_literal(out, "}");
 }
 
@@ -234,21 +203,21 @@ void audit_write_repair(struct buffer *out, const struct audit_repair *done)
 {
     const struct ledger_repair *ledger = &done->ledger;
     bool is_done = ledger->is_done || done->policy_count > 0 || done->is_board_built;
-    buffer_append_text(out, is_done ? "{\"repaired\":true" : "{\"repaired\":false");
-    append_number(out, "policies", ledger->is_done ? ledger->policy_count : done->policy_count);
-    append_number(out, "coupons_written", ledger->written_count);
-    append_number(out, "coupons_redeemed", ledger->redeemed_count);
-    append_number(out, "coupons_cancelled", ledger->cancelled_count);
-    append_number(out, "keys_written", ledger->key_count);
-    append_number(out, "users_blocked", ledger->blocked_count);
-    append_number(out, "users_unblocked", ledger->unblocked_count);
-    append_number(out, "stock_set", done->stock_count);
-    append_number(out, "claims_mended", done->claim_count);
-    append_number(out, "policies_built", done->built_count);
-    append_number(out, "letters_written", done->letter_count);
-    append_flag(out, "board_built", done->is_board_built);
-    buffer_append_literal(out, ",\"detail\":");
-    json_append_text(out, span_of(done->words));
+    buffer_append_literal(out, "{");
+    json_put_flag(out, "repaired", is_done);
+    json_put(out, "policies", ledger->is_done ? ledger->policy_count : done->policy_count);
+    json_put(out, "coupons_written", ledger->written_count);
+    json_put(out, "coupons_redeemed", ledger->redeemed_count);
+    json_put(out, "coupons_cancelled", ledger->cancelled_count);
+    json_put(out, "keys_written", ledger->key_count);
+    json_put(out, "users_blocked", ledger->blocked_count);
+    json_put(out, "users_unblocked", ledger->unblocked_count);
+    json_put(out, "stock_set", done->stock_count);
+    json_put(out, "claims_mended", done->claim_count);
+    json_put(out, "policies_built", done->built_count);
+    json_put(out, "letters_written", done->letter_count);
+    json_put_flag(out, "board_built", done->is_board_built);
+    json_put(out, "detail", done->words);
     buffer_append_literal(out, "}");
 }
 
@@ -295,16 +264,12 @@ void audit_repair(struct ask *ask)
 
 static void append_note(struct buffer *out, const struct ledger_repair_note *note)
 {
-    buffer_append_literal(out, "{\"asked_at\":");
-    json_append_time(out, note->asked_at_ms);
-    buffer_append_literal(out, ",\"policy_id\":");
-    buffer_append_i64(out, note->policy_id);
-    buffer_append_literal(out, ",\"found\":");
-    json_append_text(out, span_of(note->plan));
-    buffer_append_literal(out, ",\"done_at\":");
-    json_append_time(out, note->done_at_ms);
-    buffer_append_literal(out, ",\"outcome\":");
-    json_append_text(out, span_of(note->outcome));
+    json_begin(out, '{');
+    json_put_time(out, "asked_at", note->asked_at_ms);
+    json_put(out, "policy_id", note->policy_id);
+    json_put(out, "found", note->plan);
+    json_put_time(out, "done_at", note->done_at_ms);
+    json_put(out, "outcome", note->outcome);
     buffer_append_literal(out, "}");
 }
 
@@ -312,9 +277,6 @@ void audit_write_history(struct buffer *out, const struct ledger_repair_note *no
 {
     buffer_append_literal(out, "{\"items\":[");
     for (size_t index = 0; index < count; index++) {
-        if (index > 0) {
-            buffer_append_literal(out, ",");
-        }
         append_note(out, &notes[index]);
     }
     buffer_append_literal(out, "],\"next\":null}");

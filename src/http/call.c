@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "http/query.h"
 #include "http/reply.h"
 
 /* Enough that a clerk's coming and going does not count, few enough that the last is not late. */
@@ -277,4 +278,42 @@ void call_failed(struct call *call, enum status status, const struct error *erro
     call->problem = missing;
     buffer_clear(&call->body);
     buffer_append_span(&call->body, problem_body(missing));
+}
+
+static void call_render_list(struct call *call, struct service *service, const char *rows,
+                             size_t count, size_t limit, const struct call_rows *list)
+{
+    char cursor[CURSOR_SIZE];
+    size_t shown = count < limit ? count : limit;
+    struct buffer *out = call_json(call, 200);
+    buffer_append_literal(out, "{\"items\":[");
+    for (size_t index = 0; index < shown; index++)
+        list->render(out, service, rows + index * list->row_size);
+    buffer_append_literal(out, "]");
+    if (count > shown) {
+        int64_t first = 0;
+        int64_t second = 0;
+        list->place(rows + (shown - 1) * list->row_size, &first, &second);
+        cursor_write(cursor, list->cursor_kind, first, second);
+    }
+    json_put(out, "next", count > shown ? cursor : NULL);
+    buffer_append_literal(out, "}");
+}
+
+void call_list(struct call *call, struct service *service, size_t limit,
+               const struct call_rows *list)
+{
+    /* One more than asked for says whether there is a next page. */
+    size_t max = limit + 1;
+    struct error error = {.text = "out of memory"};
+    void *rows = malloc(max * list->row_size);
+    size_t count = 0;
+    enum status status = STATUS_UNAVAILABLE;
+    if (rows != NULL)
+        status = list->read(call, service, rows, max, &count, &error);
+    if (status == STATUS_OK)
+        call_render_list(call, service, rows, count, limit, list);
+    else
+        call_failed(call, status, &error, PROBLEM_NOT_FOUND);
+    free(rows);
 }

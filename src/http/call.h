@@ -88,6 +88,20 @@ void call_problem(struct call *call, enum problem problem, const char *detail, c
 void call_failed(struct call *call, enum status status, const struct error *error,
                  enum problem missing);
 
+/* A list that is read page by page: {"items":[…],"next":CURSOR or null}. */
+struct call_rows {
+    size_t row_size;
+    char cursor_kind;
+    /* Up to `max` rows behind the place where the page begins. */
+    enum status (*read)(const struct call *call, struct service *service, void *rows, size_t max,
+                        size_t *count, struct error *error);
+    void (*render)(struct buffer *out, const struct service *service, const void *row);
+    /* Where the page behind this row begins. */
+    void (*place)(const void *row, int64_t *first, int64_t *second);
+};
+void call_list(struct call *call, struct service *service, size_t limit,
+               const struct call_rows *rows);
+
 /* Logs a change at info, with the request's id and who made it. */
 #define call_log(call, event, ...)                                              \
     do {                                                                        \

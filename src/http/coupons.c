@@ -108,51 +108,32 @@ void coupons_show(struct ask *ask)
 
 /* --- list --- */
 
-static void render_page(struct call *call, const struct service *service, const struct page *page,
-                        const struct coupon *coupons, size_t count)
+static enum status read_list(const struct call *call, struct service *service, void *rows,
+                             size_t max, size_t *count, struct error *error)
 {
-    size_t shown = count < page->limit ? count : page->limit;
-    int64_t now_ms = clock_wall_ms();
-    struct buffer *out = call_json(call, 200);
-    buffer_append_literal(out, "{\"items\":[");
-    for (size_t index = 0; index < shown; index++) {
-        if (index > 0) {
-            buffer_append_literal(out, ",");
-        }
-        render_coupon(out, service, &coupons[index], now_ms, CODE_SHOWN);
-    }
-    buffer_append_literal(out, "],\"next\":");
-    if (count > shown) {
-        char cursor[CURSOR_SIZE];
-        const struct claim *last = &coupons[shown - 1].claim;
-        cursor_write(cursor, CURSOR_KIND, last->policy_id, last->seq);
-        json_append_text(out, span_of(cursor));
-    } else {
-        buffer_append_literal(out, "null");
-    }
-    buffer_append_literal(out, "}");
+    const struct coupon_call *self = (const struct coupon_call *)(const void *)call;
+    return service_coupons_of_user(service, &self->user, self->page.after_first,
+                                   self->page.after_second, rows, max, count, error);
+}
+
+static void render_row(struct buffer *out, const struct service *service, const void *row)
+{
+    render_coupon(out, service, row, clock_wall_ms(), CODE_SHOWN);
+}
+
+static void place_row(const void *row, int64_t *first, int64_t *second)
+{
+    const struct claim *claim = &((const struct coupon *)row)->claim;
+    *first = claim->policy_id;
+    *second = claim->seq;
 }
 
 static void work_list(struct call *call, struct service *service)
 {
-    struct coupon_call *self = (struct coupon_call *)(void *)call;
-    const struct page *page = &self->page;
-    /* One more than asked for says whether there is a next page. */
-    size_t max = page->limit + 1;
-    struct error error = {.text = "out of memory"};
-    struct coupon *coupons = malloc(max * sizeof *coupons);
-    size_t count = 0;
-    enum status status = STATUS_UNAVAILABLE;
-    if (coupons != NULL) {
-        status = service_coupons_of_user(service, &self->user, page->after_first,
-                                         page->after_second, coupons, max, &count, &error);
-    }
-    if (status == STATUS_OK) {
-        render_page(call, service, page, coupons, count);
-    } else {
-        call_failed(call, status, &error, PROBLEM_NOT_FOUND);
-    }
-    free(coupons);
+    static const struct call_rows rows = {
+        sizeof(struct coupon), CURSOR_KIND, read_list, render_row, place_row,
+    };
+    call_list(call, service, ((struct coupon_call *)(void *)call)->page.limit, &rows);
 }
 
 void coupons_list(struct ask *ask)

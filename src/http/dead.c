@@ -19,92 +19,58 @@ struct dead_call {
     struct page page;
 };
 
-static void append_time(struct buffer *out, const char *name, int64_t wall_ms)
-{
-    buffer_append_literal(out, ",\"");
-    buffer_append_text(out, name);
-    buffer_append_literal(out, "\":");
-    json_append_time(out, wall_ms);
-}
-
-static void append_claim(struct buffer *out, const struct claim *claim)
-{
-    buffer_append_literal(out, "\",\"policy_id\":");
-    buffer_append_i64(out, claim->policy_id);
-    buffer_append_literal(out, ",\"seq\":");
-    buffer_append_i64(out, claim->seq);
-    buffer_append_literal(out, ",\"user\":");
-    json_append_text(out, user_id_span(&claim->user));
-    buffer_append_literal(out, ",\"nth\":");
-    buffer_append_i64(out, claim->nth);
-}
-
 /* A message that is no claim is kept under policy 0. */
 static void append_letter(struct buffer *out, const struct dead_letter *letter)
 {
     const struct claim *claim = &letter->claim;
-    buffer_append_literal(out, "{\"id\":\"");
+    json_begin(out, '{');
+    buffer_append_literal(out, "\"id\":\"");
     code_append_id(out, claim->policy_id, claim->seq);
+    buffer_append_literal(out, "\"");
     if (claim->policy_id != 0) {
-        append_claim(out, claim);
+        json_put(out, "policy_id", claim->policy_id);
+        json_put(out, "seq", claim->seq);
+        json_put(out, "user", user_id_span(&claim->user));
+        json_put(out, "nth", claim->nth);
     } else {
-        buffer_append_literal(out, "\",\"policy_id\":null,\"seq\":null,\"user\":null,\"nth\":null");
+        buffer_append_literal(out, ",\"policy_id\":null,\"seq\":null,\"user\":null,\"nth\":null");
     }
-    buffer_append_literal(out, ",\"reason\":");
-    json_append_text(out, span_of(letter->reason));
-    buffer_append_literal(out, ",\"attempts\":");
-    buffer_append_i64(out, letter->attempts);
-    append_time(out, "requested_at", claim->requested_at_ms);
-    append_time(out, "died_at", letter->died_at_ms);
+    json_put(out, "reason", letter->reason);
+    json_put(out, "attempts", letter->attempts);
+    json_put_time(out, "requested_at", claim->requested_at_ms);
+    json_put_time(out, "died_at", letter->died_at_ms);
     buffer_append_literal(out, "}");
 }
 
 /* --- listing --- */
 
-static void render_page(struct call *call, const struct page *page,
-                        const struct dead_letter *letters, size_t count)
+static enum status read_list(const struct call *call, struct service *service, void *rows,
+                             size_t max, size_t *count, struct error *error)
 {
-    size_t shown = count < page->limit ? count : page->limit;
-    struct buffer *out = call_json(call, 200);
-    buffer_append_literal(out, "{\"items\":[");
-    for (size_t index = 0; index < shown; index++) {
-        if (index > 0) {
-            buffer_append_literal(out, ",");
-        }
-        append_letter(out, &letters[index]);
-    }
-    buffer_append_literal(out, "],\"next\":");
-    if (count > shown) {
-        char cursor[CURSOR_SIZE];
-        const struct claim *last = &letters[shown - 1].claim;
-        cursor_write(cursor, CURSOR_KIND, last->policy_id, last->seq);
-        json_append_text(out, span_of(cursor));
-    } else {
-        buffer_append_literal(out, "null");
-    }
-    buffer_append_literal(out, "}");
+    const struct dead_call *self = (const struct dead_call *)(const void *)call;
+    return service_letters(service, self->page.after_first, self->page.after_second, rows, max,
+                           count, error);
+}
+
+static void render_row(struct buffer *out, const struct service *service, const void *row)
+{
+    (void)service;
+    append_letter(out, row);
+}
+
+static void place_row(const void *row, int64_t *first, int64_t *second)
+{
+    const struct claim *claim = &((const struct dead_letter *)row)->claim;
+    *first = claim->policy_id;
+    *second = claim->seq;
 }
 
 static void work_list(struct call *call, struct service *service)
 {
-    struct dead_call *self = (struct dead_call *)(void *)call;
-    const struct page *page = &self->page;
-    /* One more than asked for says whether there is a next page. */
-    size_t max = page->limit + 1;
-    struct error error = {.text = "out of memory"};
-    struct dead_letter *letters = malloc(max * sizeof *letters);
-    size_t count = 0;
-    enum status status = STATUS_UNAVAILABLE;
-    if (letters != NULL) {
-        status = service_letters(service, page->after_first, page->after_second, letters, max,
-                                 &count, &error);
-    }
-    if (status == STATUS_OK) {
-        render_page(call, page, letters, count);
-    } else {
-        call_failed(call, status, &error, PROBLEM_NOT_FOUND);
-    }
-    free(letters);
+    static const struct call_rows rows = {
+        sizeof(struct dead_letter), CURSOR_KIND, read_list, render_row, place_row,
+    };
+    call_list(call, service, ((struct dead_call *)(void *)call)->page.limit, &rows);
 }
 
 void dead_list(struct ask *ask)

@@ -48,8 +48,8 @@ static void render_parts(struct buffer *out, struct api *api, const struct servi
         buffer_append_text(out, is_steward ? "reconciliation" : part->name);
         buffer_append_literal(out, "\",\"state\":\"");
         buffer_append_text(out, part_state(api, part));
-        buffer_append_literal(out, "\",\"words\":");
-        json_append_text(out, span_of(part->words));
+        buffer_append_literal(out, "\"");
+        json_put(out, "words", part->words);
         buffer_append_literal(out, "}");
     }
     buffer_append_literal(out, "]");
@@ -89,8 +89,8 @@ static void render_server(struct buffer *out, struct api *api, int64_t wall_ms)
     int64_t letters = service_letter_count(api->service);
     size_t count;
     (void)service_parts(api->service, parts, &count);
-    buffer_append_literal(out, "{\"now\":");
-    json_append_time(out, wall_ms);
+    buffer_append_literal(out, "{");
+    json_put_time(out, "now", wall_ms);
     buffer_append_literal(out, ",\"server\":{\"version\":\"" DIBS_VERSION "\",\"uptime_s\":");
     buffer_append_i64(out, (wall_ms - api->started_ms) / 1000);
     for (size_t index = 0; index < 3; index++) {
@@ -101,10 +101,8 @@ static void render_server(struct buffer *out, struct api *api, int64_t wall_ms)
     }
     buffer_append_literal(out, "}");
     render_parts(out, api, parts, count);
-    buffer_append_literal(out, ",\"dead_letters\":");
-    buffer_append_i64(out, letters > 0 ? letters : 0);
-    buffer_append_literal(out, ",\"streams\":");
-    buffer_append_u64(out, count_streams(api));
+    json_put(out, "dead_letters", letters > 0 ? letters : 0);
+    json_put(out, "streams", count_streams(api));
     render_rates(out, api, wall_ms);
 }
 
@@ -117,11 +115,9 @@ static void render_entry(struct buffer *out, struct gate *gate, const struct liv
     if (gate_count(gate, entry->numbers.policy_id, wall_ms, &numbers) != STATUS_OK) {
         numbers = entry->numbers;
     }
-    buffer_append_literal(out, "{\"id\":");
-    buffer_append_i64(out, numbers.policy_id);
-    buffer_append_literal(out, ",\"name\":");
-    json_append_text(out, span_of(entry->name));
-    buffer_append_literal(out, ",");
+    json_begin(out, '{');
+    json_put(out, "id", numbers.policy_id);
+    json_put(out, "name", entry->name);
     render_number_members(out, &numbers);
     buffer_append_literal(out, "}");
 }
@@ -148,27 +144,20 @@ static void render_policies(struct buffer *out, struct api_loop *loop, enum boar
     struct gate *gate = service_gate(loop->api->service);
     struct live_loop *live = loop->live;
     struct live_sent now[LIVE_DIRECTORY_MAX];
-    bool is_first = true;
     buffer_append_literal(out, ",\"policies\":[");
     pthread_mutex_lock(&directory->lock);
     size_t count = directory->count;
     for (size_t index = 0; index < count; index++) {
         const struct live_entry *entry = &directory->entries[index];
         size_t before = out->length;
-        if (!is_first) {
-            buffer_append_literal(out, ",");
-        }
-        size_t begin = out->length;
         render_entry(out, gate, entry, wall_ms);
+        size_t begin = before + (out->bytes[before] == ',');
         now[index].policy_id = entry->numbers.policy_id;
         now[index].hash =
             hash_mac((struct hash_key){1, 1}, out->bytes + begin, out->length - begin);
         if (extent == BOARD_CHANGED &&
-            sent_hash(live, index, now[index].policy_id) == now[index].hash) {
+            sent_hash(live, index, now[index].policy_id) == now[index].hash)
             out->length = before;
-        } else {
-            is_first = false;
-        }
     }
     pthread_mutex_unlock(&directory->lock);
     buffer_append_literal(out, "]}");

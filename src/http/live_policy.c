@@ -51,21 +51,19 @@ static void render_seconds(struct buffer *out, const struct live_past *past, uin
                            int64_t wall_ms)
 {
     int64_t now_s = wall_ms / 1000;
-    bool is_first = true;
     buffer_append_literal(out, "[");
     for (int64_t second = now_s - LIVE_SECONDS + 1; second <= now_s + 1; second++) {
         const struct live_second *kept = &past->seconds[second % LIVE_SECONDS];
         if (kept->second != second || kept->change <= change) {
             continue;
         }
-        buffer_append_text(out, is_first ? "{\"t\":" : ",{\"t\":");
-        buffer_append_i64(out, second);
+        json_begin(out, '{');
+        json_put(out, "t", second);
         for (unsigned outcome = 0; outcome < LIVE_OUTCOMES; outcome++) {
             buffer_append_text(out, outcome_names[outcome]);
             buffer_append_u64(out, kept->counts[outcome]);
         }
         buffer_append_literal(out, "}");
-        is_first = false;
     }
     buffer_append_literal(out, "]");
 }
@@ -75,7 +73,7 @@ static void render_tenths(struct buffer *out, const struct live_past *past, size
     buffer_append_literal(out, "[");
     for (size_t index = from; index < past->tenth_count; index++) {
         const uint32_t *counts = past->tenths[index].counts;
-        buffer_append_text(out, index > from ? ",[" : "[");
+        json_begin(out, '[');
         for (unsigned part = 0; part < LIVE_TENTH_PARTS; part++) {
             if (part > 0) {
                 buffer_append_literal(out, ",");
@@ -104,20 +102,18 @@ static void render_first_at(struct buffer *out, const struct live_past *past)
 
 static void render_claim_line(struct buffer *out, const struct live_claim *claim)
 {
-    buffer_append_literal(out, "{\"at\":");
-    json_append_time(out, claim->at_ms);
+    json_begin(out, '{');
+    json_put_time(out, "at", claim->at_ms);
     buffer_append_literal(out, ",\"user\":\"");
     buffer_append(out, claim->user.head, claim->user.head_length);
     buffer_append_literal(out, "•••");
     buffer_append(out, claim->user.tail, claim->user.tail_length);
-    buffer_append_literal(out, "\",\"result\":\"");
-    buffer_append_text(out, claim_result_name((enum claim_result)claim->result));
-    buffer_append_literal(out, "\",\"seq\":");
-    if (claim->seq == 0) {
-        buffer_append_literal(out, "null");
-    } else {
-        buffer_append_i64(out, claim->seq);
-    }
+    buffer_append_literal(out, "\"");
+    json_put(out, "result", claim_result_name((enum claim_result)claim->result));
+    if (claim->seq == 0)
+        json_put_null(out, "seq");
+    else
+        json_put(out, "seq", claim->seq);
     buffer_append_literal(out, "}");
 }
 
@@ -149,9 +145,6 @@ static void render_feed(struct buffer *out, const struct live_past *past, uint64
     sort_claims(claims, count);
     buffer_append_literal(out, "[");
     for (size_t index = 0; index < count; index++) {
-        if (index > 0) {
-            buffer_append_literal(out, ",");
-        }
         render_claim_line(out, claims[index]);
     }
     buffer_append_literal(out, "]");
@@ -166,12 +159,10 @@ static void render_log(struct buffer *out, struct service *service, int64_t poli
     buffer_append_literal(out, "[");
     for (size_t index = 0; index < count; index++) {
         const struct notice *notice = &notices[index];
-        buffer_append_text(out, index > 0 ? ",{\"at\":" : "{\"at\":");
-        json_append_time(out, notice->at_ms);
-        buffer_append_literal(out, ",\"event\":");
-        json_append_text(out, span_of(notice->event));
-        buffer_append_literal(out, ",\"words\":");
-        json_append_text(out, span_of(notice->words));
+        json_begin(out, '{');
+        json_put_time(out, "at", notice->at_ms);
+        json_put(out, "event", notice->event);
+        json_put(out, "words", notice->words);
         buffer_append_literal(out, "}");
     }
     buffer_append_literal(out, "]");
@@ -223,18 +214,14 @@ static void render_present(struct buffer *out, const struct live_past *past,
                            const struct gate_numbers *numbers, int64_t age_ms, int64_t wall_ms)
 {
     render_latency(out, past);
-    buffer_append_literal(out, ",\"funnel\":{\"received\":");
-    buffer_append_u64(out, past->received);
-    buffer_append_literal(out, ",\"won\":");
-    buffer_append_i64(out, numbers->pending + numbers->issued);
-    buffer_append_literal(out, ",\"pending\":");
-    buffer_append_i64(out, numbers->pending);
-    buffer_append_literal(out, ",\"issued\":");
-    buffer_append_i64(out, numbers->issued);
-    buffer_append_literal(out, "},\"pending_age_ms\":");
-    buffer_append_i64(out, age_ms);
-    buffer_append_literal(out, ",\"sold_out_at\":");
-    json_append_time(out, numbers->sold_out_at_ms);
+    buffer_append_literal(out, ",\"funnel\":{");
+    json_put(out, "received", past->received);
+    json_put(out, "won", numbers->pending + numbers->issued);
+    json_put(out, "pending", numbers->pending);
+    json_put(out, "issued", numbers->issued);
+    buffer_append_literal(out, "}");
+    json_put(out, "pending_age_ms", age_ms);
+    json_put_time(out, "sold_out_at", numbers->sold_out_at_ms);
 }
 
 /* What every `numbers` and every `history` has: now, and what is to be seen at this moment. */
@@ -245,18 +232,16 @@ static void render_news(struct buffer *out, struct live_watch *watch, const stru
     const struct live_cursor *cursor = &watch->cursor;
     uint64_t notice = notices_latest(service_notices(service));
     size_t from = first_new_tenth(past, cursor);
-    buffer_append_literal(out, "event: numbers\ndata: {\"now\":");
-    json_append_time(out, wall_ms);
-    buffer_append_literal(out, ",\"policy\":{\"id\":");
-    buffer_append_i64(out, watch->policy_id);
-    buffer_append_literal(out, ",");
+    buffer_append_literal(out, "event: numbers\ndata: {");
+    json_put_time(out, "now", wall_ms);
+    buffer_append_literal(out, ",\"policy\":{");
+    json_put(out, "id", watch->policy_id);
     render_number_members(out, numbers);
     buffer_append_literal(out, "},\"last\":");
     render_seconds(out, past, cursor->change, wall_ms);
     buffer_append_literal(out, ",\"first_at\":");
     render_first_at(out, past);
-    buffer_append_literal(out, ",\"tenths_from\":");
-    buffer_append_u64(out, from);
+    json_put(out, "tenths_from", from);
     buffer_append_literal(out, ",\"tenths\":");
     render_tenths(out, past, from);
     render_present(out, past, numbers, pending_age_ms(watch, numbers, now_ms, wall_ms), wall_ms);
@@ -444,8 +429,8 @@ static void send_history(struct live_call *self, struct live_watch *watch)
         render_history(&watch->history, watch, &loop->live->past, clock_monotonic_ms(), wall_ms);
     }
     buffer_clear(piece);
-    buffer_append_literal(piece, "event: history\ndata: {\"now\":");
-    json_append_time(piece, wall_ms);
+    buffer_append_literal(piece, "event: history\ndata: {");
+    json_put_time(piece, "now", wall_ms);
     buffer_append_literal(piece, ",\"policy\":");
     buffer_append(piece, self->call.body.bytes, self->call.body.length);
     buffer_append(piece, watch->history.bytes, watch->history.length);

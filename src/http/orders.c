@@ -30,16 +30,11 @@ static void render_order(struct buffer *out, const struct order *order)
     char day[ZONE_DAY_TEXT_SIZE];
 
     zone_format_day(order->day, day);
-    buffer_append_literal(out, "\"order_id\":");
-    json_append_text(out, user_id_span(&order->order_id));
-    buffer_append_literal(out, ",\"paid_at\":");
-    json_append_time(out, order->paid_at_ms);
-    buffer_append_literal(out, ",\"received_at\":");
-    json_append_time(out, order->received_at_ms);
-    buffer_append_literal(out, ",\"refunded_at\":");
-    json_append_time(out, order->refunded_at_ms);
-    buffer_append_literal(out, ",\"day\":");
-    json_append_text(out, span_of(day));
+    json_put(out, "order_id", user_id_span(&order->order_id));
+    json_put_time(out, "paid_at", order->paid_at_ms);
+    json_put_time(out, "received_at", order->received_at_ms);
+    json_put_time(out, "refunded_at", order->refunded_at_ms);
+    json_put(out, "day", day);
 }
 
 static void render_result(struct buffer *out, const struct order *order)
@@ -258,8 +253,7 @@ static void work_show(struct call *call, struct service *service)
     for (size_t index = 0; index < order.item_count; index++) {
         buffer_append_text(out, index > 0 ? ",{\"product_id\":" : "{\"product_id\":");
         json_append_text(out, user_id_span(&order.items[index].product_id));
-        buffer_append_literal(out, ",\"quantity\":");
-        buffer_append_i64(out, order.items[index].quantity);
+        json_put(out, "quantity", order.items[index].quantity);
         buffer_append_literal(out, "}");
     }
     buffer_append_literal(out, "]}");

@@ -174,42 +174,31 @@ void policies_create(struct ask *ask)
 
 /* --- read --- */
 
+static enum status read_list(const struct call *call, struct service *service, void *rows,
+                             size_t max, size_t *count, struct error *error)
+{
+    const struct policy_call *self = (const struct policy_call *)(const void *)call;
+    return service_policy_list(service, self->page.after_first, rows, max, count, error);
+}
+
+static void render_row(struct buffer *out, const struct service *service, const void *row)
+{
+    (void)service;
+    render_policy(out, row);
+}
+
+static void place_row(const void *row, int64_t *first, int64_t *second)
+{
+    *first = ((const struct policy_view *)row)->policy.id;
+    *second = 0;
+}
+
 static void work_list(struct call *call, struct service *service)
 {
-    struct policy_call *self = (struct policy_call *)(void *)call;
-    /* One more than asked for says whether there is a next page. */
-    size_t max = self->page.limit + 1;
-    struct error error = {.text = "out of memory"};
-    struct policy_view *views = malloc(max * sizeof *views);
-    size_t count = 0;
-    enum status status = STATUS_UNAVAILABLE;
-    if (views != NULL) {
-        status = service_policy_list(service, self->page.after_first, views, max, &count, &error);
-    }
-    if (status != STATUS_OK) {
-        call_failed(call, status, &error, PROBLEM_NOT_FOUND);
-        free(views);
-        return;
-    }
-    size_t shown = count < self->page.limit ? count : self->page.limit;
-    struct buffer *out = call_json(call, 200);
-    buffer_append_literal(out, "{\"items\":[");
-    for (size_t index = 0; index < shown; index++) {
-        if (index > 0) {
-            buffer_append_literal(out, ",");
-        }
-        render_policy(out, &views[index]);
-    }
-    buffer_append_literal(out, "],\"next\":");
-    if (count > shown) {
-        char cursor[CURSOR_SIZE];
-        cursor_write(cursor, CURSOR_KIND, views[shown - 1].policy.id, 0);
-        json_append_text(out, span_of(cursor));
-    } else {
-        buffer_append_literal(out, "null");
-    }
-    buffer_append_literal(out, "}");
-    free(views);
+    static const struct call_rows rows = {
+        sizeof(struct policy_view), CURSOR_KIND, read_list, render_row, place_row,
+    };
+    call_list(call, service, ((struct policy_call *)(void *)call)->page.limit, &rows);
 }
 
 void policies_list(struct ask *ask)

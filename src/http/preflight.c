@@ -13,8 +13,7 @@ static void render(struct buffer *out, const struct preflight *preflight)
 {
     buffer_append_literal(out, "{\"ready\":");
     buffer_append_text(out, preflight_is_ready(preflight) ? "true" : "false");
-    buffer_append_literal(out, ",\"now\":");
-    json_append_time(out, preflight->now_ms);
+    json_put_time(out, "now", preflight->now_ms);
     buffer_append_literal(out, ",\"checks\":[");
     for (size_t index = 0; index < preflight->count; index++) {
         const struct preflight_check *check = &preflight->checks[index];
@@ -22,8 +21,8 @@ static void render(struct buffer *out, const struct preflight *preflight)
         buffer_append_text(out, check->name);
         buffer_append_literal(out, "\",\"state\":\"");
         buffer_append_text(out, preflight_state_name(check->state));
-        buffer_append_literal(out, "\",\"words\":");
-        json_append_text(out, span_of(check->words));
+        buffer_append_literal(out, "\"");
+        json_put(out, "words", check->words);
         buffer_append_literal(out, "}");
     }
     buffer_append_literal(out, "]}");

@@ -183,8 +183,8 @@ struct span problem_page_content_type(enum problem_page_format format)
 
 static void append_page_json(struct buffer *out, const struct problem_entry *entry)
 {
-    buffer_append_literal(out, "{\"code\":");
-    json_append_text(out, span_of(entry->code));
+    buffer_append_literal(out, "{");
+    json_put(out, "code", entry->code);
     problem_add_integer(out, "status", entry->status);
     problem_add_text(out, "title", span_of(entry->title));
     problem_add_text(out, "meaning", span_of(entry->meaning));

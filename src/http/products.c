@@ -28,18 +28,16 @@ struct new_product {
 
 static void render_product(struct buffer *out, const struct product *product)
 {
-    buffer_append_literal(out, "{\"product_id\":");
-    json_append_text(out, user_id_span(&product->id));
-    buffer_append_literal(out, ",\"name\":");
-    json_append_text(out, span_of(product->name));
+    buffer_append_literal(out, "{");
+    json_put(out, "product_id", user_id_span(&product->id));
+    json_put(out, "name", product->name);
     buffer_append_literal(out, ",\"price\":");
     if (product->price == PRODUCT_PRICE_NONE) {
         buffer_append_literal(out, "null");
     } else {
         buffer_append_i64(out, product->price);
     }
-    buffer_append_literal(out, ",\"updated_at\":");
-    json_append_time(out, product->updated_at_ms);
+    json_put_time(out, "updated_at", product->updated_at_ms);
     buffer_append_literal(out, "}");
 }
 

@@ -31,8 +31,7 @@ static void append_number_or_null(struct buffer *out, int64_t number, int64_t nu
 
 static void append_product(struct buffer *out, const struct product *product)
 {
-    buffer_append_literal(out, "\"product_id\":");
-    json_append_text(out, user_id_span(&product->id));
+    json_put(out, "product_id", user_id_span(&product->id));
     buffer_append_literal(out, ",\"name\":");
     if (product->name[0] == '\0') {
         buffer_append_literal(out, "null");
@@ -54,12 +53,11 @@ static void append_score(struct buffer *out, const struct scoring *scoring, doub
 static void append_line(struct buffer *out, const struct scoring *scoring,
                         const struct ranking_line *line)
 {
-    buffer_append_literal(out, "{\"rank\":");
-    buffer_append_i64(out, line->sales.rank);
+    buffer_append_literal(out, "{");
+    json_put(out, "rank", line->sales.rank);
     buffer_append_literal(out, ",");
     append_product(out, &line->product);
-    buffer_append_literal(out, ",\"sold\":");
-    buffer_append_i64(out, line->sales.sold);
+    json_put(out, "sold", line->sales.sold);
     append_score(out, scoring, line->score);
     buffer_append_literal(out, ",\"change\":");
     append_number_or_null(out, line->change, RANKING_CHANGE_NONE);
@@ -86,8 +84,7 @@ static void append_origin(struct buffer *out, const struct scoring *scoring, int
         buffer_append_text(out, scoring->half_life_ms > 0 ? ",\"ranking\":\"decay\""
                                                           : ",\"ranking\":\"weights\"");
     }
-    buffer_append_literal(out, ",\"as_of\":");
-    json_append_time(out, as_of_ms);
+    json_put_time(out, "as_of", as_of_ms);
     buffer_append_literal(out, ",\"source\":\"");
     buffer_append_text(out, source);
     buffer_append_literal(out, "\"");
@@ -104,8 +101,7 @@ static void append_top(struct buffer *out, const struct scoring *scoring,
     size_t count = answer->count < limit ? answer->count : limit;
     buffer_append_literal(out, "{\"items\":");
     append_lines(out, scoring, answer->lines, count);
-    buffer_append_literal(out, ",\"days\":");
-    buffer_append_i64(out, answer->days);
+    json_put(out, "days", answer->days);
     append_origin(out, scoring, answer->as_of_ms, source);
     if (count == 0) {
         buffer_append_literal(out, ",\"code\":\"INSUFFICIENT_SALES_DATA\"");
@@ -264,20 +260,18 @@ static void work_rank(struct call *call, struct service *service)
         }
     }
     struct buffer *out = call_json(call, 200);
-    buffer_append_literal(out, "{\"product_id\":");
-    json_append_text(out, user_id_span(&self->product_id));
+    buffer_append_literal(out, "{");
+    json_put(out, "product_id", user_id_span(&self->product_id));
     buffer_append_literal(out, ",\"rank\":");
     append_number_or_null(out, own != NULL ? own->sales.rank : 0, 0);
-    buffer_append_literal(out, ",\"sold\":");
-    buffer_append_i64(out, own != NULL ? own->sales.sold : 0);
+    json_put(out, "sold", own != NULL ? own->sales.sold : 0);
     append_score(out, scoring, own != NULL ? own->score : 0);
     buffer_append_literal(out, ",\"change\":");
     append_number_or_null(out, own != NULL ? own->change : RANKING_CHANGE_NONE,
                           RANKING_CHANGE_NONE);
     buffer_append_literal(out, ",\"neighbours\":");
     append_lines(out, scoring, lines, count);
-    buffer_append_literal(out, ",\"days\":");
-    buffer_append_i64(out, self->days);
+    json_put(out, "days", self->days);
     append_origin(out, scoring, as_of_ms, source == RANKING_FROM_LEDGER ? "ledger" : "board");
     buffer_append_literal(out, "}");
 }

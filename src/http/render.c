@@ -12,103 +12,55 @@ static void append_id(struct buffer *out, const struct user_id *id)
     buffer_append_literal(out, "\"");
 }
 
-static void append_integer_or_null(struct buffer *out, int64_t number)
-{
-    if (number == 0) {
-        buffer_append_literal(out, "null");
-    } else {
-        buffer_append_i64(out, number);
-    }
-}
-
-static void append_flag(struct buffer *out, bool flag)
-{
-    if (flag) {
-        buffer_append_literal(out, "true");
-    } else {
-        buffer_append_literal(out, "false");
-    }
-}
-
-static void append_quoted(struct buffer *out, const char *word)
-{
-    buffer_append_literal(out, "\"");
-    buffer_append_text(out, word);
-    buffer_append_literal(out, "\"");
-}
-
 void render_policy(struct buffer *out, const struct policy_view *view)
 {
     const struct policy *policy = &view->policy;
     const struct gate_numbers *numbers = &view->numbers;
-    buffer_append_literal(out, "{\"id\":");
-    buffer_append_i64(out, policy->id);
-    buffer_append_literal(out, ",\"name\":");
-    json_append_text(out, span_of(policy->name));
-    buffer_append_literal(out, ",\"discount\":{\"type\":");
-    append_quoted(out, policy->discount_type == DISCOUNT_PERCENT ? "percent" : "fixed");
-    buffer_append_literal(out, ",\"value\":");
-    buffer_append_i64(out, policy->discount_value);
-    buffer_append_literal(out, "},\"total\":");
-    buffer_append_i64(out, policy->total);
-    buffer_append_literal(out, ",\"per_user_limit\":");
-    buffer_append_i64(out, policy->per_user_limit);
-    buffer_append_literal(out, ",\"opens_at\":");
-    json_append_time(out, policy->opens_at_ms);
-    buffer_append_literal(out, ",\"closes_at\":");
-    json_append_time(out, policy->closes_at_ms);
-    buffer_append_literal(out, ",\"coupon_valid_days\":");
-    append_integer_or_null(out, policy->coupon_valid_days);
-    buffer_append_literal(out, ",\"reserve\":");
-    buffer_append_i64(out, policy->reserve);
-    buffer_append_literal(out, ",\"paused\":");
-    append_flag(out, policy->paused);
-    buffer_append_literal(out, ",\"state\":");
-    append_quoted(out, policy_state_name(numbers->state));
-    buffer_append_literal(out, ",\"remaining\":");
-    buffer_append_i64(out, numbers->remaining);
-    buffer_append_literal(out, ",\"pending\":");
-    buffer_append_i64(out, numbers->pending);
-    buffer_append_literal(out, ",\"issued\":");
-    buffer_append_i64(out, numbers->issued);
-    buffer_append_literal(out, ",\"created_at\":");
-    json_append_time(out, policy->created_at_ms);
-    buffer_append_literal(out, ",\"closed_at\":");
-    json_append_time(out, policy->closed_at_ms);
-    buffer_append_literal(out, ",\"version\":");
-    buffer_append_i64(out, policy->version);
+    json_begin(out, '{');
+    json_put(out, "id", policy->id);
+    json_put(out, "name", policy->name);
+    buffer_append_literal(out, ",\"discount\":{");
+    json_put(out, "type", policy->discount_type == DISCOUNT_PERCENT ? "percent" : "fixed");
+    json_put(out, "value", policy->discount_value);
+    buffer_append_literal(out, "}");
+    json_put(out, "total", policy->total);
+    json_put(out, "per_user_limit", policy->per_user_limit);
+    json_put_time(out, "opens_at", policy->opens_at_ms);
+    json_put_time(out, "closes_at", policy->closes_at_ms);
+    if (policy->coupon_valid_days == 0)
+        json_put_null(out, "coupon_valid_days");
+    else
+        json_put(out, "coupon_valid_days", policy->coupon_valid_days);
+    json_put(out, "reserve", policy->reserve);
+    json_put_flag(out, "paused", policy->paused);
+    json_put(out, "state", policy_state_name(numbers->state));
+    json_put(out, "remaining", numbers->remaining);
+    json_put(out, "pending", numbers->pending);
+    json_put(out, "issued", numbers->issued);
+    json_put_time(out, "created_at", policy->created_at_ms);
+    json_put_time(out, "closed_at", policy->closed_at_ms);
+    json_put(out, "version", policy->version);
     buffer_append_literal(out, "}");
 }
 
 void render_number_members(struct buffer *out, const struct gate_numbers *numbers)
 {
-    buffer_append_literal(out, "\"state\":");
-    append_quoted(out, policy_state_name(numbers->state));
-    buffer_append_literal(out, ",\"total\":");
-    buffer_append_i64(out, numbers->total);
-    buffer_append_literal(out, ",\"remaining\":");
-    buffer_append_i64(out, numbers->remaining);
-    buffer_append_literal(out, ",\"pending\":");
-    buffer_append_i64(out, numbers->pending);
-    buffer_append_literal(out, ",\"issued\":");
-    buffer_append_i64(out, numbers->issued);
-    buffer_append_literal(out, ",\"paused\":");
-    append_flag(out, numbers->paused);
-    buffer_append_literal(out, ",\"opens_at\":");
-    json_append_time(out, numbers->opens_at_ms);
-    buffer_append_literal(out, ",\"closes_at\":");
-    json_append_time(out, numbers->closes_at_ms);
-    buffer_append_literal(out, ",\"sold_out_at\":");
-    json_append_time(out, numbers->sold_out_at_ms);
+    json_put(out, "state", policy_state_name(numbers->state));
+    json_put(out, "total", numbers->total);
+    json_put(out, "remaining", numbers->remaining);
+    json_put(out, "pending", numbers->pending);
+    json_put(out, "issued", numbers->issued);
+    json_put_flag(out, "paused", numbers->paused);
+    json_put_time(out, "opens_at", numbers->opens_at_ms);
+    json_put_time(out, "closes_at", numbers->closes_at_ms);
+    json_put_time(out, "sold_out_at", numbers->sold_out_at_ms);
 }
 
 void render_numbers(struct buffer *out, const struct gate_numbers *numbers, int64_t now_ms)
 {
-    buffer_append_literal(out, "{\"now\":");
-    json_append_time(out, now_ms);
-    buffer_append_literal(out, ",\"policy_id\":");
-    buffer_append_i64(out, numbers->policy_id);
-    buffer_append_literal(out, ",");
+    buffer_append_literal(out, "{");
+    json_put_time(out, "now", now_ms);
+    json_put(out, "policy_id", numbers->policy_id);
     render_number_members(out, numbers);
     buffer_append_literal(out, "}");
 }
@@ -118,14 +70,11 @@ static void append_identity(struct buffer *out, const struct service *service, i
                             const struct user_id *user, int64_t seq, int32_t nth,
                             enum code_sight sight)
 {
-    buffer_append_literal(out, "\"policy_id\":");
-    buffer_append_i64(out, policy_id);
+    json_put(out, "policy_id", policy_id);
     buffer_append_literal(out, ",\"user\":");
     append_id(out, user);
-    buffer_append_literal(out, ",\"seq\":");
-    buffer_append_i64(out, seq);
-    buffer_append_literal(out, ",\"nth\":");
-    buffer_append_i64(out, nth);
+    json_put(out, "seq", seq);
+    json_put(out, "nth", nth);
     buffer_append_literal(out, ",\"coupon_id\":\"");
     code_append_id(out, policy_id, seq);
     if (sight == CODE_SHOWN) {
@@ -139,36 +88,27 @@ static void append_identity(struct buffer *out, const struct service *service, i
 static void append_lifetime(struct buffer *out, const struct coupon *coupon)
 {
     bool was_issued = coupon->state != COUPON_VOID && coupon->state != COUPON_MERGED;
-    buffer_append_literal(out, ",\"issued_at\":");
-    json_append_time(out, was_issued ? coupon->issued_at_ms : 0);
-    buffer_append_literal(out, ",\"expires_at\":");
-    json_append_time(out, was_issued ? coupon->expires_at_ms : 0);
+    json_put_time(out, "issued_at", was_issued ? coupon->issued_at_ms : 0);
+    json_put_time(out, "expires_at", was_issued ? coupon->expires_at_ms : 0);
 }
 
 void render_coupon(struct buffer *out, const struct service *service, const struct coupon *coupon,
                    int64_t now_ms, enum code_sight sight)
 {
     const struct claim *claim = &coupon->claim;
-    buffer_append_literal(out, "{");
+    json_begin(out, '{');
     append_identity(out, service, claim->policy_id, &claim->user, claim->seq, claim->nth, sight);
-    buffer_append_literal(out, ",\"state\":");
-    append_quoted(out,
-                  coupon_state_name(coupon_state_at(coupon->state, coupon->expires_at_ms, now_ms)));
+    json_put(out, "state",
+             coupon_state_name(coupon_state_at(coupon->state, coupon->expires_at_ms, now_ms)));
     append_lifetime(out, coupon);
-    buffer_append_literal(out, ",\"redeemed_at\":");
-    json_append_time(out, coupon->redeemed_at_ms);
-    buffer_append_literal(out, ",\"cancelled_at\":");
-    json_append_time(out, coupon->cancelled_at_ms);
-    buffer_append_literal(out, ",\"order_id\":");
-    if (coupon->order_id.length > 0) {
-        append_id(out, &coupon->order_id);
-    } else {
-        buffer_append_literal(out, "null");
-    }
-    if (coupon->state == COUPON_VOID) {
-        buffer_append_literal(out, ",\"reason\":");
-        json_append_text(out, span_of(coupon->reason));
-    }
+    json_put_time(out, "redeemed_at", coupon->redeemed_at_ms);
+    json_put_time(out, "cancelled_at", coupon->cancelled_at_ms);
+    if (coupon->order_id.length > 0)
+        json_put(out, "order_id", user_id_span(&coupon->order_id));
+    else
+        json_put_null(out, "order_id");
+    if (coupon->state == COUPON_VOID)
+        json_put(out, "reason", coupon->reason);
     buffer_append_literal(out, "}");
 }
 
@@ -176,14 +116,8 @@ void render_coupon(struct buffer *out, const struct service *service, const stru
 static void append_states(struct buffer *out, enum coupon_state state)
 {
     bool has_coupon = state != COUPON_VOID && state != COUPON_MERGED;
-    buffer_append_literal(out, "\"state\":");
-    append_quoted(out, has_coupon ? "ISSUED" : coupon_state_name(state));
-    buffer_append_literal(out, ",\"coupon_state\":");
-    if (has_coupon) {
-        append_quoted(out, coupon_state_name(state));
-    } else {
-        buffer_append_literal(out, "null");
-    }
+    json_put(out, "state", has_coupon ? "ISSUED" : coupon_state_name(state));
+    json_put(out, "coupon_state", has_coupon ? coupon_state_name(state) : NULL);
 }
 
 /* The fields of one claim, the object still open. */
@@ -193,20 +127,17 @@ static void append_claim_entry(struct buffer *out, const struct service *service
 {
     const struct coupon *coupon = &status->coupon;
     const struct claim *claim = &coupon->claim;
-    buffer_append_literal(out, "{");
+    json_begin(out, '{');
     if (status->pending) {
         buffer_append_literal(out, "\"state\":\"PENDING\",\"coupon_state\":null");
     } else {
         append_states(out, coupon_state_at(coupon->state, coupon->expires_at_ms, now_ms));
     }
-    buffer_append_literal(out, ",");
     append_identity(out, service, claim->policy_id, &claim->user, claim->seq, claim->nth, sight);
-    buffer_append_literal(out, ",\"requested_at\":");
-    json_append_time(out, claim->requested_at_ms);
+    json_put_time(out, "requested_at", claim->requested_at_ms);
     append_lifetime(out, coupon);
     if (!status->pending && coupon->state == COUPON_VOID) {
-        buffer_append_literal(out, ",\"reason\":");
-        json_append_text(out, span_of(coupon->reason));
+        json_put(out, "reason", coupon->reason);
     }
     if (!status->pending && coupon->state == COUPON_MERGED) {
         buffer_append_literal(out, ",\"merged_into\":\"");
@@ -220,13 +151,9 @@ void render_claim_status(struct buffer *out, const struct service *service,
                          enum code_sight sight)
 {
     append_claim_entry(out, service, &claims[0], now_ms, sight);
-    buffer_append_literal(out, ",\"ahead\":");
-    buffer_append_i64(out, claims[0].ahead);
+    json_put(out, "ahead", claims[0].ahead);
     buffer_append_literal(out, ",\"claims\":[");
     for (size_t index = 0; index < count; index++) {
-        if (index > 0) {
-            buffer_append_literal(out, ",");
-        }
         append_claim_entry(out, service, &claims[index], now_ms, sight);
         buffer_append_literal(out, "}");
     }
@@ -236,15 +163,14 @@ void render_claim_status(struct buffer *out, const struct service *service,
 void render_claim(struct buffer *out, const struct service *service, const struct wish *wish,
                   enum code_sight sight)
 {
-    buffer_append_literal(out, "{\"result\":");
-    append_quoted(out, wish->is_accepted               ? "ACCEPTED"
-                       : wish->verdict == VERDICT_HELD ? "ALREADY_ISSUED"
-                                                       : "ISSUED");
-    buffer_append_literal(out, ",");
+    buffer_append_literal(out, "{");
+    json_put(out, "result",
+             wish->is_accepted               ? "ACCEPTED"
+             : wish->verdict == VERDICT_HELD ? "ALREADY_ISSUED"
+                                             : "ISSUED");
     append_identity(out, service, wish->policy_id, &wish->user, wish->seq, wish->nth, sight);
-    buffer_append_literal(out, ",");
     if (wish->is_accepted) {
-        buffer_append_literal(out, "\"state\":\"PENDING\",\"coupon_state\":null");
+        buffer_append_literal(out, ",\"state\":\"PENDING\",\"coupon_state\":null");
     } else {
         append_states(out, wish->coupon_state);
     }

@@ -21,8 +21,8 @@ static void work_put(struct call *call, struct service *service)
     call_log(call, self->blocked ? "user_blocked" : "user_unblocked",
              LOG_FIELD("user", LOG_SPAN(user_id_span(&self->user))));
     struct buffer *out = call_json(call, 200);
-    buffer_append_literal(out, "{\"user\":");
-    json_append_text(out, user_id_span(&self->user));
+    buffer_append_literal(out, "{");
+    json_put(out, "user", user_id_span(&self->user));
     buffer_append_literal(out, ",\"blocked\":");
     buffer_append_text(out, self->blocked ? "true" : "false");
     buffer_append_literal(out, "}");

@@ -193,8 +193,8 @@ static void report_json_outcomes(struct buffer *out, const struct rush_report *r
 
 static void report_json_latency(struct buffer *out, const struct rush_figures *figures)
 {
-    buffer_append_literal(out, ",\"latency_ms\":{\"count\":");
-    buffer_append_u64(out, figures->answered_count);
+    buffer_append_literal(out, ",\"latency_ms\":{");
+    json_put(out, "count", figures->answered_count);
     report_ms(out, "min", figures->min_ns);
     report_ms(out, "mean", figures->mean_ns);
     report_ms(out, "p50", rush_figures_latency_ns(figures, 0.5));
@@ -245,12 +245,9 @@ static void report_json_open(struct buffer *out, const struct rush_report *repor
     buffer_printf(out, "{\"exact\":%s", report->proof->is_exact ? "true" : "false");
     report_flag(out, "broken", report->proof->is_broken);
     report_number(out, "policy_id", report->policy_id);
-    buffer_append_literal(out, ",\"policy_name\":");
-    json_append_text(out, span_of(report->policy_name));
-    buffer_append_literal(out, ",\"url\":");
-    json_append_text(out, span_of(report->url));
-    buffer_append_literal(out, ",\"started_at\":");
-    json_append_time(out, report->started_at_ms);
+    json_put(out, "policy_name", report->policy_name);
+    json_put(out, "url", report->url);
+    json_put_time(out, "started_at", report->started_at_ms);
     report_flag(out, "rehearsal", report->is_rehearsal);
     report_flag(out, "stopped", report->is_stopped);
     buffer_printf(out, ",\"shape\":\"%s\"", shapes[report->plan->options.shape]);

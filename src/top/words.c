@@ -159,8 +159,7 @@ void top_json(struct buffer *out, const struct top_view *view, const char *url)
 
     buffer_append_literal(out, "{");
     top_json_text(out, "url", url);
-    buffer_append_literal(out, ",\"at\":");
-    json_append_time(out, now->wall_ms);
+    json_put_time(out, "at", now->wall_ms);
     buffer_printf(out, ",\"reachable\":%s,\"ready\":%s,\"claims_per_second\":{",
                   now->is_reachable ? "true" : "false", now->is_ready ? "true" : "false");
     for (enum top_result result = 0; result < TOP_RESULTS; result++)

@@ -672,6 +672,41 @@ static void test_json__every_character_survives_the_way_there_and_back(void **st
     buffer_release(&out);
 }
 
+static void test_json__members_get_their_commas(void **state)
+{
+    struct buffer out;
+    char name[] = "a\"b";
+    const char *none = NULL;
+    int32_t small = -7;
+
+    buffer_init(&out, 1024);
+    buffer_append_text(&out, "data: ");
+    json_begin(&out, '{');
+    json_put(&out, "n", (int64_t)12);
+    json_put(&out, "small", small);
+    json_put_flag(&out, "yes", true);
+    json_put(&out, "name", name);
+    json_put(&out, "span", SPAN("x"));
+    json_put(&out, "none", none);
+    json_put_null(&out, "null");
+    json_put_time(&out, "at", 0);
+    buffer_append_text(&out, ",\"list\":[");
+    for (int i = 0; i < 2; i++) {
+        json_begin(&out, '{');
+        json_put_time(&out, "at", 1000);
+        buffer_append_text(&out, "}");
+    }
+    buffer_append_text(&out, "]");
+    json_put(&out, "end", "");
+    buffer_append_text(&out, "}");
+    assert_string_equal(out.bytes,
+                        "data: {\"n\":12,\"small\":-7,\"yes\":true,\"name\":\"a\\\"b\","
+                        "\"span\":\"x\",\"none\":null,\"null\":null,\"at\":null,"
+                        "\"list\":[{\"at\":\"1970-01-01T00:00:01.000Z\"},"
+                        "{\"at\":\"1970-01-01T00:00:01.000Z\"}],\"end\":\"\"}");
+    buffer_release(&out);
+}
+
 static void test_json__append_time_writes_null_for_none(void **state)
 {
     struct buffer out;
@@ -710,6 +745,7 @@ int main(void)
         READER_TEST(test_json__refusals_need_no_words),
         READER_TEST(test_json__every_character_survives_the_way_there_and_back),
         cmocka_unit_test(test_json__append_text_escapes),
+        cmocka_unit_test(test_json__members_get_their_commas),
         cmocka_unit_test(test_json__append_time_writes_null_for_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
