@@ -8,7 +8,8 @@
 
 #include "gate/redis_uv.h"
 
-#define CLIENT_NAME "dibs"
+#define CLIENT_NAME        "dibs"
+#define REPLY_ELEMENTS_MAX (1 << 20)
 
 /* --- errors --- */
 
@@ -78,6 +79,11 @@ static redisOptions redis_link_options(const struct redis_address *address,
     options.connect_timeout = timeout;
     options.options |= REDIS_OPT_NOAUTOFREEREPLIES;
     return options;
+}
+
+void redis_link_limit(redisContext *link)
+{
+    link->reader->maxelements = REPLY_ELEMENTS_MAX;
 }
 
 /* The name of the host is checked by OpenSSL while the hands are shaken. */
@@ -166,6 +172,7 @@ enum status redis_link_open(redisContext **link, const struct redis_target *targ
     *link = redisConnectWithOptions(&options);
     if (*link == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "no memory for a connection to Redis");
+    redis_link_limit(*link);
     if ((*link)->err != 0)
         status = error_set(error, STATUS_UNAVAILABLE, "%s", (*link)->errstr);
     if (status == STATUS_OK)
@@ -209,6 +216,7 @@ redisAsyncContext *redis_link_begin(const struct redis_target *target,
             redisAsyncFree(link);
         return NULL;
     }
+    redis_link_limit(&link->c);
     if (redis_link_secure(&link->c, target, address, error) != STATUS_OK) {
         redisAsyncFree(link);
         return NULL;

@@ -30,6 +30,10 @@ enum redis_trouble {
 };
 enum redis_trouble redis_trouble_of(const redisReply *reply);
 
+/* Has a connection break at an array that is longer than any of ours, before there is room made for
+ * it. Every connection that is opened here is so. */
+void redis_link_limit(redisContext *link);
+
 /* Connects, authenticates and chooses the database, each within the target's timeout. UNAVAILABLE,
  * or FAILED: the server refuses us (password, rights). */
 enum status redis_link_open(redisContext **link, const struct redis_target *target,

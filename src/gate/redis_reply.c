@@ -50,18 +50,22 @@ bool redis_reply_copy(const redisReply *reply, char *text, size_t size)
 bool redis_reply_number(const redisReply *reply, int64_t minimum, int64_t maximum, int64_t *number)
 {
     struct span text;
+    int64_t read;
 
     if (redis_reply_text(reply, &text)) {
         bool is_negative = redis_text_take(&text, '-');
-        if (!redis_text_take_numbers(&text, 1, number) || text.length > 0)
+        if (!redis_text_take_numbers(&text, 1, &read) || text.length > 0)
             return false;
-        *number = is_negative ? -*number : *number;
+        read = is_negative ? -read : read;
     } else if (reply != NULL && reply->type == REDIS_REPLY_INTEGER) {
-        *number = reply->integer;
+        read = reply->integer;
     } else {
         return false;
     }
-    return *number >= minimum && *number <= maximum;
+    if (read < minimum || read > maximum)
+        return false;
+    *number = read;
+    return true;
 }
 
 bool redis_reply_numbers(const redisReply *reply, size_t count, int64_t *numbers)

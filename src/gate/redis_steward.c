@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/traces.h"
@@ -42,7 +43,7 @@ bool redis_read_member(const redisReply *member, struct claim *claim)
     const char *feed = memchr(text.bytes, '\n', text.length);
     size_t length = feed == NULL ? text.length : (size_t)(feed - text.bytes);
     struct span digits = {text.bytes + length + 1, text.length - length - 1};
-    if (length == 0 || length > ID_LENGTH_MAX ||
+    if (!json_id_valid((struct span){text.bytes, length}) ||
         (feed != NULL && !(redis_text_take_numbers(&digits, 1, &nth) && digits.length == 0)) ||
         nth < 1 || nth > PER_USER_LIMIT_MAX)
         return false;

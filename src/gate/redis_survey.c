@@ -52,8 +52,9 @@ static enum status redis_survey_clock(redisContext *link, int64_t *ahead_ms, str
     bool is_time =
         redis_reply_number(redis_reply_at(reply, 0), 0, CLOCK_WALL_MAX_MS / 1000, &seconds) &&
         redis_reply_number(redis_reply_at(reply, 1), 0, 999999, &microseconds);
-    *ahead_ms = seconds * 1000 + microseconds / 1000 - (asked_ms + answered_ms) / 2;
     freeReplyObject(reply);
+    if (is_time)
+        *ahead_ms = seconds * 1000 + microseconds / 1000 - (asked_ms + answered_ms) / 2;
     return is_time ? STATUS_OK : error_set(error, STATUS_UNAVAILABLE, "TIME is refused");
 }
 

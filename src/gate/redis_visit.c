@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "gate/redis_gate.h"
 #include "gate/redis_scan.h"
 
@@ -73,7 +74,7 @@ static bool redis_visit_take_user(void *context, struct span user, struct span v
 {
     struct redis_visited *visited = context;
 
-    if (user.length == 0 || user.length > ID_LENGTH_MAX)
+    if (!json_id_valid(user))
         return false;
     do {
         struct redis_held read;
@@ -99,7 +100,7 @@ static bool redis_visit_take_key(void *context, struct span name, struct span va
 
     if (!redis_take_request_id(&name, &binding.request_id) || name.length > 0 ||
         !redis_text_take_numbers(&value, 2, numbers) || numbers[1] > PER_USER_LIMIT_MAX ||
-        !redis_text_take(&value, ':') || value.length == 0 || value.length > ID_LENGTH_MAX)
+        !redis_text_take(&value, ':') || !json_id_valid(value))
         return false;
     binding.seq = numbers[0];
     binding.nth = (int32_t)numbers[1];

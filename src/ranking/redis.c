@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "base/json.h"
 #include "ranking/redis_board.h"
 
 #define TIMEOUT_DEFAULT_MS 1000
@@ -108,8 +109,7 @@ static bool board_redis_read_product(const redisReply *reply, size_t at, struct 
 {
     struct span text;
 
-    if (!redis_reply_text(redis_reply_at(reply, at), &text) || text.length == 0 ||
-        text.length > ID_LENGTH_MAX)
+    if (!redis_reply_text(redis_reply_at(reply, at), &text) || !json_id_valid(text))
         return false;
     *product = user_id_of(text);
     return true;
@@ -125,11 +125,11 @@ static enum status board_redis_read_lines(const redisReply *reply, size_t max,
                                           struct error *error)
 {
     size_t word_count = redis_reply_count(reply) - ANSWER_HEAD; /* the head has been read */
+    size_t line_count = word_count / BOARD_LINE_WORDS;
 
-    *count = word_count / BOARD_LINE_WORDS;
-    if (*count > max || word_count % BOARD_LINE_WORDS != 0)
+    if (line_count > max || word_count % BOARD_LINE_WORDS != 0)
         return board_redis_unreadable(error);
-    for (size_t i = 0; i < *count; i++) {
+    for (size_t i = 0; i < line_count; i++) {
         size_t at = ANSWER_HEAD + i * BOARD_LINE_WORDS;
         lines[i] = (struct sales_line){0};
         if (!board_redis_number(reply, at, &lines[i].rank) ||
@@ -138,6 +138,7 @@ static enum status board_redis_read_lines(const redisReply *reply, size_t max,
             !board_redis_number(reply, at + 3, &lines[i].sold_last_day))
             return board_redis_unreadable(error);
     }
+    *count = line_count;
     return STATUS_OK;
 }
 

@@ -15,18 +15,20 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/traces.h"
 #include "base/zone.h"
 #include "gate/redis_survey.h"
 #include "ranking/redis_board.h"
 #include "redis_wire.h"
 
-#define POLICY     7
-#define WISHES     4
-#define SAID_MAX   65536
-#define DEPTH_MAX  8
-#define DAY        19000
-#define STRAYS_MAX 16
+#define POLICY       7
+#define WISHES       4
+#define SAID_MAX     65536
+#define DEPTH_MAX    8
+#define DAY          19000
+#define STRAYS_MAX   16
+#define ELEMENTS_MAX 4096
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -73,7 +75,7 @@ static size_t write_replies(struct span *input, struct buffer *out, int depth)
     for (; input->length > 0; count++) {
         struct span line = next_line(input);
         if (span_equal(line, SPAN("!"))) {
-            buffer_append(out, input->bytes, input->length);
+            buffer_append_span(out, *input);
             input->length = 0;
         } else if (span_equal(line, SPAN("(")) && depth < DEPTH_MAX) {
             struct buffer parts;
@@ -82,7 +84,7 @@ static size_t write_replies(struct span *input, struct buffer *out, int depth)
             buffer_append_literal(out, "*");
             buffer_append_i64(out, (int64_t)part_count);
             buffer_append_literal(out, "\r\n");
-            buffer_append(out, parts.bytes, parts.length);
+            buffer_append_span(out, (struct span){parts.bytes, parts.length});
             buffer_release(&parts);
         } else if (span_equal(line, SPAN(")"))) {
             break;
@@ -90,10 +92,10 @@ static size_t write_replies(struct span *input, struct buffer *out, int depth)
             buffer_append_literal(out, "$");
             buffer_append_i64(out, (int64_t)line.length - 1);
             buffer_append_literal(out, "\r\n");
-            buffer_append(out, line.bytes + 1, line.length - 1);
+            buffer_append_span(out, (struct span){line.bytes + 1, line.length - 1});
             buffer_append_literal(out, "\r\n");
         } else {
-            buffer_append(out, line.bytes, line.length);
+            buffer_append_span(out, line);
             buffer_append_literal(out, "\r\n");
         }
     }
@@ -109,7 +111,7 @@ static void check_told(enum status status, const struct error *error)
 
 static void check_user(const struct user_id *user)
 {
-    ensure(user->length > 0 && user->length <= ID_LENGTH_MAX);
+    ensure(json_id_valid(user_id_span(user)));
 }
 
 static void check_claim(const struct claim *claim)
@@ -318,6 +320,7 @@ static redisReply *reply_of(struct redis_wire *wire)
     void *reply = NULL;
 
     ensure(reader != NULL);
+    reader->maxelements = ELEMENTS_MAX;
     if (redisReaderFeed(reader, wire->said.bytes, wire->said.length) == REDIS_OK)
         (void)redisReaderGetReply(reader, &reply);
     redisReaderFree(reader);

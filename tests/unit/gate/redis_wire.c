@@ -33,6 +33,7 @@ void redis_wire_plug(struct redis_pool *pool, struct span *said)
     redisContext *link = redisConnectFd(REDIS_INVALID_FD);
 
     ensure(link != NULL && link->err == 0);
+    redis_link_limit(link);
     link->funcs = &functions;
     link->privdata = said;
     redis_pool_give(pool, &pool->target->seeds[0], link);

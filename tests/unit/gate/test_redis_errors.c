@@ -138,6 +138,7 @@ static void test_redis_errors__garbage_is_no_verdict(void **state)
         "HTTP/1.1 400 Bad Request\r\n\r\n",
         "\r\n",
         "*99999999999\r\n",
+        "*4294967294\r\n",
         "$-5\r\n",
         "\x16\x03\x01\x02",
     };

@@ -143,6 +143,21 @@ static void test_redis_reply__a_copy_fits_and_has_no_nul_in_it(void **state)
     freeReplyObject(fits);
 }
 
+/* Room for the parts of an array is made before they come: what is longer than any of ours breaks
+ * the connection instead. */
+static void test_redis_reply__an_array_is_not_made_room_for_at_any_length(void **state)
+{
+    int64_t number;
+
+    (void)state;
+    say("*4000000000\r\n:1\r\n");
+    assert_int_equal(gate->ops->announce(gate, POLICY, 5, &number, &error), STATUS_UNAVAILABLE);
+    redis_wire_close(&wire);
+    say("*1048577\r\n:1\r\n");
+    assert_int_equal(gate->ops->announce(gate, POLICY, 5, &number, &error), STATUS_UNAVAILABLE);
+    redis_wire_close(&wire);
+}
+
 /* --- its readers --- */
 
 static void test_redis_reply__numbers_of_a_policy_are_numbers(void **state)
@@ -304,6 +319,7 @@ static void test_redis_reply__a_pending_claim_that_nobody_can_hold_is_a_stray(vo
     static const char *const strays[] = {
         PENDING_HEAD "*2\r\n:5\r\n$1\r\n1\r\n*1\r\n$-1\r\n*0\r\n",
         PENDING_HEAD "*2\r\n$0\r\n\r\n$1\r\n1\r\n*1\r\n$-1\r\n*0\r\n",
+        PENDING_HEAD "*2\r\n$3\r\na\"n\r\n$2\r\n17\r\n*1\r\n$24\r\n" ID "1:5:9:17\r\n*0\r\n",
         PENDING_HEAD "*2\r\n$3\r\nann\r\n$1\r\n1\r\n*1\r\n:5\r\n*0\r\n",
         PENDING_HEAD "*2\r\n$3\r\nann\r\n$5\r\n1e+17\r\n*1\r\n$24\r\n" ID "1:5:9:17\r\n*0\r\n",
         PENDING_HEAD "*2\r\n$5\r\nann\nx\r\n$2\r\n17\r\n*1\r\n$24\r\n" ID "1:5:9:17\r\n*0\r\n",
@@ -425,6 +441,7 @@ static void test_redis_reply__a_clock_and_settings_are_texts(void **state)
         "*2\r\n:5\r\n$-1\r\n",
         "*2\r\n-ERR\r\n$1\r\n5\r\n",
         "*2\r\n$19\r\n9223372036854775807\r\n$1\r\n5\r\n",
+        "*2\r\n$17\r\n17000044444444444\r\n$1\r\n5\r\n",
     };
     struct gate_survey survey;
 
@@ -475,6 +492,9 @@ static void test_redis_reply__a_board_that_is_not_readable_is_none(void **state)
         "*7\r\n$2\r\nOK\r\n$1\r\n5\r\n$1\r\n5\r\n$-1\r\n$1\r\na\r\n:5\r\n:5\r\n",
         "*3\r\n$2\r\nOK\r\n$-1\r\n$1\r\n5\r\n",
         "*1\r\n$2\r\nOK\r\n",
+        /* two lines where one is asked for */
+        ("*11\r\n$2\r\nOK\r\n" NINE NINE ":1\r\n$1\r\na\r\n:5\r\n:5\r\n"
+         ":2\r\n$1\r\nb\r\n:5\r\n:5\r\n"),
     };
     struct sales_line lines[2];
     size_t count;
@@ -488,8 +508,9 @@ static void test_redis_reply__a_board_that_is_not_readable_is_none(void **state)
                              &error),
             STATUS_OK);
         redis_wire_plug(&board_redis(board)->pool, &said);
-        assert_int_equal(board->ops->top(board, 19000, 19000, 2, lines, &count, &error),
+        assert_int_equal(board->ops->top(board, 19000, 19000, 1, lines, &count, &error),
                          STATUS_NOT_FOUND);
+        assert_int_equal(count, 0);
         board->ops->close(board);
     }
 }
@@ -501,6 +522,7 @@ int main(void)
         cmocka_unit_test(test_redis_reply__what_is_not_there_is_refused),
         cmocka_unit_test(test_redis_reply__a_number_is_whole_and_in_its_range),
         cmocka_unit_test(test_redis_reply__a_copy_fits_and_has_no_nul_in_it),
+        cmocka_unit_test(test_redis_reply__an_array_is_not_made_room_for_at_any_length),
         cmocka_unit_test(test_redis_reply__numbers_of_a_policy_are_numbers),
         cmocka_unit_test(test_redis_reply__winners_have_names),
         cmocka_unit_test(test_redis_reply__verdicts_do_not_overflow),
