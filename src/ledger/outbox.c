@@ -1,6 +1,7 @@
 /* outbox.c: notes in memory, numbered and written in one go before the commit. */
 #include "ledger/outbox.h"
 
+#include <sodium.h>
 #include <stdlib.h>
 
 #include "base/json.h"
@@ -257,18 +258,16 @@ enum status outbox_write(struct sql *sql, struct error *error)
 
 /* --- reading --- */
 
-static int outbox_read_digit(char digit)
-{
-    return digit >= 'a' ? digit - 'a' + 10 : digit - '0';
-}
-
+/* What is not hex, which somebody else has written, is no id. */
 static struct request_id outbox_read_hex(const struct sql_value *column)
 {
     struct request_id id = {{0}};
+    size_t length;
 
-    for (size_t i = 0; i < sizeof(id.bytes) && 2 * i + 1 < column->bytes.length; i++)
-        id.bytes[i] = (uint8_t)(outbox_read_digit(column->bytes.bytes[2 * i]) << 4 |
-                                outbox_read_digit(column->bytes.bytes[2 * i + 1]));
+    if (sodium_hex2bin(id.bytes, sizeof(id.bytes), column->bytes.bytes, column->bytes.length, NULL,
+                       &length, NULL) != 0 ||
+        length != sizeof(id.bytes))
+        return (struct request_id){{0}};
     return id;
 }
 
