@@ -15,7 +15,8 @@
 #include "relay/kafka.h"
 
 /* For events and orders that are on their way; whoever comes next tells those that stay. */
-#define KAFKA_STOP_MS 2000
+#define KAFKA_STOP_MIN_MS 500
+#define KAFKA_STOP_MAX_MS 2000
 
 /* --- what the ledger tells --- */
 
@@ -429,10 +430,21 @@ enum status service_open(struct service **service, const struct service_options 
     return STATUS_OK;
 }
 
+/* What is at work is not dropped at once, though time is up. */
+static int64_t service_left_ms(int64_t stop_at_ms)
+{
+    int64_t left_ms = stop_at_ms - clock_monotonic_ms();
+
+    if (left_ms < KAFKA_STOP_MIN_MS)
+        return KAFKA_STOP_MIN_MS;
+    return left_ms < KAFKA_STOP_MAX_MS ? left_ms : KAFKA_STOP_MAX_MS;
+}
+
 void service_close(struct service *service)
 {
     if (service == NULL)
         return;
+    int64_t stop_at_ms = clock_monotonic_ms() + service->options.stop_timeout_ms;
     audit_watch_stop(service->audit_watch);
     if (service->clerks.thread_count > 0)
         clerks_stop(&service->clerks);
@@ -441,10 +453,10 @@ void service_close(struct service *service)
     sync_stop(service->sync);
     fallback_stop(service->fallback);
     if (service->workers != NULL)
-        workers_stop(service->workers, service->options.stop_timeout_ms);
+        workers_stop(service->workers, stop_at_ms);
     terms_stop(service->terms);
-    kafka_orders_stop(service->orders, KAFKA_STOP_MS);
-    announcer_stop(service->announcer, KAFKA_STOP_MS);
+    kafka_orders_stop(service->orders, service_left_ms(stop_at_ms));
+    announcer_stop(service->announcer, service_left_ms(stop_at_ms));
     ledger_close(service->ledger);
     if (service->workers != NULL)
         workers_end(service->workers);

@@ -400,10 +400,8 @@ enum status workers_run(struct workers *workers, struct error *error)
                : error_set(error, STATUS_UNAVAILABLE, "cannot start the workers' thread");
 }
 
-void workers_stop(struct workers *workers, int64_t timeout_ms)
+void workers_stop(struct workers *workers, int64_t stop_at_ms)
 {
-    int64_t stop_at_ms = clock_monotonic_ms() + timeout_ms;
-
     pthread_mutex_lock(&workers->lock);
     workers->is_stopping = true;
     pthread_cond_broadcast(&workers->stop);

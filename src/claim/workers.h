@@ -26,8 +26,9 @@ enum status workers_start(struct workers **workers, struct service *service,
                           struct error *error) MUST_CHECK;
 enum status workers_run(struct workers *workers, struct error *error) MUST_CHECK;
 
-/* Drain what is pending, for at most so long. The ledger may still tell of commits. */
-void workers_stop(struct workers *workers, int64_t timeout_ms);
+/* Drain what is pending, until then at the latest (monotonic). The ledger may still tell of
+ * commits. */
+void workers_stop(struct workers *workers, int64_t stop_at_ms);
 
 /* Tell the gate of the last commits and end. After the ledger is closed. */
 void workers_end(struct workers *workers);

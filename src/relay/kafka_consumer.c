@@ -11,10 +11,12 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "relay/kafka_end.h"
 
 #define IDLE_MS         100
 #define COMMIT_AGAIN_MS 500
 #define TOPIC_MS        1000 /* for an answer whether the topic is there, and between two questions */
+#define REOPEN_MS       5000 /* to leave the group before it is joined again */
 
 /* A partition that this member has. */
 struct kafka_slot {
@@ -285,7 +287,6 @@ static void kafka_consumer_poll(struct kafka_consumer *consumer)
 static enum status kafka_consumer_make(struct kafka_consumer *consumer, struct error *error)
 {
     rd_kafka_conf_t *conf = NULL;
-    char words[300];
     enum status status = kafka_target_configure(consumer->options.target, &conf, error);
 
     if (status != STATUS_OK)
@@ -306,11 +307,9 @@ static enum status kafka_consumer_make(struct kafka_consumer *consumer, struct e
     rd_kafka_conf_set_rebalance_cb(conf, kafka_consumer_on_rebalance);
     rd_kafka_conf_set_offset_commit_cb(conf, kafka_consumer_on_commit);
     rd_kafka_conf_set_error_cb(conf, kafka_consumer_on_error);
-    consumer->handle = rd_kafka_new(RD_KAFKA_CONSUMER, conf, words, sizeof(words));
-    if (consumer->handle == NULL) {
-        rd_kafka_conf_destroy(conf);
-        return error_set(error, STATUS_INVALID, "relay: %s", words);
-    }
+    status = kafka_target_new(KAFKA_CONSUMER, conf, &consumer->handle, error);
+    if (status != STATUS_OK)
+        return status;
     rd_kafka_poll_set_consumer(consumer->handle);
     consumer->queue = rd_kafka_queue_get_consumer(consumer->handle);
     rd_kafka_queue_cb_event_enable(consumer->queue, kafka_consumer_on_arrival, consumer);
@@ -320,15 +319,16 @@ static enum status kafka_consumer_make(struct kafka_consumer *consumer, struct e
 
 static void kafka_consumer_unmake(struct kafka_consumer *consumer)
 {
-    /* Nobody can be told good-bye while all brokers are away. */
-    int flags = consumer->is_up ? 0 : RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE;
-
-    if (consumer->is_up)
-        rd_kafka_consumer_close(consumer->handle);
+    pthread_mutex_lock(&consumer->lock);
+    int64_t until_ms =
+        consumer->is_stopping ? consumer->stop_at_ms : clock_monotonic_ms() + REOPEN_MS;
+    pthread_mutex_unlock(&consumer->lock);
+    if (consumer->is_up) /* Nobody can be told good-bye while all brokers are away. */
+        kafka_end_membership(consumer->handle, until_ms);
     kafka_consumer_forget_all(consumer);
     rd_kafka_queue_cb_event_enable(consumer->queue, NULL, NULL);
     rd_kafka_queue_destroy(consumer->queue);
-    rd_kafka_destroy_flags(consumer->handle, flags);
+    kafka_end(consumer->handle, until_ms);
     consumer->handle = NULL;
 }
 

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "relay/kafka_end.h"
 
 #define POLL_MS         100
 #define TOPICS_MS       5000 /* to make topics */
@@ -224,7 +225,6 @@ static bool kafka_producer_make_topics(struct kafka_producer *producer)
 static enum status kafka_producer_make(struct kafka_producer *producer, struct error *error)
 {
     rd_kafka_conf_t *conf = NULL;
-    char words[300];
     enum status status = kafka_target_configure(producer->target, &conf, error);
 
     if (status != STATUS_OK)
@@ -241,11 +241,10 @@ static enum status kafka_producer_make(struct kafka_producer *producer, struct e
     rd_kafka_conf_set_opaque(conf, producer);
     rd_kafka_conf_set_dr_msg_cb(conf, kafka_producer_on_report);
     rd_kafka_conf_set_error_cb(conf, kafka_producer_on_error);
-    rd_kafka_t *handle = rd_kafka_new(RD_KAFKA_PRODUCER, conf, words, sizeof(words));
-    if (handle == NULL) {
-        rd_kafka_conf_destroy(conf);
-        return error_set(error, STATUS_INVALID, "relay: %s", words);
-    }
+    rd_kafka_t *handle = NULL;
+    status = kafka_target_new(KAFKA_PRODUCER, conf, &handle, error);
+    if (status != STATUS_OK)
+        return status;
     pthread_mutex_lock(&producer->lock);
     producer->handle = handle;
     pthread_mutex_unlock(&producer->lock);
@@ -260,6 +259,8 @@ static void kafka_producer_unmake(struct kafka_producer *producer)
 
     pthread_mutex_lock(&producer->lock);
     producer->is_ready = false;
+    if (producer->is_stopping && producer->stop_at_ms + KAFKA_END_MS < until_ms)
+        until_ms = producer->stop_at_ms + KAFKA_END_MS;
     pthread_mutex_unlock(&producer->lock);
     rd_kafka_purge(producer->handle, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
     do {
@@ -271,7 +272,7 @@ static void kafka_producer_unmake(struct kafka_producer *producer)
             rd_kafka_topic_destroy(producer->topics[i]);
         producer->topics[i] = NULL;
     }
-    rd_kafka_destroy(producer->handle);
+    kafka_end(producer->handle, until_ms);
     producer->handle = NULL;
 }
 

@@ -329,6 +329,20 @@ enum status kafka_target_configure(const struct kafka_target *target, rd_kafka_c
     return STATUS_OK;
 }
 
+enum status kafka_target_new(enum kafka_client client, rd_kafka_conf_t *conf, rd_kafka_t **handle,
+                             struct error *error)
+{
+    char words[300];
+
+    *handle = rd_kafka_new(client == KAFKA_PRODUCER ? RD_KAFKA_PRODUCER : RD_KAFKA_CONSUMER, conf,
+                           words, sizeof(words));
+    if (*handle != NULL)
+        return STATUS_OK;
+    bool is_wrong = rd_kafka_last_error() == RD_KAFKA_RESP_ERR__INVALID_ARG;
+    rd_kafka_conf_destroy(conf);
+    return error_set(error, is_wrong ? STATUS_INVALID : STATUS_UNAVAILABLE, "relay: %s", words);
+}
+
 enum kafka_topic_state kafka_target_look_up(rd_kafka_t *handle, const char *name, int timeout_ms)
 {
     const struct rd_kafka_metadata *metadata = NULL;

@@ -58,13 +58,20 @@ void kafka_target_release(struct kafka_target *target);
 
 /* A configuration with everything that a connection needs; more may be set in it with
  * kafka_target_set(). INVALID: a file is missing or librdkafka cannot do what is asked. The caller
- * gives it to rd_kafka_new() or rd_kafka_conf_destroy(). */
+ * gives it to kafka_target_new() or rd_kafka_conf_destroy(). */
 enum status kafka_target_configure(const struct kafka_target *target, struct rd_kafka_conf_s **conf,
                                    struct error *error) MUST_CHECK;
 
 /* Sets one property whose name and value are our own: a mistake asserts. */
 void kafka_target_set(struct rd_kafka_conf_s *conf, const char *name, const char *value);
 void kafka_target_set_ms(struct rd_kafka_conf_s *conf, const char *name, int value_ms);
+
+enum kafka_client { KAFKA_PRODUCER, KAFKA_CONSUMER };
+
+/* Makes a client of a configuration, which is gone in any case. INVALID: a setting is wrong;
+ * UNAVAILABLE: there is nothing to make it of just now. */
+enum status kafka_target_new(enum kafka_client client, struct rd_kafka_conf_s *conf,
+                             struct rd_kafka_s **handle, struct error *error) MUST_CHECK;
 
 enum kafka_topic_state {
     KAFKA_TOPIC_MISSING, /* or nobody answers */

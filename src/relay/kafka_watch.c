@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "relay/kafka_end.h"
 
 #define LOOK_MS    1000 /* between looks */
 #define HURRY_MS   100  /* while somebody waits for one */
@@ -214,11 +215,10 @@ enum status kafka_watch_open(struct kafka_watch **watch, const struct kafka_targ
 {
     struct kafka_watch *opened = calloc(1, sizeof(*opened));
     rd_kafka_conf_t *conf = NULL;
-    char words[300] = "no memory for Kafka's watch";
 
     *watch = NULL;
     if (opened == NULL)
-        return error_set(error, STATUS_UNAVAILABLE, "%s", words);
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for Kafka's watch");
     opened->target = target;
     snprintf(opened->view.words, sizeof(opened->view.words), "the brokers have not answered yet");
     pthread_mutex_init(&opened->lock, NULL);
@@ -229,11 +229,7 @@ enum status kafka_watch_open(struct kafka_watch **watch, const struct kafka_targ
         kafka_target_set(conf, "enable.auto.commit", "false");
         rd_kafka_conf_set_opaque(conf, opened);
         rd_kafka_conf_set_error_cb(conf, kafka_watch_on_error);
-        opened->handle = rd_kafka_new(RD_KAFKA_CONSUMER, conf, words, sizeof(words));
-        if (opened->handle == NULL) {
-            rd_kafka_conf_destroy(conf);
-            status = error_set(error, STATUS_INVALID, "relay: %s", words);
-        }
+        status = kafka_target_new(KAFKA_CONSUMER, conf, &opened->handle, error);
     }
     if (status == STATUS_OK) {
         opened->has_thread = pthread_create(&opened->thread, NULL, kafka_watch_main, opened) == 0;
@@ -259,7 +255,7 @@ void kafka_watch_close(struct kafka_watch *watch)
     if (watch->has_thread)
         pthread_join(watch->thread, NULL);
     if (watch->handle != NULL)
-        rd_kafka_destroy(watch->handle);
+        kafka_end(watch->handle, 0);
     pthread_mutex_destroy(&watch->lock);
     pthread_cond_destroy(&watch->work);
     free(watch);

@@ -61,6 +61,25 @@ def test_kafka_broker__away_in_the_middle_of_a_rush(shop_on, redis, stream, how)
             wait_until(lambda: words_of_relay(shop.servers[0]) == "ok", "it is well again", 30)
 
 
+def test_kafka_broker__a_worker_ends_while_it_hangs(shop_on, redis, stream):
+    """Requests that it does not answer time out after a minute; nobody waits for that, and the next
+    worker publishes and commits what is left."""
+    told = Told()
+    with shop_on(redis, relay=stream.url, stop_timeout="1s") as shop:
+        policy = shop.create(MUCH)
+        with shop.crowd(told, [policy], workers=4) as crowd:
+            wait_until(lambda: len(shop.holders(policy)) > 50, "coupons come", 30)
+            stream.broker.pause()
+            crowd.await_wins(50)
+            for worker in shop.workers:
+                worker.signal(signal.SIGTERM)
+            assert [worker.wait(30) for worker in shop.workers] == [0, 0]
+        stream.broker.resume()
+        for worker in shop.workers:
+            worker.start()
+        check_all(shop, stream, told, [policy])
+
+
 @each_round
 def test_kafka_broker__away_from_the_start(shop_on, redis, stream, number):
     """Nobody waits for it to start; the topics are made when it is there."""
