@@ -9,6 +9,8 @@
 #include "http/reply.h"
 
 #define NANOSECONDS_PER_MS 1000000
+/* What the first text is taken for until it is there: that of some hundred policies. */
+#define FIRST_LENGTH ((size_t)64 * 1024)
 
 /* Held by the page and by each loop that is sending it. */
 struct metrics_text {
@@ -189,6 +191,7 @@ static bool answer(struct metrics_page *page, struct api_loop *loop, struct http
     struct metrics_text *text = page->text;
     bool is_there = text != NULL ? text->begun_ns >= wanted_ns
                                  : page->failed_ns != 0 && page->failed_ns >= wanted_ns;
+    size_t length = text != NULL ? text->body.length : FIRST_LENGTH;
     if (!is_there) {
         want(page, loop, wanted_ns);
     } else if (text != NULL) {
@@ -197,6 +200,9 @@ static bool answer(struct metrics_page *page, struct api_loop *loop, struct http
     pthread_mutex_unlock(&page->lock);
     if (is_there) {
         send_text(page, loop, exchange, text);
+    } else {
+        /* As if it were unsent already: a connection does not ask for many at once. */
+        http_exchange_expect(exchange, length);
     }
     return is_there;
 }
