@@ -353,8 +353,14 @@ static bool duty_drain(struct worker *worker, struct duty *duty, int64_t now_ms)
     struct relay *relay = worker->service->relay;
     struct error error = {""};
 
-    if (pending->claim_count + pending->binding_count == 0 && duty->keys == NULL)
-        return duty->has_way && relay_rest(relay, &duty->way, duty->pending_count);
+    if (pending->claim_count + pending->binding_count == 0 && duty->keys == NULL) {
+        if (duty->has_way)
+            return relay_rest(relay, &duty->way, duty->pending_count);
+        /* What is pending before the cursor was on its way when the gate did not answer: without a
+         * new beginning nobody would ask for it again. */
+        if (duty->pending_count <= 0)
+            return false;
+    }
     if (!duty_is_held(worker, duty, now_ms))
         return false;
     if (!duty->has_way) {

@@ -3,6 +3,7 @@ and a worker that is told to stop ends."""
 
 import json
 import signal
+import time
 
 import pytest
 
@@ -73,6 +74,36 @@ def test_redis_drain__a_reserve_coupon_below_a_pending_claim(shop_on, redis):
         for one in (policy, other):
             wait_until(lambda one=one: near.claim(one, "after").status in (200, 202), "it wins", 30)
         shop.settle([policy, other])
+
+
+REFUSE_BAD = [
+    "CREATE FUNCTION refuse_bad() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF NEW.user_id LIKE"
+    " ''bad%%'' THEN RAISE check_violation; END IF; RETURN NEW; END'",
+    "CREATE TRIGGER refuse_bad BEFORE INSERT ON coupon FOR EACH ROW EXECUTE FUNCTION refuse_bad()"]
+
+
+def test_redis_drain__away_while_claims_are_on_their_way(shop_on, redis, foreign):
+    """The ledger has what was pending, and refuses some of it for now, when Redis does not answer
+    for a moment. Nobody claims after that; what is pending is tried again all the same."""
+    with shop_on(redis, servers=1, workers=1, ledger_timeout="60s") as shop:
+        (server,), (worker,) = shop.servers, shop.workers
+        policy = server.create(total=5)["id"]
+        for statement in REFUSE_BAD:
+            shop.database.execute(statement)
+        with foreign(shop.database) as session:
+            session.execute("LOCK TABLE coupon IN EXCLUSIVE MODE")
+            for user in ("good", "bad"):
+                expect(server.claim(policy, user), 202)
+            session.await_waiter()
+            redis.pause()
+            worker.await_log("gate_refuses")
+            time.sleep(1)  # Longer than a call waits: whoever asks meanwhile hears that it is away.
+            session.rollback()
+        worker.await_log("claim_refused")
+        redis.resume()
+        shop.database.execute("DROP TRIGGER refuse_bad ON coupon")
+        shop.settle([policy])
+        assert set(shop.holders(policy)) == {"good", "bad"}
 
 
 @pytest.mark.parametrize("damage", ["gone", "another seq"])
