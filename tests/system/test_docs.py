@@ -90,6 +90,26 @@ def test_docs__tests_named_as_proof_exist():
     assert named <= defined, f"named, not there: {sorted(named - defined)}"
 
 
+def test_docs__planted_bugs_name_tests_that_exist():
+    """A name may be that of a file of tests; "…rest" goes on as the name before it, and "test_a__b…"
+    is the beginning of one."""
+    known = set()
+    for path in (path for kind in ("*.py", "*.c") for path in (ROOT / "tests").rglob(kind)):
+        known |= set(re.findall(r"\btest_\w+__\w+", path.read_text("utf-8")))
+        known |= {path.stem, path.stem.replace("test_", f"test_{path.parent.name}_", 1)}
+    missing, module, count = [], "", 0
+    for line in text_of("tests/fault/PLANTED.md").splitlines():
+        for name, more in re.findall(r"(\btest_\w+|…\w+)(…?)",
+                                     line.split("|")[-2] if line.startswith("|") else ""):
+            name = f"{module}__{name[1:]}" if name.startswith("…") else name
+            module = name.split("__")[0]
+            is_begun = more or name.endswith("__")
+            if name not in known and not (is_begun and any(one.startswith(name) for one in known)):
+                missing.append(name)
+            count += 1
+    assert count > 400 and not missing, f"named, not there: {missing}"
+
+
 def test_docs__name_all_metrics_and_no_others(tmp_path):
     # With a gate in Redis, a worker inside and a Kafka, though that is away, it shows all there are.
     with Redis() as redis, Sharing(tmp_path, redis, ledger="sqlite") as shop:
