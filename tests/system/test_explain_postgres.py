@@ -49,6 +49,7 @@ ARGUMENTS = {
     "entering_list": "3, 100",
     "entering_keys": "3, 900",
     "entering_delete": "3, 17, 1, 'ISSUED'",
+    "reserve_among": "3, '[\"user-17\"]'",
 }
 OF_A_USER = ("coupon_by_slot", "coupon_list_of_user", "coupon_list_of_claimant")
 
