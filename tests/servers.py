@@ -127,6 +127,7 @@ class Postgres(DatabaseServer):
         "shared_buffers": "16MB",
         "fsync": "on",
         "synchronous_commit": "on",
+        "autovacuum": "off",  # It would make plans differ from run to run.
         "log_line_prefix": "%m [%p] ",
         "timezone": "UTC",
     }

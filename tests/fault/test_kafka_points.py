@@ -14,7 +14,7 @@ from ledger import ServedDatabase, rows
 from redis_shop import Shop, Told
 from servers import Redis
 
-TOTAL = 200
+TOTAL = 60
 REPEATS = ROUNDS if ROUNDS > 4 else 1
 # The group waits for a member that was killed until its session is over, so several go at once.
 AT_ONCE = 6
