@@ -41,9 +41,9 @@ soak: ## run the crash tests for long (ROUNDS=100)
 	@scripts/setup test
 	@scripts/test --rounds $(ROUNDS) fault postgres-fault mysql-fault redis kafka nemesis
 
-fuzz: ## run each fuzz target for long (SECONDS_EACH=300)
+fuzz: ## run each fuzz target for long (SECONDS_EACH=600)
 	@scripts/setup test
-	@scripts/test --fuzz-seconds $(or $(SECONDS_EACH),300) fuzz
+	@scripts/test --fuzz-seconds $(or $(SECONDS_EACH),600) fuzz
 
 format: ## format all C files
 	@scripts/setup lint
