@@ -127,6 +127,10 @@ enum status gate_redis_line_open(struct gate *gate, const struct gate_line_optio
 void gate_redis_line_close(struct gate_line *line);
 bool gate_redis_claim(struct gate_line *line, struct gate_batch *batch, int64_t now_ms);
 
+/* A slot of struct gate_ops, in redis_pending.c. */
+enum status gate_redis_pending(struct gate *gate, int64_t policy_id, int64_t after_seq,
+                               struct gate_pending *pending, struct error *error);
+
 /* Slots of struct gate_ops, in redis_steward.c. */
 enum status gate_redis_restore(struct gate *gate, const struct claim *claim,
                                enum coupon_state state, struct error *error);
@@ -146,8 +150,6 @@ enum status gate_redis_publish(struct gate *gate, int64_t policy_id, const char 
                                int64_t *mark, struct error *error);
 enum status gate_redis_published(struct gate *gate, int64_t policy_id, const char *token,
                                  int64_t seq, struct error *error);
-enum status gate_redis_pending(struct gate *gate, int64_t policy_id, int64_t after_seq,
-                               struct gate_pending *pending, struct error *error);
 enum status gate_redis_acknowledge_keys(struct gate *gate, const struct key_binding *bindings,
                                         size_t count, struct error *error);
 void gate_redis_acknowledge(struct gate *gate, const struct claim *claims,
