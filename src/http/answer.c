@@ -192,6 +192,7 @@ void http_answer_end(struct http_exchange *exchange, struct span body)
     struct buffer *out = exchange->target;
     answer_render_end(exchange, body);
     exchange->state = HTTP_EXCHANGE_READY;
+    connection->loop->answered_bytes += body.length;
     http_exchange_expect(exchange, 0);
     if (!exchange->in_line) {
         http_exchange_free(exchange);

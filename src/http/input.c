@@ -134,12 +134,19 @@ static void input_pause(struct http_connection *connection)
 static void input_consume(struct http_connection *connection)
 {
     struct http_request request;
+    bool is_first = true;
     while (!connection->input_ended) {
-        if (input_is_full(connection)) {
+        bool has_had_its_turn = !is_first && http_parser_has_more(&connection->parser) &&
+                                http_loop_is_spent(connection->loop);
+        if (has_had_its_turn || input_is_full(connection)) {
             connection->given_up |= !http_parser_park(&connection->parser);
             input_pause(connection);
+            if (has_had_its_turn) {
+                http_loop_resume_later(connection->loop, connection);
+            }
             break;
         }
+        is_first = false;
         enum http_parsed parsed = http_parser_next(&connection->parser, &request);
         if (parsed == HTTP_PARSED_REQUEST) {
             input_handle(connection, &request);

@@ -8,6 +8,10 @@
 /* How often deadlines are looked at, also while stopping. */
 #define DEADLINE_SCAN_MS          250
 #define DEADLINE_SCAN_STOPPING_MS 20
+/* What a tick may take before connections with more than one request have to wait for the next, in
+ * time and in bytes, which cost their time when they are written. */
+#define TICK_SPENT_NS    INT64_C(1000000)
+#define TICK_SPENT_BYTES ((size_t)256 * 1024)
 
 static void loop_on_timer(uv_timer_t *timer);
 static void loop_on_idle(uv_idle_t *idle);
@@ -17,6 +21,7 @@ static void loop_on_idle(uv_idle_t *idle);
 void http_loop_read_clocks(struct http_loop *loop)
 {
     loop->in_tick = true;
+    loop->answered_bytes = 0;
     loop->now_ns = clock_monotonic_ns();
     loop->now_ms = loop->now_ns / 1000000;
     loop->wall_ms = clock_wall_ms();
@@ -138,26 +143,54 @@ void http_loop_resume_later(struct http_loop *loop, struct http_connection *conn
 {
     if (!connection->resuming) {
         connection->resuming = true;
-        connection->next_resumed = loop->resumed_first;
-        loop->resumed_first = connection;
+        connection->next_resumed = NULL;
+        *loop->resumed_last = connection;
+        loop->resumed_last = &connection->next_resumed;
         uv_idle_start(&loop->idle, loop_on_idle);
     }
 }
 
-static void loop_resume(struct http_loop *loop)
+static struct http_connection *loop_next_resumed(struct http_loop *loop)
 {
     struct http_connection *connection = loop->resumed_first;
-    if (connection == NULL) {
+    loop->resumed_first = connection->next_resumed;
+    if (loop->resumed_first == NULL) {
+        loop->resumed_last = &loop->resumed_first;
+    }
+    connection->resuming = false;
+    return connection;
+}
+
+bool http_loop_is_spent(const struct http_loop *loop)
+{
+    return loop->answered_bytes > TICK_SPENT_BYTES ||
+           clock_monotonic_ns() - loop->now_ns > TICK_SPENT_NS;
+}
+
+/* One of them in any case; each once. */
+static void loop_resume(struct http_loop *loop)
+{
+    if (loop->resumed_first == NULL) {
         return;
     }
-    loop->resumed_first = NULL;
-    uv_idle_stop(&loop->idle);
-    while (connection != NULL) {
-        struct http_connection *next = connection->next_resumed;
-        connection->resuming = false;
+    struct http_connection **end = loop->resumed_last;
+    bool was_last;
+    do {
+        struct http_connection *connection = loop_next_resumed(loop);
+        was_last = end == &connection->next_resumed;
         http_connection_resume(connection);
         http_connection_free_when_done(connection);
-        connection = next;
+    } while (!was_last && !http_loop_is_spent(loop));
+    if (loop->resumed_first == NULL) {
+        uv_idle_stop(&loop->idle);
+    }
+}
+
+/* The loop has ended. */
+static void loop_forget_resumed(struct http_loop *loop)
+{
+    while (loop->resumed_first != NULL) {
+        http_connection_free_when_done(loop_next_resumed(loop));
     }
 }
 
@@ -310,6 +343,7 @@ enum status http_loop_init(struct http_loop *loop, struct http_server *server,
     loop->index = index;
     loop->listen_fd = listen_fd;
     loop->dirty_last = &loop->dirty_first;
+    loop->resumed_last = &loop->resumed_first;
     loop->tasks_last = &loop->tasks_first;
     loop->date_s = -1;
     loop->uv.data = loop;
@@ -376,6 +410,7 @@ enum status http_loop_run(struct http_loop *loop, struct error *error)
         loop_tell_gone(loop);
         callbacks->loop_close(loop->context);
     }
+    loop_forget_resumed(loop);
     loop_shut(loop);
     http_loop_abandon_exchanges(loop);
     return status;

@@ -3,6 +3,10 @@
  * Deadlines are kept in an array beside the connections and looked at a few times a second, so
  * that a request costs no timer operation and ten thousand idle connections cost one short scan.
  *
+ * Each connection's first request of a tick is handled at once. What it has sent beyond that is
+ * handled as long as the tick is short, and then in the order of the connections in the next ones:
+ * whoever sends much at a time never keeps those who ask for one thing waiting.
+ *
  * Threads: everything belongs to the loop's thread but the task list and the stop flag.
  */
 #ifndef HTTP_LOOP_H
@@ -53,7 +57,9 @@ struct http_loop {
     /* Connections to be written and to be read again. */
     struct http_connection *dirty_first;
     struct http_connection **dirty_last;
-    struct http_connection *resumed_first;
+    struct http_connection *resumed_first; /* in the order they came */
+    struct http_connection **resumed_last;
+    size_t answered_bytes;            /* in this tick */
     struct http_exchange *gone_first; /* streams whose owners have to be told */
 
     /* Connections: same index in both arrays. */
@@ -155,7 +161,10 @@ void http_loop_remove(struct http_loop *loop, struct http_connection *connection
 /* Its owner is told at the end of this tick, outside of anyone's call. */
 void http_loop_tell_gone(struct http_loop *loop, struct http_exchange *exchange);
 
-/* The connection will be resumed before the next on_tick. */
+/* Whether this tick has been long enough for all but first requests. */
+bool http_loop_is_spent(const struct http_loop *loop);
+
+/* The connection will be resumed before one of the next on_tick. */
 void http_loop_resume_later(struct http_loop *loop, struct http_connection *connection);
 
 /* --- memory that is used again (spare.c) --- */

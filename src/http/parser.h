@@ -117,6 +117,12 @@ void http_parser_feed(struct http_parser *parser, struct http_room room, size_t 
 /* The next request. What it points to is valid until the next call on this parser. */
 enum http_parsed http_parser_next(struct http_parser *parser, struct http_request *request);
 
+/* Whether something came behind the request that was handed out last. */
+static inline bool http_parser_has_more(const struct http_parser *parser)
+{
+    return parser->window_length > parser->request_length;
+}
+
 /* Moves what is not used up out of the shared room; http_parser_next() may go on afterwards.
  * False when there is no memory for it. */
 bool http_parser_park(struct http_parser *parser) MUST_CHECK;

@@ -7,6 +7,8 @@
  *   /hold     the same once someone asks for /release (which answers the last one first)
  *   /gone     how many of the held ones have lost their client
  *   /big?N    N bytes                                         /forge    a header with a line end
+ *   /work     the same, but keeps the loop for 2 ms and until `worked` is set
+ *   /count    how many were handled
  *   /stream   a stream; /push writes "piece" to all of them, /flood 64 KiB; /finish ends them
  */
 #ifndef TEST_HTTP_ECHO_H
@@ -63,6 +65,7 @@ struct echo {
     atomic_int loops_open;
     atomic_int gone_count;
     atomic_int handled_count;
+    atomic_bool worked;
     atomic_int refused_first_port; /* of the client that was refused first, as in sockaddr_in */
 };
 
@@ -163,6 +166,14 @@ static inline void echo_handle(void *loop_context, struct http_exchange *exchang
     } else if (span_equal(path, SPAN("/stream")) || span_equal(path, SPAN("/push")) ||
                span_equal(path, SPAN("/flood")) || span_equal(path, SPAN("/finish"))) {
         echo_handle_stream(context, exchange, path);
+    } else if (span_equal(path, SPAN("/work"))) {
+        do {
+            nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+        } while (!atomic_load(&context->echo->worked));
+        echo_answer(exchange, text);
+    } else if (span_equal(path, SPAN("/count"))) {
+        snprintf(text, sizeof(text), "%d", atomic_load(&context->echo->handled_count));
+        echo_answer(exchange, text);
     } else if (span_equal(path, SPAN("/none"))) {
         http_answer_begin(exchange, 204, (struct span){NULL, 0});
         http_answer_end(exchange, SPAN("not to be seen"));

@@ -416,6 +416,39 @@ static void test_connection__is_patient_with_who_reads_slowly(void **state)
     echo_stop(&echo);
 }
 
+/* --- too much at a time --- */
+
+static void test_connection__who_sends_much_keeps_nobody_waiting(void **state)
+{
+    (void)state;
+    enum { MUCH = 40 };
+    struct echo echo;
+    struct response response;
+    char text[MUCH * 64] = "";
+    echo_init(&echo);
+    echo_start(&echo);
+    int other = client_connect(&echo);
+    client_get(other, "/echo");
+    client_expect(other, "GET /echo? ");
+    int client = client_connect(&echo);
+    for (int i = 0; i < MUCH; i++) {
+        strcat(text, "GET /work HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    client_send(client, text);
+    echo_await(atomic_load(&echo.handled_count) == 2);
+    client_get(other, "/count");
+    atomic_store(&echo.worked, true);
+    client_read(other, &response);
+    assert_in_range(strtol(response.body, NULL, 10), 3, MUCH / 2);
+    free(response.body);
+    for (int i = 0; i < MUCH; i++) {
+        client_expect(client, "GET /work? ");
+    }
+    close(client);
+    close(other);
+    echo_stop(&echo);
+}
+
 /* --- too many --- */
 
 static void test_connection__tells_who_is_over_the_cap(void **state)
@@ -508,6 +541,7 @@ int main(void)
         cmocka_unit_test(test_connection__does_not_time_out_who_waits_for_us),
         cmocka_unit_test(test_connection__gives_up_on_who_does_not_read),
         cmocka_unit_test(test_connection__is_patient_with_who_reads_slowly),
+        cmocka_unit_test(test_connection__who_sends_much_keeps_nobody_waiting),
         cmocka_unit_test(test_connection__tells_who_is_over_the_cap),
         cmocka_unit_test(test_connection__survives_running_out_of_files),
     };
