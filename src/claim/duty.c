@@ -69,9 +69,8 @@ static bool duty_is_stuck(const struct gate_pending *pending, int64_t seq,
     return seq == 0 && memcmp(&pending->bindings[0].request_id, key, sizeof(*key)) == 0;
 }
 
-/* Hands everything that survived in the gate to the ledger. Each round takes something out of the
- * gate, or is the last. */
-static enum status duty_drain_all(struct worker *worker, struct duty *duty, struct error *error)
+/* Each round takes something out of the gate, or is the last. */
+enum status duty_drain_all(struct worker *worker, struct duty *duty, struct error *error)
 {
     struct gate_pending *pending = worker->pending;
     struct gate *gate = worker->service->gate;
@@ -193,6 +192,8 @@ static enum status duty_build(struct worker *worker, struct duty *duty, struct e
     struct policy policy;
     enum status status = duty_drain_all(worker, duty, error);
 
+    if (status == STATUS_OK)
+        status = duty_save_lacking(worker, duty, error);
     /* From here on nothing that was armed before may go on. */
     duty->previous = duty->term;
     if (status == STATUS_OK)

@@ -72,6 +72,18 @@ void duty_sync_users(struct worker *worker, struct duty *duty, int64_t now_ms);
 enum status duty_recover_strays(struct worker *worker, struct duty *duty,
                                 struct error *error) MUST_CHECK;
 
+/* The lease whose range that seq is in, or NULL; in duty_strays.c. */
+const struct lease *duty_lease_of(const struct lease *leases, size_t count, int64_t seq);
+
+/* Hands everything that survived in a gate that is not armed to the ledger: in duty.c. */
+enum status duty_drain_all(struct worker *worker, struct duty *duty,
+                           struct error *error) MUST_CHECK;
+
+/* Hands the ledger what it lacks of the claims that a gate which is not armed calls issued: in
+ * duty_lacking.c. */
+enum status duty_save_lacking(struct worker *worker, struct duty *duty,
+                              struct error *error) MUST_CHECK;
+
 /* Whether this worker is the policy's steward, and goes on being it; it tries to become so. The
  * next ones are in duty_term.c, too. */
 bool duty_is_held(struct worker *worker, struct duty *duty, int64_t now_ms);

@@ -11,7 +11,7 @@
 
 #define STRAYS_MAX 100
 
-static const struct lease *duty_strays_lease(const struct lease *leases, size_t count, int64_t seq)
+const struct lease *duty_lease_of(const struct lease *leases, size_t count, int64_t seq)
 {
     for (size_t i = 0; i < count; i++) {
         if (seq >= leases[i].first_seq && seq < leases[i].first_seq + leases[i].count)
@@ -26,7 +26,7 @@ static enum status duty_strays_plan(struct worker *worker, const struct lease *l
                                     struct gate_mend *mend, struct error *error)
 {
     struct claim *claim = &mend->claim;
-    const struct lease *lease = duty_strays_lease(leases, count, claim->seq);
+    const struct lease *lease = duty_lease_of(leases, count, claim->seq);
     struct coupon coupon;
     enum status status =
         ledger_coupon_get(worker->service->ledger, claim->policy_id, claim->seq, &coupon, error);

@@ -152,6 +152,42 @@ def test_redis_lost__let_go(tmp_path, redis, ledger):
         assert list(dibs_audit(server, code=0)) == [other]
 
 
+@pytest.mark.parametrize("ledger", ["postgres", "mysql"])
+def test_redis_lost__coupons_alone_survive_a_rebuild(tmp_path, redis, ledger):
+    """A database from before some coupons, whose policy has not changed since. Redis restarts, and
+    the policy is built anew: whoever was told that they won is in the database again."""
+    with Sharing(tmp_path, redis, ledger=ledger) as shop:
+        server, worker = shop.serve(**PATIENT), shop.work(**PATIENT)
+        policy = server.create(total=9, coupon_valid_days=7)["id"]
+        won = [expect(server.claim(policy, f"u{number}"), 202) for number in range(6)]
+        shop.await_drained(policy)
+        wait_until(lambda: len(coupons(shop.database, policy)) == 6, "all are written", 30)
+        expect(server.post(f"/v1/coupons/{won[1]['coupon_id']}/redeem", {"order_id": "o"}), 200)
+        expect(server.cancel(won[2]["coupon_id"]), 200)
+        worker.stop()
+        shop.database.execute("DELETE FROM coupon WHERE policy_id = ? AND seq IN (?, ?, ?)", policy,
+                              won[1]["seq"], won[3]["seq"], won[5]["seq"])
+        assert dibs_audit(server, code=3)[policy]["missing"] == 3
+        redis.kill()
+        redis.start()
+        worker.start()
+        worker.await_log("policy_armed", 60)
+        states = {row["seq"]: (row["user_id"], row["state"])
+                  for row in coupons(shop.database, policy)}
+        ends = {1: "REDEEMED", 2: "CANCELLED"}
+        assert states == {claim["seq"]: (claim["user"], ends.get(number, "ISSUED"))
+                          for number, claim in enumerate(won)}
+        wait_until(lambda: server.claim(policy, "u3").status == 200, "it answers again", 30)
+        for number in (3, 5):
+            shown = expect(server.get(f"/v1/coupons/{won[number]['coupon_id']}"), 200)
+            assert (shown["user"], shown["code"]) == (f"u{number}", won[number]["code"])
+        for number in range(4):
+            expect(server.claim(policy, f"more{number}"), 202)
+        expect_problem(server.claim(policy, "too-late"), 409, "SOLD_OUT")
+        shop.await_drained(policy)
+        assert dibs_audit(server, code=0)[policy]["ok"]
+
+
 def test_redis_lost__on_every_primary(tmp_path):
     """Each primary is asked what it has, by whoever starts."""
     with RedisCluster() as cluster, Sharing(tmp_path, cluster) as shop:
