@@ -149,14 +149,23 @@ enum fallback_way fallback_admit(struct fallback *fallback, int64_t policy_id, s
     return way;
 }
 
+/* Anybody may name any id: those that nobody has made into policies get no place in the table. One
+ * that was made a moment ago is known to the gate before it is to the sync. */
+static bool fallback_is_policy(struct service *service, int64_t policy_id)
+{
+    struct gate_numbers numbers;
+
+    return sync_lists(service->sync, policy_id) ||
+           gate_count(service->gate, policy_id, clock_wall_ms(), &numbers) == STATUS_OK;
+}
+
 enum fallback_way fallback_note(struct fallback *fallback, int64_t policy_id, size_t away_count)
 {
     enum fallback_way way = FALLBACK_REFUSE;
 
     if (away_count == 0 && atomic_load(&fallback->policy_count) == 0)
         return way;
-    /* Anybody may name any id: those that the ledger does not have get no place in the table. */
-    bool is_noted = away_count > 0 && sync_lists(fallback->service->sync, policy_id);
+    bool is_noted = away_count > 0 && fallback_is_policy(fallback->service, policy_id);
     pthread_mutex_lock(&fallback->lock);
     struct fallback_policy *policy =
         is_noted ? fallback_add(fallback, policy_id) : fallback_find(fallback, policy_id);
