@@ -101,7 +101,7 @@ void json_append_time(struct buffer *out, int64_t wall_ms);
  * before. Names are literals; a value is a number, a span or a text that ends with a NUL (NULL:
  * null). Times and flags, which C takes for numbers, have calls of their own. Brackets are the
  * caller's: json_begin(out, '{') opens an object or a list behind a value or at the start. */
-#define json_put(out, name, value)                                                                 \
+#define json_put(out, name, value) \
     (json_name((out), "\"" name "\":", sizeof(name) + 2),                                          \
      _Generic((value),                                                                             \
          bool: "json_put_flag() is meant",                                                         \
@@ -109,9 +109,9 @@ void json_append_time(struct buffer *out, int64_t wall_ms);
          char *: json_append_words,                                                                \
          const char *: json_append_words,                                                          \
          default: buffer_append_i64)((out), (value)))
-#define json_put_time(out, name, wall_ms)                                                          \
+#define json_put_time(out, name, wall_ms) \
     (json_name((out), "\"" name "\":", sizeof(name) + 2), json_append_time((out), (wall_ms)))
-#define json_put_flag(out, name, flag)                                                             \
+#define json_put_flag(out, name, flag) \
     (json_name((out), "\"" name "\":", sizeof(name) + 2), json_append_flag((out), (flag)))
 #define json_put_null(out, name) json_name((out), "\"" name "\":null", sizeof(name) + 6)
 
