@@ -17,34 +17,18 @@ enum status entering_mark(struct sql *sql, int64_t policy_id, int64_t seq, struc
 
 /* --- reading --- */
 
-struct entering_ids {
-    int64_t *ids;
-    size_t count;
-};
-
-static enum status entering_note_id(void *context, const struct sql_value *columns,
-                                    struct error *error)
+static void entering_read_id(const struct sql_value *columns, void *id)
 {
-    struct entering_ids *list = context;
-    (void)error;
-    list->ids[list->count++] = columns[0].number;
-    return STATUS_OK;
+    *(int64_t *)id = columns[0].number;
 }
 
 static enum status list_policies(struct ledger *ledger, enum statement statement, int64_t after_id,
                                  int64_t *ids, size_t max, size_t *count, struct error *error)
 {
-    struct entering_ids list = {.ids = ids};
-    struct sql sql;
-    enum status status = ledger_read_begin(ledger, &sql, error);
+    struct rows_page page = ROWS_PAGE(ids, entering_read_id, count);
 
-    *count = 0;
-    if (status != STATUS_OK)
-        return status;
-    status = SQL_RUN(&sql, statement, entering_note_id, &list, error, sql_i64(after_id),
-                     sql_i64((int64_t)max));
-    *count = list.count;
-    return ledger_read_end(ledger, sql, status, error);
+    return LEDGER_READ(ledger, statement, rows_take, &page, error, sql_i64(after_id),
+                       sql_i64((int64_t)max));
 }
 
 enum status ledger_entering_policies(struct ledger *ledger, int64_t after_id, int64_t *ids,

@@ -34,6 +34,16 @@ enum status ledger_read_begin(struct ledger *ledger, struct sql *sql,
 enum status ledger_read_end(struct ledger *ledger, struct sql sql, enum status status,
                             struct error *error) MUST_CHECK;
 
+/* LEDGER_READ(ledger, STATEMENT_X, row, context, error, sql_i64(1), ...): one statement as a read.
+ */
+#define LEDGER_READ(ledger, statement, row, context, error, ...)                                 \
+    ledger_read(ledger, statement, (const struct sql_value[]){__VA_ARGS__},                      \
+                sizeof((const struct sql_value[]){__VA_ARGS__}) / sizeof(struct sql_value), row, \
+                context, error)
+enum status ledger_read(struct ledger *ledger, enum statement statement,
+                        const struct sql_value *values, size_t value_count, sql_row_fn row,
+                        void *context, struct error *error) MUST_CHECK;
+
 /* A session for what concerns terms, to be returned with ledger_term_end(), and a transaction on
  * it: of a remote database one of its own. Waits while another thread uses it. */
 enum status ledger_term_begin(struct ledger *ledger, struct sql *sql,

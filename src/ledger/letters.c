@@ -14,8 +14,10 @@ enum status letters_write(struct sql *sql, const struct dead_letter *letter, str
                    sql_i64(letter->died_at_ms), sql_text(span_of(letter->reason)));
 }
 
-static void letters_read_row(const struct sql_value *columns, struct dead_letter *letter)
+static void letters_read_row(const struct sql_value *columns, void *row)
 {
+    struct dead_letter *letter = row;
+
     *letter = (struct dead_letter){
         .claim = {.policy_id = columns[0].number,
                   .seq = columns[1].number,
@@ -29,27 +31,15 @@ static void letters_read_row(const struct sql_value *columns, struct dead_letter
     rows_read_text(&columns[8], letter->reason, sizeof(letter->reason));
 }
 
-struct letters_page {
-    struct dead_letter *letters;
-    size_t count;
-};
-
-static enum status letters_note(void *context, const struct sql_value *columns, struct error *error)
-{
-    struct letters_page *page = context;
-    (void)error;
-    letters_read_row(columns, &page->letters[page->count++]);
-    return STATUS_OK;
-}
-
 enum status letters_read(struct sql *sql, int64_t policy_id, int64_t seq,
                          struct dead_letter *letter, struct error *error)
 {
-    struct letters_page page = {.letters = letter};
-    enum status status = SQL_RUN(sql, STATEMENT_letter_by_seq, letters_note, &page, error,
+    size_t count;
+    struct rows_page page = ROWS_PAGE(letter, letters_read_row, &count);
+    enum status status = SQL_RUN(sql, STATEMENT_letter_by_seq, rows_take, &page, error,
                                  sql_i64(policy_id), sql_i64(seq));
 
-    if (status == STATUS_OK && page.count == 0)
+    if (status == STATUS_OK && count == 0)
         return error_set(error, STATUS_NOT_FOUND, "there is no dead letter %lld-%lld",
                          (long long)policy_id, (long long)seq);
     return status;
@@ -59,13 +49,10 @@ enum status letters_list(struct sql *sql, int64_t after_policy_id, int64_t after
                          struct dead_letter *letters, size_t max, size_t *count,
                          struct error *error)
 {
-    struct letters_page page = {.letters = letters};
-    enum status status =
-        SQL_RUN(sql, STATEMENT_letter_list, letters_note, &page, error, sql_i64(after_policy_id),
-                sql_i64(after_seq), sql_i64((int64_t)max));
+    struct rows_page page = ROWS_PAGE(letters, letters_read_row, count);
 
-    *count = page.count;
-    return status;
+    return SQL_RUN(sql, STATEMENT_letter_list, rows_take, &page, error, sql_i64(after_policy_id),
+                   sql_i64(after_seq), sql_i64((int64_t)max));
 }
 
 static enum status letters_read_count(void *context, const struct sql_value *columns,

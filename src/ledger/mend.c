@@ -167,24 +167,15 @@ static enum status mend_note_done(struct sql *sql, void *argument, struct error 
                    sql_text(span_of(note->outcome)));
 }
 
-struct mend_page {
-    struct ledger_repair_note *notes;
-    size_t count;
-};
-
-static enum status mend_read_note(void *context, const struct sql_value *columns,
-                                  struct error *error)
+static void mend_read_note(const struct sql_value *columns, void *row)
 {
-    struct mend_page *page = context;
-    struct ledger_repair_note *note = &page->notes[page->count++];
+    struct ledger_repair_note *note = row;
 
-    (void)error;
     note->asked_at_ms = columns[0].number;
     note->policy_id = columns[1].number;
     note->done_at_ms = columns[2].kind == SQL_NULL ? 0 : columns[2].number;
     rows_read_text(&columns[3], note->plan, sizeof(note->plan));
     rows_read_text(&columns[4], note->outcome, sizeof(note->outcome));
-    return STATUS_OK;
 }
 
 enum status ledger_repair_begin(struct ledger *ledger, const struct ledger_repair_note *note,
@@ -204,12 +195,11 @@ enum status ledger_repair_end(struct ledger *ledger, const struct ledger_repair_
 enum status ledger_repairs(struct ledger *ledger, struct ledger_repair_note *notes, size_t max,
                            size_t *count, struct error *error)
 {
-    struct mend_page page = {.notes = notes};
+    struct rows_page page = ROWS_PAGE(notes, mend_read_note, count);
     struct sql sql = ledger_reader_take(ledger);
     enum status status =
-        SQL_RUN(&sql, STATEMENT_repair_list, mend_read_note, &page, error, sql_i64((int64_t)max));
+        SQL_RUN(&sql, STATEMENT_repair_list, rows_take, &page, error, sql_i64((int64_t)max));
 
-    *count = page.count;
     return ledger_read_end(ledger, sql, status, error);
 }
 

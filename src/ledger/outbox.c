@@ -271,18 +271,10 @@ static struct request_id outbox_read_hex(const struct sql_value *column)
     return id;
 }
 
-struct outbox_page {
-    struct ledger_event *events;
-    size_t count;
-};
-
-static enum status outbox_read_event(void *context, const struct sql_value *columns,
-                                     struct error *error)
+static void outbox_read_event(const struct sql_value *columns, void *row)
 {
-    struct outbox_page *page = context;
-    struct ledger_event *event = &page->events[page->count++];
+    struct ledger_event *event = row;
 
-    (void)error;
     *event = (struct ledger_event){
         .place = {.policy_id = columns[0].number, .number = columns[1].number},
         .coupon = {.claim = {.policy_id = columns[0].number,
@@ -301,24 +293,16 @@ static enum status outbox_read_event(void *context, const struct sql_value *colu
         event->coupon.order_id = rows_read_user(&columns[11]);
     rows_read_text(&columns[13], event->coupon.reason, sizeof(event->coupon.reason));
     rows_read_text(&columns[14], event->traceparent, sizeof(event->traceparent));
-    return STATUS_OK;
 }
 
 enum status ledger_events(struct ledger *ledger, const struct ledger_event_place *after,
                           struct ledger_event *events, size_t max, size_t *count,
                           struct error *error)
 {
-    struct outbox_page page = {.events = events};
-    struct sql sql;
-    enum status status = ledger_read_begin(ledger, &sql, error);
+    struct rows_page page = ROWS_PAGE(events, outbox_read_event, count);
 
-    *count = 0;
-    if (status != STATUS_OK)
-        return status;
-    status = SQL_RUN(&sql, STATEMENT_event_list, outbox_read_event, &page, error,
-                     sql_i64(after->policy_id), sql_i64(after->number), sql_i64((int64_t)max));
-    *count = page.count;
-    return ledger_read_end(ledger, sql, status, error);
+    return LEDGER_READ(ledger, STATEMENT_event_list, rows_take, &page, error,
+                       sql_i64(after->policy_id), sql_i64(after->number), sql_i64((int64_t)max));
 }
 
 static enum status outbox_read_backlog(void *context, const struct sql_value *columns,
@@ -335,15 +319,9 @@ static enum status outbox_read_backlog(void *context, const struct sql_value *co
 enum status ledger_event_backlog(struct ledger *ledger, struct ledger_backlog *backlog,
                                  struct error *error)
 {
-    struct sql sql;
-    enum status status = ledger_read_begin(ledger, &sql, error);
-
     *backlog = (struct ledger_backlog){0};
-    if (status != STATUS_OK)
-        return status;
-    status =
-        sql_run(&sql, STATEMENT_event_backlog, NULL, 0, outbox_read_backlog, backlog, NULL, error);
-    return ledger_read_end(ledger, sql, status, error);
+    return ledger_read(ledger, STATEMENT_event_backlog, NULL, 0, outbox_read_backlog, backlog,
+                       error);
 }
 
 /* --- dropping --- */

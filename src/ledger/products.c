@@ -163,14 +163,10 @@ enum status ledger_products_fill(struct ledger *ledger, struct product *products
     struct products_list list = {.products = products, .count = count};
     struct buffer text;
     struct sql_value ids;
-    struct sql sql;
 
     ensure(count <= PRODUCT_BATCH_MAX);
     if (count == 0)
         return STATUS_OK;
-    enum status status = ledger_read_begin(ledger, &sql, error);
-    if (status != STATUS_OK)
-        return status;
     buffer_init(&text, LIST_LENGTH_MAX);
     list_begin(&text);
     for (size_t i = 0; i < count; i++) {
@@ -180,9 +176,9 @@ enum status ledger_products_fill(struct ledger *ledger, struct product *products
         list_next(&text);
         list_id(&text, user_id_span(&products[i].id));
     }
-    status = list_end(&text, &ids, error);
+    enum status status = list_end(&text, &ids, error);
     if (status == STATUS_OK)
-        status = SQL_RUN(&sql, STATEMENT_product_among, products_fill_row, &list, error, ids);
+        status = LEDGER_READ(ledger, STATEMENT_product_among, products_fill_row, &list, error, ids);
     buffer_release(&text);
-    return ledger_read_end(ledger, sql, status, error);
+    return status;
 }

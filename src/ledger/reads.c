@@ -8,6 +8,19 @@
 #include "ledger/rows.h"
 #include "ledger/transactions.h"
 
+enum status ledger_read(struct ledger *ledger, enum statement statement,
+                        const struct sql_value *values, size_t value_count, sql_row_fn row,
+                        void *context, struct error *error)
+{
+    struct sql sql;
+    enum status status = ledger_read_begin(ledger, &sql, error);
+
+    if (status != STATUS_OK)
+        return status;
+    status = sql_run(&sql, statement, values, value_count, row, context, NULL, error);
+    return ledger_read_end(ledger, sql, status, error);
+}
+
 enum status ledger_policy_get(struct ledger *ledger, int64_t id, struct policy *policy,
                               struct error *error)
 {
@@ -20,45 +33,13 @@ enum status ledger_policy_get(struct ledger *ledger, int64_t id, struct policy *
     return ledger_read_end(ledger, sql, status, error);
 }
 
-/* Rows into the caller's array. */
-struct ledger_page {
-    struct policy *policies;
-    struct coupon *coupons;
-    size_t count;
-};
-
-static enum status ledger_page_policy(void *context, const struct sql_value *columns,
-                                      struct error *error)
-{
-    struct ledger_page *page = context;
-    (void)error;
-    rows_read_policy(columns, &page->policies[page->count++]);
-    return STATUS_OK;
-}
-
-static enum status ledger_page_coupon(void *context, const struct sql_value *columns,
-                                      struct error *error)
-{
-    struct ledger_page *page = context;
-    (void)error;
-    rows_read_coupon(columns, &page->coupons[page->count++]);
-    return STATUS_OK;
-}
-
 enum status ledger_policy_list(struct ledger *ledger, int64_t after_id, struct policy *policies,
                                size_t max, size_t *count, struct error *error)
 {
-    struct ledger_page page = {.policies = policies};
-    struct sql sql;
-    enum status status = ledger_read_begin(ledger, &sql, error);
+    struct rows_page page = ROWS_PAGE(policies, rows_read_policy, count);
 
-    *count = 0;
-    if (status != STATUS_OK)
-        return status;
-    status = SQL_RUN(&sql, STATEMENT_policy_list, ledger_page_policy, &page, error,
-                     sql_i64(after_id), sql_i64((int64_t)max));
-    *count = page.count;
-    return ledger_read_end(ledger, sql, status, error);
+    return LEDGER_READ(ledger, STATEMENT_policy_list, rows_take, &page, error, sql_i64(after_id),
+                       sql_i64((int64_t)max));
 }
 
 enum status ledger_coupon_get(struct ledger *ledger, int64_t policy_id, int64_t seq,
@@ -78,52 +59,31 @@ enum status ledger_coupons_of_user(struct ledger *ledger, const struct user_id *
                                    struct coupon *coupons, size_t max, size_t *count,
                                    struct error *error)
 {
-    struct ledger_page page = {.coupons = coupons};
-    struct sql sql;
-    enum status status = ledger_read_begin(ledger, &sql, error);
+    struct rows_page page = ROWS_PAGE(coupons, rows_read_coupon, count);
 
-    *count = 0;
-    if (status != STATUS_OK)
-        return status;
-    status = SQL_RUN(&sql, STATEMENT_coupon_list_of_user, ledger_page_coupon, &page, error,
-                     sql_text(user_id_span(user)), sql_i64(after_policy_id), sql_i64(after_seq),
-                     sql_i64((int64_t)max));
-    *count = page.count;
-    return ledger_read_end(ledger, sql, status, error);
+    return LEDGER_READ(ledger, STATEMENT_coupon_list_of_user, rows_take, &page, error,
+                       sql_text(user_id_span(user)), sql_i64(after_policy_id), sql_i64(after_seq),
+                       sql_i64((int64_t)max));
 }
 
 enum status ledger_coupons_of_claimant(struct ledger *ledger, int64_t policy_id,
                                        const struct user_id *user, struct coupon *coupons,
                                        size_t max, size_t *count, struct error *error)
 {
-    struct ledger_page page = {.coupons = coupons};
-    struct sql sql;
-    enum status status = ledger_read_begin(ledger, &sql, error);
+    struct rows_page page = ROWS_PAGE(coupons, rows_read_coupon, count);
 
-    *count = 0;
-    if (status != STATUS_OK)
-        return status;
-    status = SQL_RUN(&sql, STATEMENT_coupon_list_of_claimant, ledger_page_coupon, &page, error,
-                     sql_i64(policy_id), sql_text(user_id_span(user)), sql_i64((int64_t)max));
-    *count = page.count;
-    return ledger_read_end(ledger, sql, status, error);
+    return LEDGER_READ(ledger, STATEMENT_coupon_list_of_claimant, rows_take, &page, error,
+                       sql_i64(policy_id), sql_text(user_id_span(user)), sql_i64((int64_t)max));
 }
 
 enum status ledger_coupons_of_policy(struct ledger *ledger, int64_t policy_id, int64_t after_seq,
                                      struct coupon *coupons, size_t max, size_t *count,
                                      struct error *error)
 {
-    struct ledger_page page = {.coupons = coupons};
-    struct sql sql;
-    enum status status = ledger_read_begin(ledger, &sql, error);
+    struct rows_page page = ROWS_PAGE(coupons, rows_read_coupon, count);
 
-    *count = 0;
-    if (status != STATUS_OK)
-        return status;
-    status = SQL_RUN(&sql, STATEMENT_coupon_list_of_policy, ledger_page_coupon, &page, error,
-                     sql_i64(policy_id), sql_i64(after_seq), sql_i64((int64_t)max));
-    *count = page.count;
-    return ledger_read_end(ledger, sql, status, error);
+    return LEDGER_READ(ledger, STATEMENT_coupon_list_of_policy, rows_take, &page, error,
+                       sql_i64(policy_id), sql_i64(after_seq), sql_i64((int64_t)max));
 }
 
 enum status ledger_letters(struct ledger *ledger, int64_t after_policy_id, int64_t after_seq,
@@ -176,15 +136,9 @@ enum status ledger_letter_drop(struct ledger *ledger, int64_t policy_id, int64_t
 enum status ledger_user_blocked(struct ledger *ledger, const struct user_id *user, bool *blocked,
                                 struct error *error)
 {
-    struct sql sql;
-    enum status status = ledger_read_begin(ledger, &sql, error);
-
     *blocked = false;
-    if (status != STATUS_OK)
-        return status;
-    status = SQL_RUN(&sql, STATEMENT_blocked_has, rows_note_any, blocked, error,
-                     sql_text(user_id_span(user)));
-    return ledger_read_end(ledger, sql, status, error);
+    return LEDGER_READ(ledger, STATEMENT_blocked_has, rows_note_any, blocked, error,
+                       sql_text(user_id_span(user)));
 }
 
 struct ledger_leases {

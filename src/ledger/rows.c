@@ -58,8 +58,10 @@ enum coupon_state rows_read_state(const struct sql_value *column)
     return COUPON_VOID;
 }
 
-void rows_read_policy(const struct sql_value *columns, struct policy *policy)
+void rows_read_policy(const struct sql_value *columns, void *row)
 {
+    struct policy *policy = row;
+
     *policy = (struct policy){
         .id = columns[0].number,
         .discount_type =
@@ -81,8 +83,10 @@ void rows_read_policy(const struct sql_value *columns, struct policy *policy)
     rows_read_text(&columns[1], policy->name, sizeof(policy->name));
 }
 
-void rows_read_coupon(const struct sql_value *columns, struct coupon *coupon)
+void rows_read_coupon(const struct sql_value *columns, void *row)
 {
+    struct coupon *coupon = row;
+
     *coupon = (struct coupon){
         .claim =
             {
@@ -103,6 +107,15 @@ void rows_read_coupon(const struct sql_value *columns, struct coupon *coupon)
         .merged_into_seq = rows_read_i64(&columns[13]),
     };
     rows_read_text(&columns[14], coupon->reason, sizeof(coupon->reason));
+}
+
+enum status rows_take(void *context, const struct sql_value *columns, struct error *error)
+{
+    const struct rows_page *page = context;
+
+    (void)error;
+    page->read(columns, page->rows + page->row_size * (*page->count)++);
+    return STATUS_OK;
 }
 
 /* One row expected: where it goes, and whether it came. */

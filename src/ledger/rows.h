@@ -8,8 +8,8 @@
 #include "ledger/driver.h"
 
 /* Readers of the column lists that the statements of a kind share. */
-void rows_read_policy(const struct sql_value *columns, struct policy *policy);
-void rows_read_coupon(const struct sql_value *columns, struct coupon *coupon);
+void rows_read_policy(const struct sql_value *columns, void *policy);
+void rows_read_coupon(const struct sql_value *columns, void *coupon);
 void rows_read_text(const struct sql_value *column, char *text, size_t size);
 struct user_id rows_read_user(const struct sql_value *column);
 struct request_id rows_read_request_id(const struct sql_value *column);
@@ -19,6 +19,20 @@ enum coupon_state rows_read_state(const struct sql_value *column);
  * there is a row for a bool. */
 enum status rows_take_i64(void *number, const struct sql_value *columns, struct error *error);
 enum status rows_note_any(void *is_there, const struct sql_value *columns, struct error *error);
+
+/* Rows into the caller's array, one behind the other: rows_take() is the callback for each. */
+struct rows_page {
+    void (*read)(const struct sql_value *columns, void *row);
+    char *rows;
+    size_t row_size;
+    size_t *count;
+};
+#define ROWS_PAGE(array, reader, counted)                             \
+    (*(counted) = 0, (struct rows_page){.read = (reader),             \
+                                        .rows = (char *)(array),      \
+                                        .row_size = sizeof(*(array)), \
+                                        .count = (counted)})
+enum status rows_take(void *page, const struct sql_value *columns, struct error *error);
 
 /* Whether a row is read to be changed: then nobody else changes it before this transaction ends. */
 enum rows_lock { ROWS_LOOK, ROWS_LOCK };

@@ -200,90 +200,57 @@ enum status ledger_sales_days(struct ledger *ledger, int64_t first_day, int64_t 
 
 /* --- rankings --- */
 
-struct sales_lines {
-    struct sales_line *lines;
-    size_t count;
-    size_t max;
-};
-
-static enum status sales_read_line(void *context, const struct sql_value *columns,
-                                   struct error *error)
+static void sales_read_line(const struct sql_value *columns, void *line)
 {
-    struct sales_lines *list = context;
-
-    (void)error;
-    ensure(list->count < list->max);
-    list->lines[list->count++] = (struct sales_line){
+    *(struct sales_line *)line = (struct sales_line){
         .rank = columns[0].number,
         .product_id = rows_read_user(&columns[1]),
         .sold = columns[2].number,
         .sold_last_day = columns[3].number,
     };
-    return STATUS_OK;
 }
 
 enum status ledger_sales_top(struct ledger *ledger, int64_t first_day, int64_t last_day,
                              size_t limit, struct sales_line *lines, size_t *count,
                              struct error *error)
 {
-    struct sales_lines list = {.lines = lines, .max = limit};
-    struct sql sql;
-    enum status status = ledger_read_begin(ledger, &sql, error);
+    struct rows_page page = ROWS_PAGE(lines, sales_read_line, count);
 
-    *count = 0;
-    if (status != STATUS_OK)
-        return status;
-    status = SQL_RUN(&sql, STATEMENT_sales_top, sales_read_line, &list, error, sql_i64(first_day),
-                     sql_i64(last_day), sql_i64((int64_t)limit));
-    *count = list.count;
-    return ledger_read_end(ledger, sql, status, error);
+    return LEDGER_READ(ledger, STATEMENT_sales_top, rows_take, &page, error, sql_i64(first_day),
+                       sql_i64(last_day), sql_i64((int64_t)limit));
 }
 
 enum status ledger_sales_of(struct ledger *ledger, int64_t first_day, int64_t last_day,
                             const struct user_id *ids, size_t id_count, struct sales_line *lines,
                             size_t *count, struct error *error)
 {
-    struct sales_lines list = {.lines = lines, .max = id_count};
+    struct rows_page page = ROWS_PAGE(lines, sales_read_line, count);
     struct buffer text;
     struct sql_value asked;
-    struct sql sql;
 
     ensure(id_count <= PRODUCT_BATCH_MAX);
-    *count = 0;
     if (id_count == 0)
         return STATUS_OK;
-    enum status status = ledger_read_begin(ledger, &sql, error);
-    if (status != STATUS_OK)
-        return status;
     buffer_init(&text, LIST_LENGTH_MAX);
     list_begin(&text);
     for (size_t i = 0; i < id_count; i++) {
         list_next(&text);
         list_id(&text, user_id_span(&ids[i]));
     }
-    status = list_end(&text, &asked, error);
+    enum status status = list_end(&text, &asked, error);
     if (status == STATUS_OK)
-        status = SQL_RUN(&sql, STATEMENT_sales_of, sales_read_line, &list, error,
-                         sql_i64(first_day), sql_i64(last_day), asked);
+        status = LEDGER_READ(ledger, STATEMENT_sales_of, rows_take, &page, error,
+                             sql_i64(first_day), sql_i64(last_day), asked);
     buffer_release(&text);
-    *count = list.count;
-    return ledger_read_end(ledger, sql, status, error);
+    return status;
 }
 
 enum status ledger_sales_around(struct ledger *ledger, int64_t first_day, int64_t last_day,
                                 const struct user_id *product_id, int64_t distance,
                                 struct sales_line *lines, size_t *count, struct error *error)
 {
-    struct sales_lines list = {.lines = lines, .max = 2 * (size_t)distance + 1};
-    struct sql sql;
-    enum status status = ledger_read_begin(ledger, &sql, error);
+    struct rows_page page = ROWS_PAGE(lines, sales_read_line, count);
 
-    *count = 0;
-    if (status != STATUS_OK)
-        return status;
-    status =
-        SQL_RUN(&sql, STATEMENT_sales_around, sales_read_line, &list, error, sql_i64(first_day),
-                sql_i64(last_day), sql_text(user_id_span(product_id)), sql_i64(distance));
-    *count = list.count;
-    return ledger_read_end(ledger, sql, status, error);
+    return LEDGER_READ(ledger, STATEMENT_sales_around, rows_take, &page, error, sql_i64(first_day),
+                       sql_i64(last_day), sql_text(user_id_span(product_id)), sql_i64(distance));
 }
