@@ -1178,11 +1178,40 @@ local function drop_moved(keys, moved)
   return dropped
 end
 
+-- Keys that are bound to a claim besides its own count as such, unless they were bound to it already.
+-- Each has its request, seq and user; `held_of` has what these hold.
+local function count_bound(key, bound, held_of, touched)
+  local requests = {}
+  for i, binding in ipairs(bound) do
+    requests[i] = binding.request
+  end
+  for i, known in ipairs(read_many(key, requests)) do
+    local binding = bound[i]
+    local is_new = not known or tonumber(string.match(known, '^%d+')) ~= binding.seq
+    for _, own in ipairs(held_of[binding.user]) do
+      if is_new and own.seq == binding.seq and request_of(own) ~= binding.request then
+        own.bound = own.bound + 1
+        touched[binding.user] = true
+      end
+    end
+  end
+end
+
+-- Writes what those users hold.
+local function write_held(key, held_of, touched)
+  local fields = {}
+  for user in pairs(touched) do
+    fields[#fields + 1] = user
+    fields[#fields + 1] = held_text(held_of[user])
+  end
+  call_many('HSET', key, fields, #fields)
+end
+
 -- Gives coupons of the ledger to their users: how many were not there or only pending, and when the
 -- latest was won.
 local function hold_coupons(keys, args)
   local users = read_coupons(args)
-  local held_of, fields, named, moved, added, latest = {}, {}, {}, {}, 0, 0
+  local held_of, bound, named, moved, added, latest = {}, {}, {}, {}, 0, 0
   redis.call('ZCARD', keys[2])
   redis.call('HLEN', keys[6])
   for i, text in ipairs(redis.call('HMGET', keys[3], unpack(users))) do
@@ -1206,14 +1235,12 @@ local function hold_coupons(keys, args)
     if is_keyed(request) then
       named[#named + 1] = request
       named[#named + 1] = args[i + 1] .. ':' .. args[i + 2] .. ':' .. user
+      bound[#bound + 1] = {request = request, seq = coupon.seq, user = user}
     end
     latest = math.max(latest, tonumber(args[i + 4]))
   end
-  for user in pairs(touched) do
-    fields[#fields + 1] = user
-    fields[#fields + 1] = held_text(held_of[user])
-  end
-  call_many('HSET', keys[3], fields, #fields)
+  count_bound(keys[6], bound, held_of, touched)
+  write_held(keys[3], held_of, touched)
   call_many('HSET', keys[6], named, #named)
   return added + drop_moved(keys, moved), latest
 end
@@ -1254,15 +1281,23 @@ end
 -- claim is not active any more; and the term.
 local function restore_keys(keys, args)
   need_building(keys, args)
+  local bound, users, held_of, touched = {}, {}, {}, {}
   for i = 1, #args, 2 do
-    if #args[i] ~= 16 or not string.find(args[i + 1] or '', '^%d+:%d+:.') then
+    local seq, user = string.match(args[i + 1] or '', '^(%d+):%d+:(.+)$')
+    if #args[i] ~= 16 or not seq then
       fail('DIBSBAD a key is not readable')
     end
+    users[#users + 1] = user
+    bound[#bound + 1] = {request = args[i], seq = tonumber(seq), user = user}
   end
   if #args == 0 or #args > 2 * BATCH_MAX then
     fail('DIBSBAD a batch of ' .. #args / 2)
   end
-  redis.call('HLEN', keys[6])
+  for i, text in ipairs(redis.call('HMGET', keys[3], unpack(users))) do
+    held_of[users[i]] = held_of[users[i]] or read_held(text)
+  end
+  count_bound(keys[6], bound, held_of, touched)
+  write_held(keys[3], held_of, touched)
   call_many('HSET', keys[6], args, #args)
   return #args / 2
 end

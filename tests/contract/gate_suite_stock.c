@@ -472,6 +472,29 @@ static void test_gate__restored_gate_goes_on(void **state)
     assert_status(fixture, lend(fixture, 8, 5, 5), STATUS_CONFLICT);
 }
 
+/* A claim that has all the keys it may have when the gate is built anew takes no more. */
+static void test_gate__restored_keys_are_counted(void **state)
+{
+    struct fixture *fixture = *state;
+
+    fixture->policy = (struct policy){
+        .id = POLICY, .name = "keys", .total = 2, .per_user_limit = 1, .next_seq = 3};
+    assert_ok(fixture, gate_reset(fixture->gate, POLICY, 2, 0, &fixture->error));
+    set_policy(fixture);
+    restore_claim(fixture, "a", 1, 1, gate_suite_now_ms(), COUPON_ISSUED);
+    restore_claim(fixture, "b", 2, 0, gate_suite_now_ms(), COUPON_ISSUED);
+    for (uint8_t key = 2; key <= 1 + CLAIM_KEYS_MAX; key++)
+        restore_key(fixture, "a", 1, key);
+    restore_key(fixture, "b", 2, 1);
+    assert_ok(fixture, arm_for_long(fixture->gate, POLICY, 2, &fixture->error));
+    assert_int_equal(claim_with_key(fixture, "a", 100).verdict, VERDICT_KEYS_FULL);
+    for (uint8_t key = 1; key <= 1 + CLAIM_KEYS_MAX; key++)
+        assert_int_equal(claim_with_key(fixture, "a", key).seq, 1);
+    for (uint8_t key = 1; key <= CLAIM_KEYS_MAX; key++)
+        assert_int_equal(claim_with_key(fixture, "b", key).seq, 2);
+    assert_int_equal(claim_with_key(fixture, "b", 100).verdict, VERDICT_KEYS_FULL);
+}
+
 static void test_gate__restores_many(void **state)
 {
     struct fixture *fixture = *state;
@@ -521,6 +544,7 @@ int gate_suite_stock_run(void)
         GATE_TEST(test_gate__survey_finds_that_the_clocks_agree),
         GATE_TEST(test_gate__acknowledged_in_parts),
         GATE_TEST(test_gate__restored_gate_goes_on),
+        GATE_TEST(test_gate__restored_keys_are_counted),
         GATE_TEST(test_gate__restores_many),
     };
     return cmocka_run_group_tests_name("gate_stock", tests, NULL, NULL);

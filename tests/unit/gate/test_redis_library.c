@@ -153,7 +153,7 @@ static const struct function functions[] = {
      "PIMK",
      unarm_policy,
      {"d", "4", "1", "I", "5", KEY_A, "e", "5", "1", "R", "6", ID_A, "0"}},
-    {"dibs_restore_keys", "MK", unarm_policy, {KEY_A, "1:1:d", "0"}},
+    {"dibs_restore_keys", "IMK", unarm_policy, {KEY_A, "1:1:d", "0"}},
     {"dibs_arm", "M", unarm_policy, {"another", "3", "built", "0", "test", "1", "9999999999999"}},
     {"dibs_take_over", "M", NULL, {"1", "0"}},
     {"dibs_enter",
