@@ -37,7 +37,7 @@ class Checks:
     def run(self, is_ready):
         """`is_ready`: else nobody waits for anything any more."""
         self.sold_out_was_true()
-        if not is_ready or not self.drained():
+        if not is_ready or not self.reserve_is_left() or not self.drained():
             self.read_rows()
             self.told_winners()
             return
@@ -54,6 +54,20 @@ class Checks:
             self.audit()
 
     # --- waiting ---
+
+    def reserve_is_left(self):
+        """Waits until no server gives from the reserve any more: what one gives, the other has to
+        hear of first."""
+        def is_left():
+            return all(server.process.metrics()['dibs_gate_breakers{state="open"}'] == 0
+                       for server in self.rig.servers)
+
+        try:
+            wait_until(is_left, "all claims go to the gate", SETTLE_S)
+        except AssertionError:
+            self.rig.violation(f"a breaker is open {SETTLE_S} s after all is well")
+            return False
+        return True
 
     def drained(self):
         """Waits until everything that was won is written."""
