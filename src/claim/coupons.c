@@ -66,8 +66,7 @@ enum status service_claims_of(struct service *service, int64_t policy_id,
         status = STATUS_OK;
     /* So does everyone when it has let go of the policy, though another server may have closed it
      * so lately that only the ledger knows. */
-    if (status == STATUS_NOT_FOUND && service->sync != NULL &&
-        sync_lists(service->sync, policy_id))
+    if (status == STATUS_NOT_FOUND && service->sync != NULL && sync_lists(service->sync, policy_id))
         found = status = STATUS_OK;
     /* Whoever holds nothing is told how the policy stands. */
     if (found == STATUS_OK && held_count == 0)

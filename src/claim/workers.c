@@ -228,7 +228,7 @@ static void workers_part(struct workers *workers, const uint8_t *places, const s
 void workers_on_issued(struct workers *workers, const struct claim *claims,
                        const enum coupon_state *states, size_t count)
 {
-    uint8_t *places = malloc(count + 1);
+    uint8_t *places = calloc(count + 1, sizeof(*places));
     bool is_one_place = true;
 
     ensure(places != NULL);

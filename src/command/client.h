@@ -1,7 +1,7 @@
 /* client.h: one HTTP or HTTPS request of a command that talks to a running server, over libcurl.
  *
- * One request per connection, no proxy, an answer of at most 64 MiB, and one deadline for all of it. The
- * token is sent as a bearer and never printed.
+ * One request per connection, no proxy, an answer of at most 64 MiB, and one deadline for all of
+ * it. The token is sent as a bearer and never printed.
  *
  * Threads: a client belongs to one thread.
  */

@@ -699,11 +699,10 @@ static void test_json__members_get_their_commas(void **state)
     buffer_append_text(&out, "]");
     json_put(&out, "end", "");
     buffer_append_text(&out, "}");
-    assert_string_equal(out.bytes,
-                        "data: {\"n\":12,\"small\":-7,\"yes\":true,\"name\":\"a\\\"b\","
-                        "\"span\":\"x\",\"none\":null,\"null\":null,\"at\":null,"
-                        "\"list\":[{\"at\":\"1970-01-01T00:00:01.000Z\"},"
-                        "{\"at\":\"1970-01-01T00:00:01.000Z\"}],\"end\":\"\"}");
+    assert_string_equal(out.bytes, "data: {\"n\":12,\"small\":-7,\"yes\":true,\"name\":\"a\\\"b\","
+                                   "\"span\":\"x\",\"none\":null,\"null\":null,\"at\":null,"
+                                   "\"list\":[{\"at\":\"1970-01-01T00:00:01.000Z\"},"
+                                   "{\"at\":\"1970-01-01T00:00:01.000Z\"}],\"end\":\"\"}");
     buffer_release(&out);
 }
 
