@@ -15,7 +15,8 @@ from sharing import Worker
 from wire import storm
 
 GATE = os.environ.get("DIBS_TEST_GATE") or "local"
-CONFIG = {"ack": "ledger", "ack_timeout": "30s"}
+# Redis is never away here, only slow on a busy machine.
+CONFIG = {"ack": "ledger", "ack_timeout": "30s", "gate_timeout": "10s"}
 
 
 class _Shared:
