@@ -286,7 +286,7 @@ def test_redis_fallback__winners_are_known_after_a_restart(tmp_path, redis, end)
 def test_redis_fallback__a_worker_enters_what_a_dead_server_gave(tmp_path, redis):
     """The other servers were never cut off, and nobody starts again."""
     with Sharing(tmp_path, redis) as shop, Proxy(redis.port) as way:
-        near = shop.serve()
+        near = shop.serve(gate_timeout="10s")  # Redis is never away for it, only slow at times.
         far = shop.serve(gate=f"redis://127.0.0.1:{way.port}", fallback="ledger")
         shop.work()
         policy = near.create(total=20, reserve=5)["id"]
@@ -334,7 +334,7 @@ def test_redis_fallback__a_second_wish_is_not_merged_where_there_is_room(tmp_pat
     """Limit 2: one wish is served by Redis and one from the reserve, and both took the first place.
     The same wish on both sides is one coupon."""
     with Sharing(tmp_path, redis) as shop, Proxy(redis.port) as way:
-        near = shop.serve()
+        near = shop.serve(gate_timeout="10s")  # Redis is never away for it, only slow at times.
         far = shop.serve(gate=f"redis://127.0.0.1:{way.port}", fallback="ledger")
         worker = shop.work()
         policy = near.create(total=20, limit=2, reserve=8)["id"]
@@ -386,7 +386,7 @@ def test_redis_fallback__one_key_on_both_sides_is_one_coupon(tmp_path, redis):
     """Limit 2: what the reserve gave to a key is the coupon of that key, though the claims of Redis
     have other places, and the user's other key has the room that is left."""
     with Sharing(tmp_path, redis) as shop, Proxy(redis.port) as way:
-        near = shop.serve()
+        near = shop.serve(gate_timeout="10s")  # Redis is never away for it, only slow at times.
         far = shop.serve(gate=f"redis://127.0.0.1:{way.port}", fallback="ledger")
         worker = shop.work()
         policy = near.create(total=20, limit=2, reserve=8)["id"]
