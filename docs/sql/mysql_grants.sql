@@ -11,6 +11,7 @@ GRANT SELECT, INSERT, UPDATE ON outbox_counter TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON duty TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON repair TO dibs_serve;
 GRANT SELECT, INSERT ON refused_claim TO dibs_serve;
+GRANT SELECT, INSERT ON reserve_coupon TO dibs_serve;
 GRANT SELECT, INSERT, DELETE ON outbox TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE, DELETE ON writer TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE, DELETE ON steward_holder TO dibs_serve;

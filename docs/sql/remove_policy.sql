@@ -7,6 +7,7 @@ DELETE FROM coupon WHERE policy_id = 42;
 DELETE FROM refused_claim WHERE policy_id = 42;
 DELETE FROM claim_key WHERE policy_id = 42;
 DELETE FROM entering_coupon WHERE policy_id = 42;
+DELETE FROM reserve_coupon WHERE policy_id = 42;
 DELETE FROM short_code_policy WHERE policy_id = 42;
 DELETE FROM dead_letter WHERE policy_id = 42;
 DELETE FROM outbox WHERE policy_id = 42;
