@@ -291,6 +291,7 @@ enum status ledger_policy_change(struct ledger *ledger, int64_t id,
                                       .change = change,
                                       .shrunk = shrunk,
                                       .shrunk_count = shrunk_count,
+                                      .keeps_seqs = ledger->options.use == LEDGER_SHARE,
                                       .policy = policy};
     return writer_run(&ledger->writer, transaction_change_policy, &arguments, error);
 }

@@ -67,17 +67,20 @@ enum status transaction_take_lease(struct sql *sql, void *argument, struct error
 }
 
 /* Units that a gate gave back. Their seqs were never given out, so when they are the policy's
- * last they are free for the next lease, and the line stays dense. A lease that somebody has closed
- * meanwhile has returned them already. */
-static enum status transaction_shrink_lease(struct sql *sql, struct policy *policy,
+ * last they are free for the next lease, and the line stays dense. Not so of a gate elsewhere: a
+ * replica of it that has not heard of this would have seen later seqs than the ledger knows of. A
+ * lease that somebody has closed meanwhile has returned them already. */
+static enum status transaction_shrink_lease(struct sql *sql, const struct change_policy *change,
                                             const struct lease *lease, int64_t count,
                                             struct error *error)
 {
+    struct policy *policy = change->policy;
+
     ensure(lease->policy_id == policy->id);
     if (!lease->open || count >= lease->count)
         return STATUS_OK;
     policy->unleased += lease->count - count;
-    if (lease->first_seq + lease->count == policy->next_seq)
+    if (!change->keeps_seqs && lease->first_seq + lease->count == policy->next_seq)
         policy->next_seq = lease->first_seq + count;
     return SQL_RUN(sql, STATEMENT_lease_shrink, NULL, NULL, error, sql_i64(lease->id),
                    sql_i64(count));
@@ -241,7 +244,7 @@ enum status transaction_change_policy(struct sql *sql, void *argument, struct er
         status = rows_policy_by_id(sql, arguments->id, ROWS_LOCK, policy, error);
     for (size_t i = 0; i < arguments->shrunk_count && status == STATUS_OK; i++)
         status =
-            transaction_shrink_lease(sql, policy, &leases[i], arguments->shrunk[i].count, error);
+            transaction_shrink_lease(sql, arguments, &leases[i], arguments->shrunk[i].count, error);
     if (status == STATUS_OK && alters && policy->closed_at_ms != 0)
         return error_set(error, STATUS_CONFLICT, "the policy is closed; create a new one");
     if (status == STATUS_OK)

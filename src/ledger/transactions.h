@@ -32,6 +32,7 @@ struct change_policy {
     const struct policy_change *change;
     const struct lease_shrunk *shrunk;
     size_t shrunk_count;
+    bool keeps_seqs; /* those of shrunk leases are not lent again */
     struct policy *policy;
 };
 enum status transaction_change_policy(struct sql *sql, void *argument, struct error *error);

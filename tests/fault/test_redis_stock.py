@@ -82,3 +82,29 @@ def test_redis_stock__returns_to_a_distant_redis_within_a_second(shop_on, redis)
         assert sorted(seconds)[1] < 1.0, seconds
         way.delay_s = 0
         shop.settle([policy])
+
+
+def test_redis_stock__a_copy_that_never_heard_of_a_recall(shop_on, redis):
+    """A replica that lagged is promoted: it knows of seqs that the primary gave back when the total
+    went down. It is built anew all the same, and goes on behind them."""
+    with shop_on(redis, servers=1, workers=1) as shop:
+        server = shop.servers[0]
+        policy = shop.create(10)
+        expect(server.claim(policy, "a"), 202)
+        shop.settle([policy])
+        with redis.client() as client:
+            names = client.keys(f"COUPON:POLICY:{{{policy}}}:*")
+            copy = {name: client.dump(name) for name in names}
+        expect(server.patch(policy, total=5), 200)
+        with redis.client() as client:
+            client.delete(*client.keys(f"COUPON:POLICY:{{{policy}}}:*"))
+            for name, value in copy.items():
+                client.restore(name, 0, value)
+        redis.kill()
+        redis.start()
+        for user in ("b", "c", "d", "e"):
+            wait_until(lambda user=user: server.claim(policy, user).status in (200, 202),
+                       "it is armed again", 30)
+        shop.settle([policy])
+        assert shop.holders(policy).keys() == {"a", "b", "c", "d", "e"}
+        wait_until(lambda: server.claim(policy, "late").status == 409, "it is sold out", 30)
