@@ -59,8 +59,7 @@ static int compare_entries(const void *a, const void *b)
 /* Whether the first makes room for the second: what is over first, then what is older. */
 static bool yields_to(const struct live_entry *entry, const struct live_entry *other)
 {
-    return entry->is_over != other->is_over ? entry->is_over
-                                            : entry->created_at_ms <= other->created_at_ms;
+    return entry->is_over != other->is_over ? entry->is_over : compare_entries(entry, other) > 0;
 }
 
 /* Keeps the entry in a free place, or in that of one which yields to it. */
