@@ -59,13 +59,13 @@ def test_bounds__a_full_server_turns_large_reads_away_before_it_makes_them(serve
         for _ in range(12):
             connection = stack.enter_context(small_reader(server))
             connection.socket.sendall(encode("GET", "/openapi.json") * 60)
-        wait_until(is_full, "what nobody takes fills it")
+        wait_until(is_full, "what nobody takes fills it", 45)
         # Claims are small, and whoever has the admin token is not kept out by strangers.
         expect(server.claim(policy, "ann", token=False), 201)
         expect(server.get("/openapi.json"), 200)
         expect(server.get("/v1/policies"), 200)
         expect(server.patch(policy, paused=True), 200)
-    wait_until(lambda: not is_full(), "there is room again")
+    wait_until(lambda: not is_full(), "there is room again", 45)
 
 
 def test_bounds__who_reads_too_slowly_is_cut_off(serve):
@@ -81,7 +81,7 @@ def test_bounds__who_reads_too_slowly_is_cut_off(serve):
                 assert time.monotonic() - began < 120 * SLOW, "it is still served"
         except ConnectionError:
             pass
-    wait_until(lambda: server.metrics()["dibs_http_timeouts_total"] >= 1, "it was cut off")
+    wait_until(lambda: server.metrics()["dibs_http_timeouts_total"] >= 1, "it was cut off", 45)
 
 
 def is_served(connection, headers=None):
