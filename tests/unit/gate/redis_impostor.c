@@ -19,7 +19,7 @@
 #include "base/error.h"
 #include "base/random.h"
 
-#define INPUT_MAX 65536
+#define INPUT_MAX (256 * 1024) /* redis.lua is one command */
 #define WORDS_MAX 64
 
 static int listen_somewhere(int *port)

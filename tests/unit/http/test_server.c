@@ -101,6 +101,7 @@ static void test_server__answers_in_order_whatever_was_ready_first(void **state)
     echo_stop(&echo);
 }
 
+/* On a slow machine they are answered over several ticks. */
 static void test_server__writes_all_answers_of_a_tick_at_once(void **state)
 {
     (void)state;
@@ -114,13 +115,16 @@ static void test_server__writes_all_answers_of_a_tick_at_once(void **state)
         snprintf(requests + length, sizeof(requests) - length,
                  "GET /%s?%d HTTP/1.1\r\nHost: a\r\n\r\n", i % 2 == 0 ? "tick" : "echo", i);
     }
+    uint64_t ticks = echo_counter(&echo_counters(&echo)->ticks);
     client_send(client, requests);
     for (int i = 0; i < 40; i++) {
         char body[32];
         snprintf(body, sizeof(body), "GET /%s?%d ", i % 2 == 0 ? "tick" : "echo", i);
         client_expect(client, body);
     }
-    assert_int_equal(echo_counter(&echo_counters(&echo)->writes), 1);
+    /* The last of them is counted when it is over. */
+    ticks = echo_counter(&echo_counters(&echo)->ticks) + 1 - ticks;
+    assert_in_range(echo_counter(&echo_counters(&echo)->writes), 1, ticks);
     assert_int_equal(echo_counter(&echo_counters(&echo)->requests), 40);
     close(client);
     echo_stop(&echo);
