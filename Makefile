@@ -47,7 +47,7 @@ fuzz: ## run each fuzz target for long (SECONDS_EACH=600)
 
 format: ## format all C files
 	@scripts/setup lint
-	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format -i
+	@scripts/format
 
 lint: ## check format, includes and what clang-tidy sees
 	@scripts/setup lint

@@ -66,11 +66,11 @@ static int crowd_connect(unsigned source, int receive_bytes)
     if (fd < 0)
         crowd_die("socket");
     if (receive_bytes > 0)
-        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes);
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof(receive_bytes));
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000000 + source)};
-    if (bind(fd, (const struct sockaddr *)&own, sizeof own) != 0 ||
-        connect(fd, (const struct sockaddr *)&server, sizeof server) != 0) {
+    if (bind(fd, (const struct sockaddr *)&own, sizeof(own)) != 0 ||
+        connect(fd, (const struct sockaddr *)&server, sizeof(server)) != 0) {
         close(fd);
         return -1;
     }
@@ -119,7 +119,7 @@ static void people_claim(struct people *people)
     char request[512];
     struct person *person = &people->persons[people->free[--people->free_count]];
     int64_t due_ns = people->start_ns + (int64_t)people->sent * people->interval_ns;
-    int length = snprintf(request, sizeof request,
+    int length = snprintf(request, sizeof(request),
                           "POST /v1/policies/1/claims HTTP/1.1\r\nHost: bench\r\n"
                           "Content-Type: application/json\r\nContent-Length: 28\r\n\r\n"
                           "{\"user\":\"u%016llx\"}",
@@ -132,7 +132,7 @@ static void people_patch(struct people *people, int64_t now_ns)
 {
     char request[512];
     const char *body = people->patch_count % 2 == 0 ? "{\"paused\":true }" : "{\"paused\":false}";
-    int length = snprintf(request, sizeof request,
+    int length = snprintf(request, sizeof(request),
                           "PATCH /v1/policies/2 HTTP/1.1\r\nHost: bench\r\n"
                           "Authorization: Bearer %s\r\nContent-Type: application/json\r\n"
                           "Content-Length: 16\r\n\r\n%s",
@@ -154,7 +154,7 @@ static bool person_has_reply(struct person *person)
 static void people_hear(struct people *people, struct person *person)
 {
     ssize_t got = recv(person->fd, person->reply + person->have,
-                       sizeof person->reply - 1 - person->have, MSG_DONTWAIT);
+                       sizeof(person->reply) - 1 - person->have, MSG_DONTWAIT);
     if (got < 0 && errno == EAGAIN)
         return;
     if (got <= 0)
@@ -189,8 +189,8 @@ static double people_quantile_ms(const uint32_t *sorted, size_t count, double qu
 
 static void people_report(struct people *people)
 {
-    qsort(people->late_us, people->late_count, sizeof *people->late_us, by_size);
-    qsort(people->patch_us, people->patch_count, sizeof *people->patch_us, by_size);
+    qsort(people->late_us, people->late_count, sizeof(*people->late_us), by_size);
+    qsort(people->patch_us, people->patch_count, sizeof(*people->patch_us), by_size);
     printf("{\"claims\":%llu,\"won\":%llu,\"p50_ms\":%.3f,\"p99_ms\":%.3f,\"max_ms\":%.3f,"
            "\"patches\":%zu,\"patches_failed\":%llu,\"patch_p50_ms\":%.3f,\"patch_max_ms\":%.3f,"
            "\"statuses\":{",
@@ -258,7 +258,7 @@ static int crowd_people(char **words)
     people.claim_max = strtoull(words[1], NULL, 10) * per_second;
     people.interval_ns = INT64_C(1000000000) / (int64_t)per_second;
     people.first_user = strtoull(words[3], NULL, 10);
-    people.late_us = calloc(people.claim_max, sizeof *people.late_us);
+    people.late_us = calloc(people.claim_max, sizeof(*people.late_us));
     if (people.late_us == NULL)
         crowd_die("memory");
     people_open(&people);
@@ -386,8 +386,8 @@ static void hostile_hear(struct hostile *hostile, struct villain *villain, size_
 {
     static char reply[1 << 18];
     static const char mark[] = "HTTP/1.1 ";
-    ssize_t got =
-        recv(villain->fd, reply, bytes_max < sizeof reply ? bytes_max : sizeof reply, MSG_DONTWAIT);
+    ssize_t got = recv(villain->fd, reply, bytes_max < sizeof(reply) ? bytes_max : sizeof(reply),
+                       MSG_DONTWAIT);
     if (got < 0 && errno == EAGAIN)
         return;
     if (got <= 0) {
@@ -438,11 +438,10 @@ static int crowd_hostile(char **words)
     int64_t tick_ns = 0;
     size_t count = 0;
     hostile.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    for (unsigned role = 0; role < ROLE_COUNT; role++) {
+    for (unsigned role = 0; role < ROLE_COUNT; role++)
         for (unsigned i = 0; i < roles[role].connections; i++, count++)
             hostile.villains[count] =
                 (struct villain){.role = role, .fd = -1, .source = (unsigned)(2 + count % SOURCES)};
-    }
     while (crowd_now_ns() < end_ns) {
         int heard;
         if (crowd_now_ns() >= tick_ns) {

@@ -129,7 +129,7 @@ static void floor_written(uv_write_t *write, int result)
 /* Hands the rest of a write to libuv, which waits until the socket takes it. */
 static void floor_write_late(struct connection *connection, size_t sent, size_t length)
 {
-    struct late_write *late = malloc(sizeof *late + length - sent);
+    struct late_write *late = malloc(sizeof(*late) + length - sent);
     if (late == NULL) {
         floor_close(connection);
         return;
@@ -169,7 +169,7 @@ static void floor_allocate(uv_handle_t *handle, size_t suggested, uv_buf_t *buff
 {
     (void)handle;
     (void)suggested;
-    *buffer = uv_buf_init(floor_server.read, sizeof floor_server.read);
+    *buffer = uv_buf_init(floor_server.read, sizeof(floor_server.read));
 }
 
 static void floor_read(uv_stream_t *stream, ssize_t length, const uv_buf_t *buffer)
@@ -188,7 +188,7 @@ static void floor_accept(uv_stream_t *listener, int result)
 {
     if (result != 0)
         return;
-    struct connection *connection = calloc(1, sizeof *connection);
+    struct connection *connection = calloc(1, sizeof(*connection));
     if (connection == NULL)
         return;
     uv_tcp_init(listener->loop, &connection->tcp);
@@ -216,10 +216,10 @@ static bool floor_make_replies(size_t size)
     static const char format[] = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
                                  "Content-Length: %05zu\r\n\r\n";
     char head[160];
-    size_t head_length = (size_t)snprintf(head, sizeof head, format, (size_t)0);
+    size_t head_length = (size_t)snprintf(head, sizeof(head), format, (size_t)0);
     if (size < head_length)
         return false;
-    snprintf(head, sizeof head, format, size - head_length);
+    snprintf(head, sizeof(head), format, size - head_length);
     char *replies = malloc(size * REPLIES_PER_WRITE);
     if (replies == NULL)
         return false;
@@ -239,7 +239,7 @@ static int floor_listen(void)
     int result = uv_tcp_bind(&floor_server.listener, (struct sockaddr *)&address, 0);
     if (result == 0)
         result = uv_listen((uv_stream_t *)&floor_server.listener, 1024, floor_accept);
-    int length = sizeof address;
+    int length = sizeof(address);
     if (result == 0)
         result = uv_tcp_getsockname(&floor_server.listener, (struct sockaddr *)&address, &length);
     if (result == 0)

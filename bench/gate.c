@@ -93,11 +93,11 @@ static uint64_t gate_bench_scramble(uint64_t x)
     return x ^ (x >> 31);
 }
 
-static struct user_id gate_bench_user(uint64_t number)
+static struct id gate_bench_user(uint64_t number)
 {
     char text[32];
-    int length = snprintf(text, sizeof text, "u%016" PRIx64, gate_bench_scramble(number));
-    return user_id_of((struct span){.bytes = text, .length = (size_t)length});
+    int length = snprintf(text, sizeof(text), "u%016" PRIx64, gate_bench_scramble(number));
+    return id_of((struct span){.bytes = text, .length = (size_t)length});
 }
 
 static void gate_bench_ask(struct gate_bench *bench, size_t count, bool repeat)
@@ -114,7 +114,7 @@ static void gate_bench_ask(struct gate_bench *bench, size_t count, bool repeat)
         *wish = (struct wish){.policy_id = POLICY_ID, .user = gate_bench_user(number)};
         /* As the server makes them: unique, with the bit of a client's key clear. */
         bench->ask_count++;
-        memcpy(wish->request_id.bytes + 8, &bench->ask_count, sizeof bench->ask_count);
+        memcpy(wish->request_id.bytes + 8, &bench->ask_count, sizeof(bench->ask_count));
         bench->batch[i] = wish;
     }
 }
@@ -195,7 +195,7 @@ static long gate_bench_resident_kib(void)
     char line[128];
     long kib = 0;
     FILE *file = fopen("/proc/self/status", "r");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL)
         if (sscanf(line, "RssAnon: %ld", &kib) == 1)
             break;
     if (file != NULL)
@@ -205,7 +205,7 @@ static long gate_bench_resident_kib(void)
 
 static enum mode gate_bench_parse_mode(const char *text)
 {
-    for (size_t i = 0; i < sizeof mode_names / sizeof *mode_names; i++)
+    for (size_t i = 0; i < sizeof(mode_names) / sizeof(*mode_names); i++)
         if (strcmp(mode_names[i], text) == 0)
             return (enum mode)i;
     gate_bench_die("modes are win, repeat, sold_out, acknowledge");

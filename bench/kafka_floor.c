@@ -7,7 +7,6 @@
  * per claim of each round, all threads included, as a JSON array. Topics are its own.
  */
 #include <librdkafka/rdkafka.h>
-#include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -153,10 +152,9 @@ static void send_claims(rd_kafka_t *producer, rd_kafka_topic_t *const topics[2],
 
     delivered_count = 0;
     while (sent_count < 2 * count) {
-        for (size_t topic = 0; topic < 2; topic++) {
+        for (size_t topic = 0; topic < 2; topic++)
             for (size_t i = 0; i < BATCH; i++)
                 send_one(producer, topics[topic], topic == 0 ? value_pended : value_issued);
-        }
         sent_count += 2 * BATCH;
         while (sent_count - delivered_count > ON_THE_WAY_MAX)
             rd_kafka_poll(producer, WAIT_MS);
@@ -183,7 +181,6 @@ int main(int argc, char **argv)
         fail("usage: kafka_floor host:port claims rounds");
     size_t count = strtoul(argv[2], NULL, 10);
     size_t rounds = strtoul(argv[3], NULL, 10);
-    mallopt(M_MXFAST, 0); /* as dibs has it */
     rd_kafka_t *producer = open_handle(RD_KAFKA_PRODUCER, argv[1], NULL);
     for (size_t i = 0; i < 2; i++) {
         snprintf(names[i], sizeof(names[i]), "floor-%d-%zu", (int)getpid(), i);

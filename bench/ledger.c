@@ -63,13 +63,13 @@ static void await(struct waiter *waiter, struct ledger *ledger, uint64_t ticket)
 }
 
 /* Users come in no order, as people do. */
-static void name_user(struct user_id *user, int64_t policy_id, int64_t seq)
+static void name_user(struct id *user, int64_t policy_id, int64_t seq)
 {
     uint64_t mixed = ((uint64_t)policy_id << 40 ^ (uint64_t)seq) * UINT64_C(0x9e3779b97f4a7c15);
     char text[32];
 
     snprintf(text, sizeof(text), "u%016llx", (unsigned long long)mixed);
-    *user = user_id_of(span_of(text));
+    *user = id_of(span_of(text));
 }
 
 static struct claim make_claim(int64_t policy_id, int64_t seq, int64_t lease_id)

@@ -194,28 +194,28 @@ static void load_make_request(const struct options *options, struct connection *
     char path[64];
     const char *method = "POST";
     body[0] = '\0';
-    snprintf(path, sizeof path, "/v1/policies/%ld/claims", options->policy_id);
+    snprintf(path, sizeof(path), "/v1/policies/%ld/claims", options->policy_id);
     if (options->mode == MODE_STATUS) {
         method = "GET";
-        snprintf(path, sizeof path, "/v1/policies/%ld/claims/u0000000000000000",
+        snprintf(path, sizeof(path), "/v1/policies/%ld/claims/u0000000000000000",
                  options->policy_id);
     } else if (options->mode == MODE_TOP) {
         method = "GET";
-        snprintf(path, sizeof path, "/v1/products/top?days=3&limit=5");
+        snprintf(path, sizeof(path), "/v1/products/top?days=3&limit=5");
     } else if (load_sells(options->mode)) {
-        snprintf(path, sizeof path, "/v1/orders");
-        load_make_orders(body, sizeof body, options->mode == MODE_ORDER ? 1 : BATCH_MAX);
+        snprintf(path, sizeof(path), "/v1/orders");
+        load_make_orders(body, sizeof(body), options->mode == MODE_ORDER ? 1 : BATCH_MAX);
     } else {
-        snprintf(body, sizeof body, "{\"user\":\"u0000000000000000\"}");
+        snprintf(body, sizeof(body), "{\"user\":\"u0000000000000000\"}");
     }
     if (body[0] != '\0')
-        snprintf(entity, sizeof entity, "Content-Type: application/json\r\nContent-Length: %zu\r\n",
-                 strlen(body));
-    int length = snprintf(connection->request, sizeof connection->request,
+        snprintf(entity, sizeof(entity),
+                 "Content-Type: application/json\r\nContent-Length: %zu\r\n", strlen(body));
+    int length = snprintf(connection->request, sizeof(connection->request),
                           "%s %s HTTP/1.1\r\nHost: %s\r\n"
                           "User-Agent: dibs-bench/1\r\nAccept: */*\r\n%s\r\n%s",
                           method, path, options->address_text, entity, body);
-    if (length < 0 || (size_t)length >= sizeof connection->request)
+    if (length < 0 || (size_t)length >= sizeof(connection->request))
         load_die("the request does not fit");
     connection->request_length = (size_t)length;
     load_find_places(connection);
@@ -261,9 +261,9 @@ static void load_read_head(struct connection *connection)
             return;
         if (newline - at <= 1)
             break;
-        if ((size_t)(newline - at) > sizeof name && (*at | 0x20) == 'c' &&
-            strncasecmp(at, name, sizeof name - 1) == 0)
-            body_length = strtoul(at + sizeof name - 1, NULL, 10);
+        if ((size_t)(newline - at) > sizeof(name) && (*at | 0x20) == 'c' &&
+            strncasecmp(at, name, sizeof(name) - 1) == 0)
+            body_length = strtoul(at + sizeof(name) - 1, NULL, 10);
         at = newline + 1;
         if (at == end)
             return;
@@ -291,7 +291,7 @@ static void load_count_reply(struct load *load, const struct connection *connect
 static void load_on_readable(struct load *load, struct connection *connection)
 {
     ssize_t got = recv(connection->fd, connection->reply + connection->reply_have,
-                       sizeof connection->reply - connection->reply_have, MSG_DONTWAIT);
+                       sizeof(connection->reply) - connection->reply_have, MSG_DONTWAIT);
     if (got < 0 && errno == EAGAIN)
         return;
     if (got <= 0)
@@ -315,10 +315,10 @@ static void load_connect(struct load *load, struct connection *connection)
     const struct options *options = load->options;
     connection->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (connection->fd < 0 || connect(connection->fd, (const struct sockaddr *)&options->address,
-                                      sizeof options->address) != 0)
+                                      sizeof(options->address)) != 0)
         load_die("cannot connect to %s: %s", options->address_text, strerror(errno));
     int on = 1;
-    setsockopt(connection->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(connection->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     load_make_request(options, connection);
     /* Edge-triggered: a reply that comes in parts makes an edge for each part. */
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = connection};
@@ -356,7 +356,7 @@ static void load_forget_counts(struct load *load)
     load->reply_count = 0;
     load->reply_bytes = 0;
     load->busy_ns = 0;
-    memset(load->status_counts, 0, sizeof load->status_counts);
+    memset(load->status_counts, 0, sizeof(load->status_counts));
 }
 
 /* Waits, a second at most, until the server has done what the last replies left it to do. */
@@ -427,7 +427,7 @@ static void load_parse_address(struct options *options, char *text)
 {
     char host[64];
     const char *colon = strrchr(text, ':');
-    if (colon == NULL || (size_t)(colon - text) >= sizeof host)
+    if (colon == NULL || (size_t)(colon - text) >= sizeof(host))
         load_usage();
     memcpy(host, text, (size_t)(colon - text));
     host[colon - text] = '\0';
@@ -440,7 +440,7 @@ static void load_parse_address(struct options *options, char *text)
 
 static enum mode load_parse_mode(const char *text)
 {
-    for (size_t i = 0; i < sizeof mode_names / sizeof *mode_names; i++)
+    for (size_t i = 0; i < sizeof(mode_names) / sizeof(*mode_names); i++)
         if (strcmp(mode_names[i], text) == 0)
             return (enum mode)i;
     load_usage();
@@ -506,7 +506,7 @@ int main(int argc, char **argv)
     if (options.mode == MODE_SOLD_OUT)
         load.next_user = load.random | (UINT64_C(1) << 63);
     load.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    load.connections = calloc(options.connection_count, sizeof *load.connections);
+    load.connections = calloc(options.connection_count, sizeof(*load.connections));
     if (load.epoll_fd < 0 || load.connections == NULL)
         load_die("cannot start: %s", strerror(errno));
     for (size_t i = 0; i < options.connection_count; i++)

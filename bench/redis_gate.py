@@ -23,7 +23,7 @@ SOLD_OUT_SEEN_S = 1.0  # servers look at Redis four times a second
 KEYS = [f"COUPON:POLICY:{{1}}:{name}" for name in
         ("REMAINING", "PENDING", "ISSUED", "LEASE", "META", "KEYS", "BOUND")]
 # A policy of 10^8 coupons, one each, as dibs_set_policy() takes its row.
-POLICY = (1, 1, 0, 0, 0, 0, 0, 10**8, 0, 1, 0, 0, 0, 10, "bench")
+POLICY = (0, 10, 10**8, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, "bench")
 PEER_KEYS = [f"{{peer}}:{name}" for name in ("stock", "users", "pending", "sequence")]
 
 
@@ -34,7 +34,7 @@ class Peer:
         self.redis = redis
         self.client = redis.client()
         self.client.execute_command("FUNCTION", "LOAD", "REPLACE",
-                                    (ROOT / "src/gate/redis.lua").read_text())
+                                    (ROOT / "src/gate/redis/redis.lua").read_text())
         self.sha = self.client.script_load((ROOT / "bench/claim.lua").read_text())
         self.named = 0
 

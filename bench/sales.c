@@ -13,7 +13,7 @@
 
 #include "base/buffer.h"
 #include "base/log.h"
-#include "ledger/sales.h"
+#include "ledger/sales/sales.h"
 #include "ranking/board.h"
 
 #define LIMIT_MAX 100
@@ -56,7 +56,7 @@ static enum status latest_place(void *context, const struct feed_place *place, s
     return STATUS_OK;
 }
 
-static enum status latest_total(void *context, int64_t day, const struct user_id *product_id,
+static enum status latest_total(void *context, int64_t day, const struct id *product_id,
                                 int64_t sold, struct error *error)
 {
     (void)product_id;
@@ -70,7 +70,7 @@ static void work_out(struct board *board, int64_t first, int64_t last, size_t li
 {
     struct sales_line lines[LIMIT_MAX];
     struct sales_line before[LIMIT_MAX];
-    struct user_id ids[LIMIT_MAX];
+    struct id ids[LIMIT_MAX];
     size_t count;
     struct error error;
 

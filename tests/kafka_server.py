@@ -63,7 +63,8 @@ class KafkaBroker(Server):
 
     def __init__(self, settings=None, folder=None, env=None):
         super().__init__(settings, folder, env)
-        self.jars = self.house.template(type(self))
+        template = self.house.template(type(self))
+        self.jars = template / "jars"
         self.controller_port = free_port()
         self.secure_port = free_port()
         self.authority = Authority(self.folder, "authority")
@@ -83,27 +84,39 @@ class KafkaBroker(Server):
             "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
             "log.dirs": self.data,
         }
-        self.properties.write_text("".join(
-            f"{name}={value}\n"
-            for name, value in {**self.SETTINGS, **listeners, **self.settings}.items()))
-        self.properties.chmod(0o644)
-        run_quietly(self.java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c",
-                              str(self.properties), "--add-scram",
-                              f"SCRAM-SHA-512=[name={USER},password={PASSWORD}]"),
-                    cwd=self.data, env={"PATH": PATH}, **self.house.as_account())
+        self.write_properties(self.properties, {**listeners, **self.settings})
+        copy_folder(template / "data", self.data)
 
     @classmethod
     def initialize(cls, folder, house):
-        """The jars, where those may read them who run the servers."""
+        """The jars, where those may read them who run the servers, and the files of an empty
+        broker, which are the same whatever its ports."""
         fetched = subprocess.run([str(FETCH)], stdout=subprocess.PIPE, text=True, check=True)
-        copy_folder(fetched.stdout.strip(), folder)
+        jars, data = house.own(folder / "jars"), house.own(folder / "data")
+        copy_folder(fetched.stdout.strip(), jars)
+        properties = folder / "format.properties"
+        cls.write_properties(properties, {"listeners": "CONTROLLER://127.0.0.1:1",
+                                          "process.roles": "controller",
+                                          "controller.quorum.voters": "1@127.0.0.1:1",
+                                          "log.dirs": data})
+        run_quietly(cls.java(jars, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c",
+                             str(properties), "--add-scram",
+                             f"SCRAM-SHA-512=[name={USER},password={PASSWORD}]"),
+                    cwd=data, env={"PATH": PATH}, **house.as_account())
 
-    def java(self, main, *arguments):
-        return [shutil.which("java", path=PATH) or "java", *self.JAVA, "-cp", f"{self.jars}/*",
+    @classmethod
+    def write_properties(cls, path, settings):
+        path.write_text("".join(f"{name}={value}\n"
+                                for name, value in {**cls.SETTINGS, **settings}.items()))
+        path.chmod(0o644)
+
+    @classmethod
+    def java(cls, jars, main, *arguments):
+        return [shutil.which("java", path=PATH) or "java", *cls.JAVA, "-cp", f"{jars}/*",
                 main, *arguments]
 
     def command(self):
-        return self.java("kafka.Kafka", str(self.properties))
+        return self.java(self.jars, "kafka.Kafka", str(self.properties))
 
     def connection_errors(self):
         return (KafkaError,)

@@ -5,6 +5,7 @@ a session of its own sees to it. servers.py tells what there is.
 """
 import atexit
 import contextlib
+import fcntl
 import os
 import pathlib
 import pwd
@@ -61,6 +62,7 @@ class House:
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="dibs-servers-"))
         self.folder.chmod(0o711)  # The servers run as somebody else when we are root.
         self.account = pwd.getpwnam("nobody") if os.getuid() == 0 else None
+        self.shared = pathlib.Path(os.environ.get("DIBS_TEST_TEMPLATES") or self.folder)
         self.templates = {}
         self.server_count = 0
         self.guard = subprocess.Popen(
@@ -88,10 +90,17 @@ class House:
         return path
 
     def template(self, kind):
-        """The files of an empty server of that class."""
+        """The files of an empty server of that class, made by whoever needs them first: us, or
+        any process of the run when DIBS_TEST_TEMPLATES names a folder that all of them share."""
         if kind not in self.templates:
-            folder = self.own(self.folder / f"template-{kind.KIND}")
-            kind.initialize(folder, self)
+            folder = self.shared / f"template-{kind.KIND}"
+            with open(f"{folder}.lock", "w", encoding="utf-8") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                is_whole = pathlib.Path(f"{folder}.whole")
+                if not is_whole.exists():
+                    shutil.rmtree(folder, ignore_errors=True)  # of one that was killed meanwhile
+                    kind.initialize(self.own(folder), self)
+                    is_whole.touch()
             self.templates[kind] = folder
         return self.templates[kind]
 
@@ -132,14 +141,23 @@ def copy_folder(source, target):
     subprocess.run(["cp", "-a", "--reflink=auto", f"{source}/.", str(target)], check=True)
 
 
+_held_ports = []  # sockets whose names keep others from our ports, until this process ends
+
+
 def free_port():
-    """A loopback port below those that the kernel gives to connections and to servers on port 0."""
+    """A loopback port below those that the kernel gives to connections and to servers on port 0. No
+    other process of the tests gets it while we live, also while whoever uses it is down."""
     first = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     while True:
         port = random.randrange(10000, first) if first > 11000 else 0
+        hold = socket.socket(socket.AF_UNIX)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
-            return probe.getsockname()[1]
+            port = probe.getsockname()[1]
+            hold.bind(f"\0dibs-test-port-{port}")
+            _held_ports.append(hold)
+            return port
+        hold.close()
 
 
 class Server:

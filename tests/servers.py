@@ -53,8 +53,9 @@ runs the command with DIBS_TEST_POSTGRES_URL or DIBS_TEST_MYSQL_URL set to a dat
 `dibs` may create others, or with DIBS_TEST_REDIS_URL or DIBS_TEST_KAFKA_URL, and ends with the
 command's exit code.
 
-The first server of a kind makes the files of an empty one, which later ones copy. All is stopped
-and removed when the process ends, however it ends: a guard in a session of its own sees to it.
+The first server of a kind makes the files of an empty one, which later ones copy, also those of
+other processes with the same DIBS_TEST_TEMPLATES. All else is stopped and removed when the process
+ends, however it ends: a guard in a session of its own sees to it.
 """
 import contextlib
 import glob
@@ -63,11 +64,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 from kafka_server import KafkaBroker
 from nginx_server import Nginx  # noqa: F401
 from redis_servers import Redis, RedisCluster, RedisSentinel  # noqa: F401
-from server_house import PATH, Server, copy_folder, run_quietly
+from server_house import PATH, START_TIMEOUT_S, Server, copy_folder, run_quietly
 
 USER = "dibs"
 
@@ -128,6 +130,8 @@ class Postgres(DatabaseServer):
         "fsync": "on",
         "synchronous_commit": "on",
         "autovacuum": "off",  # It would make plans differ from run to run.
+        # In its own folder: what one that is killed leaves in /dev/shm stays there.
+        "dynamic_shared_memory_type": "mmap",
         "log_line_prefix": "%m [%p] ",
         "timezone": "UTC",
     }
@@ -167,6 +171,24 @@ class Postgres(DatabaseServer):
                                       dbname=database, connect_timeout=30)
         connection.autocommit = True
         return connection
+
+    def demand_password(self, user, database):
+        """The user, who has a password and that database, is let in with it only, from now on."""
+        rules = self.data / "pg_hba.conf"
+        rule = f"host all {user} 127.0.0.1/32 scram-sha-256\n"
+        if not rules.read_text().startswith(rule):
+            rules.write_text(rule + rules.read_text())
+            self.query(self.MAINTENANCE, "SELECT pg_reload_conf()")
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while self._lets_in(user, database):  # It reads its rules when it comes to that.
+            assert time.monotonic() < deadline, f"{user} needs no password"
+            time.sleep(0.02)
+
+    def _lets_in(self, user, database):
+        with contextlib.suppress(*self.connection_errors()):
+            self.connect(database, user).close()
+            return True
+        return False
 
     @staticmethod
     def create_text(name):

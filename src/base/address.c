@@ -4,6 +4,8 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
+#include "base/digits.h"
+
 #define V4_OFFSET     12
 #define V4_PREFIX     (8 * V4_OFFSET)
 #define ADDRESS_BITS  128
@@ -21,13 +23,13 @@ struct address address_of(const struct sockaddr *peer)
     struct address address = {.bytes = {0}};
     if (peer->sa_family == AF_INET) {
         struct sockaddr_in v4;
-        memcpy(&v4, peer, sizeof v4);
+        memcpy(&v4, peer, sizeof(v4));
         return of_v4(&v4.sin_addr);
     }
     if (peer->sa_family == AF_INET6) {
         struct sockaddr_in6 v6;
-        memcpy(&v6, peer, sizeof v6);
-        memcpy(address.bytes, &v6.sin6_addr, sizeof address.bytes);
+        memcpy(&v6, peer, sizeof(v6));
+        memcpy(address.bytes, &v6.sin6_addr, sizeof(address.bytes));
     }
     return address;
 }
@@ -35,22 +37,20 @@ struct address address_of(const struct sockaddr *peer)
 bool address_is_v4(const struct address *address)
 {
     static const uint8_t mapped[V4_OFFSET] = {[10] = 0xff, [11] = 0xff};
-    return memcmp(address->bytes, mapped, sizeof mapped) == 0;
+    return memcmp(address->bytes, mapped, sizeof(mapped)) == 0;
 }
 
 bool address_parse(struct span text, struct address *address)
 {
     char copy[ADDRESS_TEXT_SIZE];
     uint8_t v4[4];
-    if (text.length == 0 || text.length >= sizeof copy) {
+    if (text.length == 0 || text.length >= sizeof(copy))
         return false;
-    }
     memcpy(copy, text.bytes, text.length);
     copy[text.length] = '\0';
     /* A NUL among the bytes would hide what follows it. */
-    if (strlen(copy) != text.length) {
+    if (strlen(copy) != text.length)
         return false;
-    }
     if (inet_pton(AF_INET, copy, v4) == 1) {
         *address = of_v4(v4);
         return true;
@@ -66,37 +66,21 @@ void address_format(const struct address *address, char text[ADDRESS_TEXT_SIZE])
     ensure(written != NULL);
 }
 
-/* One to three digits, at most `most`. */
-static bool read_prefix(struct span text, unsigned most, unsigned *prefix)
-{
-    if (text.length == 0 || text.length > PREFIX_DIGITS) {
-        return false;
-    }
-    *prefix = 0;
-    for (size_t at = 0; at < text.length; at++) {
-        if (text.bytes[at] < '0' || text.bytes[at] > '9') {
-            return false;
-        }
-        *prefix = *prefix * 10 + (unsigned)(text.bytes[at] - '0');
-    }
-    return *prefix <= most;
-}
-
 bool network_parse(struct span text, struct network *network)
 {
     const char *slash = text.length > 0 ? memchr(text.bytes, '/', text.length) : NULL;
     size_t length = slash != NULL ? (size_t)(slash - text.bytes) : text.length;
-    if (!address_parse((struct span){text.bytes, length}, &network->first)) {
+    if (!address_parse((struct span){text.bytes, length}, &network->first))
         return false;
-    }
     network->prefix = ADDRESS_BITS;
-    if (slash == NULL) {
+    if (slash == NULL)
         return true;
-    }
     unsigned before = address_is_v4(&network->first) ? V4_PREFIX : 0;
     struct span digits = {slash + 1, text.length - length - 1};
-    bool valid = read_prefix(digits, ADDRESS_BITS - before, &network->prefix);
-    network->prefix += before;
+    uint64_t prefix = 0;
+    bool valid =
+        digits.length <= PREFIX_DIGITS && digits_read(digits, ADDRESS_BITS - before, &prefix);
+    network->prefix = before + (unsigned)prefix;
     return valid;
 }
 
@@ -104,9 +88,15 @@ bool network_contains(const struct network *network, const struct address *addre
 {
     unsigned whole = network->prefix / 8;
     unsigned rest = network->prefix % 8;
-    if (memcmp(network->first.bytes, address->bytes, whole) != 0) {
+    if (memcmp(network->first.bytes, address->bytes, whole) != 0)
         return false;
-    }
     uint8_t differing = rest == 0 ? 0 : network->first.bytes[whole] ^ address->bytes[whole];
     return differing >> (8 - rest) == 0;
+}
+
+bool address_is_loopback(const struct address *address)
+{
+    static const struct network v4 = {{.bytes = {[10] = 0xff, [11] = 0xff, [12] = 127}}, 104};
+    static const struct network v6 = {{.bytes = {[15] = 1}}, ADDRESS_BITS};
+    return network_contains(&v4, address) || network_contains(&v6, address);
 }

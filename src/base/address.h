@@ -5,8 +5,7 @@
  *
  * Threads: values only.
  */
-#ifndef BASE_ADDRESS_H
-#define BASE_ADDRESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,7 +26,7 @@ struct network {
     unsigned prefix;
 };
 
-/* Of a socket's other end; not known for anything but IP. */
+/* The address of a socket's other end; not known for anything but IP. */
 struct address address_of(const struct sockaddr *peer);
 
 /* "192.0.2.1" or "2001:db8::1"; false for anything else. */
@@ -38,9 +37,10 @@ void address_format(const struct address *address, char text[ADDRESS_TEXT_SIZE])
 
 bool address_is_v4(const struct address *address);
 
+/* 127.0.0.0/8 or ::1. */
+bool address_is_loopback(const struct address *address);
+
 /* "10.0.0.0/8", "2001:db8::/32", or one address. */
 bool network_parse(struct span text, struct network *network);
 
 bool network_contains(const struct network *network, const struct address *address);
-
-#endif

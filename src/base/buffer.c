@@ -24,25 +24,21 @@ void buffer_release(struct buffer *buffer)
 
 bool buffer_reserve(struct buffer *buffer, size_t extra)
 {
-    if (buffer->overflowed) {
+    if (buffer->overflowed)
         return false;
-    }
     if (extra > buffer->length_max - buffer->length) {
         buffer->overflowed = true;
         return false;
     }
     size_t needed = buffer->length + extra + 1;
-    if (needed <= buffer->capacity) {
+    if (needed <= buffer->capacity)
         return true;
-    }
     size_t capacity_max = buffer->length_max + 1;
     size_t capacity = buffer->capacity > 0 ? buffer->capacity : CAPACITY_MIN;
-    while (capacity < needed) {
+    while (capacity < needed)
         capacity = capacity > capacity_max / 2 ? capacity_max : capacity * 2;
-    }
-    if (capacity > capacity_max) {
+    if (capacity > capacity_max)
         capacity = capacity_max;
-    }
     char *bytes = realloc(buffer->bytes, capacity);
     if (bytes == NULL) {
         buffer->overflowed = true;
@@ -56,9 +52,8 @@ bool buffer_reserve(struct buffer *buffer, size_t extra)
 
 void buffer_append_slow(struct buffer *buffer, const void *bytes, size_t length)
 {
-    if (length == 0 || !buffer_reserve(buffer, length)) {
+    if (length == 0 || !buffer_reserve(buffer, length))
         return;
-    }
     memcpy(buffer->bytes + buffer->length, bytes, length);
     buffer->length += length;
     buffer->bytes[buffer->length] = '\0';
@@ -76,9 +71,8 @@ void buffer_printf(struct buffer *buffer, const char *format, ...)
         buffer_append(buffer, words, (size_t)length);
         return;
     }
-    if (!buffer_reserve(buffer, (size_t)length)) {
+    if (!buffer_reserve(buffer, (size_t)length))
         return;
-    }
     va_start(arguments, format);
     vsnprintf(buffer->bytes + buffer->length, (size_t)length + 1, format, arguments);
     va_end(arguments);
@@ -89,9 +83,8 @@ void buffer_append_u64(struct buffer *buffer, uint64_t number)
 {
     size_t count = digits_count(number);
     bool fits = !buffer->overflowed && buffer->capacity - buffer->length > count;
-    if (!fits && !buffer_reserve(buffer, count)) {
+    if (!fits && !buffer_reserve(buffer, count))
         return;
-    }
     digits_put(buffer->bytes + buffer->length, number, count);
     buffer->length += count;
     buffer->bytes[buffer->length] = '\0';

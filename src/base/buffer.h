@@ -6,8 +6,7 @@
  *
  * Threads: one owner at a time.
  */
-#ifndef BASE_BUFFER_H
-#define BASE_BUFFER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,6 +40,12 @@ struct buffer {
     size_t length_max;
     bool overflowed;
 };
+
+/* Its bytes, until the next append. */
+static inline struct span buffer_span(const struct buffer *buffer)
+{
+    return (struct span){.bytes = buffer->bytes, .length = buffer->length};
+}
 
 /* Starts empty and allocates nothing until the first append. */
 void buffer_init(struct buffer *buffer, size_t length_max);
@@ -79,11 +84,8 @@ static inline void buffer_append_text(struct buffer *buffer, const char *text)
 
 static inline void buffer_append_span(struct buffer *buffer, struct span span)
 {
-    if (span.length > 0) { /* an empty span may have no bytes to point to */
+    if (span.length > 0) /* an empty span may have no bytes to point to */
         buffer_append(buffer, span.bytes, span.length);
-    }
 }
 
 #define buffer_append_literal(buffer, literal) buffer_append(buffer, literal, sizeof(literal) - 1)
-
-#endif

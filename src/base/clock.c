@@ -111,9 +111,8 @@ static inline void put_4(char *at, unsigned number)
 /* The formats have room for four-digit years only. */
 static inline int64_t clamp_wall_ms(int64_t wall_ms)
 {
-    if (wall_ms < 0) {
+    if (wall_ms < 0)
         return 0;
-    }
     return wall_ms > CLOCK_WALL_MAX_MS ? CLOCK_WALL_MAX_MS : wall_ms;
 }
 
@@ -158,15 +157,13 @@ void clock_format_http_date(int64_t wall_ms, char text[CLOCK_HTTP_DATE_SIZE])
 /* Reads exactly `digits` digits; false when one of them is not. */
 static bool take_digits(struct span *text, size_t digits, unsigned *number)
 {
-    if (text->length < digits) {
+    if (text->length < digits)
         return false;
-    }
     *number = 0;
     for (size_t i = 0; i < digits; i++) {
         unsigned digit = (unsigned char)text->bytes[i] - (unsigned)'0';
-        if (digit > 9) {
+        if (digit > 9)
             return false;
-        }
         *number = *number * 10 + digit;
     }
     text->bytes += digits;
@@ -176,9 +173,8 @@ static bool take_digits(struct span *text, size_t digits, unsigned *number)
 
 static bool take_character(struct span *text, char either, char or_else)
 {
-    if (text->length == 0 || (text->bytes[0] != either && text->bytes[0] != or_else)) {
+    if (text->length == 0 || (text->bytes[0] != either && text->bytes[0] != or_else))
         return false;
-    }
     text->bytes++;
     text->length--;
     return true;
@@ -188,9 +184,8 @@ static bool take_character(struct span *text, char either, char or_else)
 static bool take_fraction(struct span *text, unsigned *ms)
 {
     *ms = 0;
-    if (!take_character(text, '.', '.')) {
+    if (!take_character(text, '.', '.'))
         return true;
-    }
     unsigned digit;
     unsigned weight = 100;
     size_t count = 0;
@@ -205,19 +200,16 @@ static bool take_fraction(struct span *text, unsigned *ms)
 static bool take_offset(struct span *text, int64_t *seconds_east)
 {
     *seconds_east = 0;
-    if (take_character(text, 'Z', 'z')) {
+    if (take_character(text, 'Z', 'z'))
         return true;
-    }
     int64_t sign = take_character(text, '-', '-') ? -1 : 1;
-    if (sign == 1 && !take_character(text, '+', '+')) {
+    if (sign == 1 && !take_character(text, '+', '+'))
         return false;
-    }
     unsigned hours;
     unsigned minutes;
     if (!take_digits(text, 2, &hours) || !take_character(text, ':', ':') ||
-        !take_digits(text, 2, &minutes) || hours > 23 || minutes > 59) {
+        !take_digits(text, 2, &minutes) || hours > 23 || minutes > 59)
         return false;
-    }
     *seconds_east = sign * (hours * INT64_C(3600) + minutes * INT64_C(60));
     return true;
 }
@@ -236,25 +228,20 @@ bool clock_parse_rfc3339(struct span text, int64_t *wall_ms)
         !take_digits(&text, 2, &hour) || !take_character(&text, ':', ':') ||
         !take_digits(&text, 2, &minute) || !take_character(&text, ':', ':') ||
         !take_digits(&text, 2, &second) || !take_fraction(&text, &ms) ||
-        !take_offset(&text, &seconds_east) || text.length != 0) {
+        !take_offset(&text, &seconds_east) || text.length != 0)
         return false;
-    }
     if (date.month < 1 || date.month > 12 || date.day < 1 ||
-        date.day > days_in_month(date.year, date.month) || hour > 23 || minute > 59 ||
-        second > 60) {
+        date.day > days_in_month(date.year, date.month) || hour > 23 || minute > 59 || second > 60)
         return false;
-    }
     int64_t at_second = day_of_date(date) * SECONDS_PER_DAY + hour * INT64_C(3600) +
                         minute * INT64_C(60) + second - seconds_east;
     int64_t at_ms = at_second * 1000 + ms;
-    if (at_ms < 0 || at_ms > CLOCK_WALL_MAX_MS) {
+    if (at_ms < 0 || at_ms > CLOCK_WALL_MAX_MS)
         return false;
-    }
     /* Leap seconds come only at the end of a month, in UTC. */
     if (second == 60 && (at_second % SECONDS_PER_DAY != 0 ||
-                         date_of_day((uint32_t)(at_second / SECONDS_PER_DAY)).day != 1)) {
+                         date_of_day((uint32_t)(at_second / SECONDS_PER_DAY)).day != 1))
         return false;
-    }
     *wall_ms = at_ms;
     return true;
 }

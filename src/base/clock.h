@@ -5,8 +5,7 @@
  *
  * Threads: safe from any.
  */
-#ifndef BASE_CLOCK_H
-#define BASE_CLOCK_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -42,5 +41,3 @@ void clock_format_http_date(int64_t wall_ms, char text[CLOCK_HTTP_DATE_SIZE]);
  * milliseconds), upper- or lower-case t and z, a leap second read as the next second. False for
  * everything else, also for days that do not exist. */
 bool clock_parse_rfc3339(struct span text, int64_t *wall_ms);
-
-#endif

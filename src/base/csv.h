@@ -2,13 +2,10 @@
  *
  * Threads: pure functions.
  */
-#ifndef BASE_CSV_H
-#define BASE_CSV_H
+#pragma once
 
 #include "base/buffer.h"
 
 /* A text as one cell. One that a spreadsheet would take for a formula (it begins with = + - @, a
  * tab or a CR) gets a ' in front; one with a comma, a quote or a line end is quoted. */
 void csv_append_text(struct buffer *out, struct span text);
-
-#endif

@@ -1,13 +1,11 @@
-/* digits.h: decimal digits written two at a time, for numbers and times on the way of every reply.
+/* digits.h: decimal digits written two at a time, for numbers and times on the way of every reply;
+ * bytes as hexadecimal digits.
  *
  * Threads: pure functions.
  */
-#ifndef BASE_DIGITS_H
-#define BASE_DIGITS_H
+#pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
+#include "base/buffer.h"
 
 /* Writes `number` (0-99) as two digits. */
 static inline void digits_put_2(char *at, uint64_t number)
@@ -66,11 +64,62 @@ static inline void digits_put(char *at, uint64_t number, size_t count)
         digits_put_2(end, rest % 100);
         rest /= 100;
     }
-    if (rest >= 10) {
+    if (rest >= 10)
         digits_put_2(at, rest);
-    } else {
+    else
         *at = (char)('0' + rest);
+}
+
+/* Reads a whole number that has nothing but digits. False: there are none, there is something else,
+ * or it is more than `most`,
+ * which is at most INT64_MAX. */
+static inline bool digits_read(struct span text, uint64_t most, uint64_t *number)
+{
+    *number = 0;
+    for (size_t i = 0; i < text.length; i++) {
+        unsigned digit = (unsigned char)text.bytes[i] - (unsigned)'0';
+        if (digit > 9 || *number > most / 10)
+            return false;
+        *number = *number * 10 + digit;
+    }
+    return text.length > 0 && *number <= most;
+}
+
+/* --- hexadecimal --- */
+
+/* The value of a digit in lower case; -1: it is none. */
+static inline int hex_digit_lower(char digit)
+{
+    if (digit >= '0' && digit <= '9')
+        return digit - '0';
+    return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
+}
+
+/* The same in either case. */
+static inline int hex_digit(char digit)
+{
+    return digit >= 'A' && digit <= 'F' ? digit - 'A' + 10 : hex_digit_lower(digit);
+}
+
+/* Writes two digits in lower case for each byte, and no NUL. */
+static inline void hex_write(char *text, const uint8_t *bytes, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        text[2 * i] = "0123456789abcdef"[bytes[i] >> 4];
+        text[2 * i + 1] = "0123456789abcdef"[bytes[i] & 15];
     }
 }
 
-#endif
+/* Reads exactly `count` bytes. False: there are more or fewer, or not only digits in lower case. */
+static inline bool hex_read(struct span text, uint8_t *bytes, size_t count)
+{
+    bool is_good = text.length == 2 * count;
+
+    for (size_t i = 0; is_good && i < count; i++) {
+        int high = hex_digit_lower(text.bytes[2 * i]);
+        int low = hex_digit_lower(text.bytes[2 * i + 1]);
+        is_good = high >= 0 && low >= 0;
+        bytes[i] = (uint8_t)((unsigned)high << 4 | (unsigned)low);
+    }
+    return is_good;
+}

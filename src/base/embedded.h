@@ -5,8 +5,7 @@
  * the files' names, with its own header. The bytes are followed by a NUL that `length` does not
  * count, so that they also read as a string. Everything here is constant: any thread may read it.
  */
-#ifndef BASE_EMBEDDED_H
-#define BASE_EMBEDDED_H
+#pragma once
 
 #include <stddef.h>
 
@@ -15,5 +14,3 @@ struct embedded_file {
     const unsigned char *bytes;
     size_t length;
 };
-
-#endif

@@ -8,11 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
+
 enum status error_set(struct error *error, enum status status, const char *format, ...)
 {
-    if (error == NULL) {
+    if (error == NULL)
         return status;
-    }
     /* Not straight into error->text: a caller may pass the old words as an argument. */
     struct error words;
     va_list arguments;
@@ -25,9 +26,8 @@ enum status error_set(struct error *error, enum status status, const char *forma
 
 void error_prefix(struct error *error, const char *format, ...)
 {
-    if (error == NULL) {
+    if (error == NULL)
         return;
-    }
     struct error words;
     va_list arguments;
     va_start(arguments, format);
@@ -43,25 +43,18 @@ void error_prefix(struct error *error, const char *format, ...)
 
 const char *status_name(enum status status)
 {
-    switch (status) {
-    case STATUS_OK:
-        return "ok";
-    case STATUS_INVALID:
-        return "invalid";
-    case STATUS_NOT_FOUND:
-        return "not_found";
-    case STATUS_CONFLICT:
-        return "conflict";
-    case STATUS_BUSY:
-        return "busy";
-    case STATUS_UNAVAILABLE:
-        return "unavailable";
-    case STATUS_UNKNOWN:
-        return "unknown";
-    case STATUS_FAILED:
-        return "failed";
-    }
-    ensure_failed("a known status", __FILE__, __LINE__, __func__);
+    static const char *const names[] = {
+        [STATUS_OK] = "ok",
+        [STATUS_INVALID] = "invalid",
+        [STATUS_NOT_FOUND] = "not_found",
+        [STATUS_CONFLICT] = "conflict",
+        [STATUS_UNAVAILABLE] = "unavailable",
+        [STATUS_BUSY] = "busy",
+        [STATUS_UNKNOWN] = "unknown",
+        [STATUS_FAILED] = "failed",
+    };
+    ensure((size_t)status < COUNT_OF(names));
+    return names[status];
 }
 
 /* How long whoever reads stderr may take before the process ends without a word. */
@@ -70,8 +63,7 @@ const char *status_name(enum status status)
 void ensure_failed(const char *condition, const char *file, int line, const char *function)
 {
     struct pollfd reader = {.fd = STDERR_FILENO, .events = POLLOUT};
-    if (poll(&reader, 1, READER_MS) > 0) {
+    if (poll(&reader, 1, READER_MS) > 0)
         fprintf(stderr, "dibs: %s:%d: %s: does not hold: %s\n", file, line, function, condition);
-    }
     abort();
 }

@@ -9,8 +9,7 @@
  *
  * Threads: values only; no shared state.
  */
-#ifndef BASE_ERROR_H
-#define BASE_ERROR_H
+#pragma once
 
 #define MUST_CHECK                       __attribute__((warn_unused_result))
 #define PRINTF_LIKE(format_at, first_at) __attribute__((format(printf, format_at, first_at)))
@@ -47,5 +46,3 @@ const char *status_name(enum status status);
     ((condition) ? (void)0 : ensure_failed(#condition, __FILE__, __LINE__, __func__))
 void ensure_failed(const char *condition, const char *file, int line, const char *function)
     __attribute__((noreturn));
-
-#endif

@@ -38,22 +38,19 @@ static void parse_order(const char *text)
 {
     const char *name_end = strchr(text, ':');
     if (order_count == ORDERS_MAX || name_end == NULL || name_end == text ||
-        name_end - text >= ORDER_NAME_MAX) {
+        name_end - text >= ORDER_NAME_MAX)
         refuse_orders(text);
-    }
     char *count_end;
     unsigned long count = strtoul(name_end + 1, &count_end, 10);
-    if (name_end[1] < '0' || name_end[1] > '9' || count == 0) {
+    if (name_end[1] < '0' || name_end[1] > '9' || count == 0)
         refuse_orders(text);
-    }
     struct fault_order *order = &orders[order_count];
-    if (strcmp(count_end, ":kill") == 0) {
+    if (strcmp(count_end, ":kill") == 0)
         order->signal = SIGKILL;
-    } else if (strcmp(count_end, ":stop") == 0) {
+    else if (strcmp(count_end, ":stop") == 0)
         order->signal = SIGSTOP;
-    } else {
+    else
         refuse_orders(text);
-    }
     memcpy(order->name, text, (size_t)(name_end - text));
     atomic_init(&order->passes_left, count);
     order_count++;
@@ -62,17 +59,14 @@ static void parse_order(const char *text)
 static void parse_orders(void)
 {
     const char *text = getenv("DIBS_FAULT");
-    if (text == NULL || *text == '\0') {
+    if (text == NULL || *text == '\0')
         return;
-    }
     char *copy = strdup(text);
-    if (copy == NULL) {
+    if (copy == NULL)
         abort();
-    }
     char *rest = copy;
-    for (char *order = strsep(&rest, ","); order != NULL; order = strsep(&rest, ",")) {
+    for (char *order = strsep(&rest, ","); order != NULL; order = strsep(&rest, ","))
         parse_order(order);
-    }
     free(copy);
 }
 
@@ -81,9 +75,8 @@ void fault_point(const char *name)
     pthread_once(&orders_once, parse_orders);
     for (size_t i = 0; i < order_count; i++) {
         struct fault_order *order = &orders[i];
-        if (strcmp(order->name, name) != 0) {
+        if (strcmp(order->name, name) != 0)
             continue;
-        }
         /* Wraps below zero after the one pass that counts, and then never comes back to 1. */
         if (atomic_fetch_sub(&order->passes_left, 1) == 1) {
             log_flush();

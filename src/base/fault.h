@@ -7,14 +7,11 @@
  *
  * Threads: safe from any.
  */
-#ifndef BASE_FAULT_H
-#define BASE_FAULT_H
+#pragma once
 
 #if defined(DIBS_FAULT_POINTS) && DIBS_FAULT_POINTS
 void fault_point(const char *name);
 #define FAULT_POINT(name) fault_point(name)
 #else
 #define FAULT_POINT(name) ((void)0)
-#endif
-
 #endif

@@ -4,8 +4,7 @@
  *
  * Threads: pure functions.
  */
-#ifndef BASE_HASH_H
-#define BASE_HASH_H
+#pragma once
 
 #include <endian.h>
 #include <stddef.h>
@@ -74,5 +73,3 @@ static inline uint64_t hash_table(struct hash_key key, const void *text, size_t 
     }
     return hash_fold(key.k1 ^ length, hash_fold(a ^ key.k1, b ^ seed));
 }
-
-#endif

@@ -3,14 +3,13 @@
 
 #include "base/error.h"
 
-/* 0, 1, 2, 3, 4-5, 6-7, 8-11, 12-15, ...: the highest bit and the one below it. */
-static unsigned bucket_of(uint64_t value)
+/* 0, 1, 2, 3, 4, 5, 6, 7, 8-9, 10-11, ...: the highest bit and the two below it. */
+unsigned histogram_bucket(uint64_t value)
 {
-    if (value < 2) {
+    if (value < 4)
         return (unsigned)value;
-    }
     unsigned highest = 63 - (unsigned)__builtin_clzll(value);
-    unsigned bucket = 2 * highest + (unsigned)(value >> (highest - 1) & 1);
+    unsigned bucket = 4 * (highest - 1) + (unsigned)(value >> (highest - 2) & 3);
     return bucket < HISTOGRAM_BUCKETS ? bucket : HISTOGRAM_BUCKETS - 1;
 }
 
@@ -23,7 +22,7 @@ static inline void add_relaxed(_Atomic uint64_t *counter, uint64_t value)
 
 void histogram_record(struct histogram *histogram, uint64_t value)
 {
-    add_relaxed(&histogram->counts[bucket_of(value)], 1);
+    add_relaxed(&histogram->counts[histogram_bucket(value)], 1);
     add_relaxed(&histogram->sum, value);
 }
 
@@ -40,28 +39,30 @@ void histogram_add_to(const struct histogram *histogram, struct histogram_snapsh
 uint64_t histogram_bucket_limit(unsigned bucket)
 {
     ensure(bucket < HISTOGRAM_BUCKETS);
-    if (bucket == HISTOGRAM_BUCKETS - 1) {
+    if (bucket == HISTOGRAM_BUCKETS - 1)
         return UINT64_MAX;
-    }
-    if (bucket < 2) {
+    if (bucket < 4)
         return bucket;
-    }
-    uint64_t half = UINT64_C(1) << (bucket / 2 - 1);
-    return (2 + bucket % 2) * half + half - 1;
+    uint64_t step = UINT64_C(1) << (bucket / 4 - 1);
+    return (4 + bucket % 4) * step + step - 1;
+}
+
+static uint64_t bucket_middle(unsigned bucket)
+{
+    uint64_t least = bucket > 0 ? histogram_bucket_limit(bucket - 1) + 1 : 0;
+    return bucket == HISTOGRAM_BUCKETS - 1 ? least : (least + histogram_bucket_limit(bucket)) / 2;
 }
 
 uint64_t histogram_quantile(const struct histogram_snapshot *snapshot, double quantile)
 {
-    if (snapshot->count == 0) {
+    if (snapshot->count == 0)
         return 0;
-    }
     double exact_rank = quantile * (double)snapshot->count;
     uint64_t below = 0;
     for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
         below += snapshot->counts[i];
-        if (below > 0 && (double)below >= exact_rank) {
-            return histogram_bucket_limit(i);
-        }
+        if (below > 0 && (double)below >= exact_rank)
+            return bucket_middle(i);
     }
     return UINT64_MAX;
 }

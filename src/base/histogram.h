@@ -1,15 +1,14 @@
-/* histogram.h: counts of durations or sizes in logarithmic buckets, two per power of two.
+/* histogram.h: counts of durations or sizes in logarithmic buckets, four per power of two.
  *
  * One thread records, any thread may read: the counters are relaxed atomics.
  */
-#ifndef BASE_HISTOGRAM_H
-#define BASE_HISTOGRAM_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
 
 /* Up to 2^40: a quarter of an hour in nanoseconds; what is above falls into the last. */
-#define HISTOGRAM_BUCKETS 80
+#define HISTOGRAM_BUCKETS 156
 
 struct histogram {
     _Atomic uint64_t counts[HISTOGRAM_BUCKETS];
@@ -29,10 +28,9 @@ void histogram_record(struct histogram *histogram, uint64_t value);
 /* Adds the present counts to `snapshot` (zero it first). */
 void histogram_add_to(const struct histogram *histogram, struct histogram_snapshot *snapshot);
 
-/* The largest value that falls into a bucket; UINT64_MAX for the last. */
+/* Which bucket a value falls into, and the largest value that does; UINT64_MAX for the last. */
+unsigned histogram_bucket(uint64_t value);
 uint64_t histogram_bucket_limit(unsigned bucket);
 
-/* The bucket limit at or below which `quantile` (0..1) of the values lie; 0 when empty. */
+/* The middle of the first bucket up to which `quantile` (0..1) of the values lie; 0 when empty. */
 uint64_t histogram_quantile(const struct histogram_snapshot *snapshot, double quantile);
-
-#endif

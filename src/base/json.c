@@ -41,9 +41,8 @@ static enum status read_object(const struct json_reading *reading, const struct 
 struct json_reader *json_reader_new(size_t body_max)
 {
     struct json_reader *reader = calloc(1, sizeof(*reader));
-    if (reader == NULL) {
+    if (reader == NULL)
         return NULL;
-    }
     reader->body_max = body_max;
     reader->pool_size = yyjson_read_max_memory_usage(body_max, YYJSON_READ_INSITU);
     reader->text = malloc(body_max + YYJSON_PADDING_SIZE);
@@ -60,9 +59,8 @@ struct json_reader *json_reader_new(size_t body_max)
 
 void json_reader_free(struct json_reader *reader)
 {
-    if (reader == NULL) {
+    if (reader == NULL)
         return;
-    }
     buffer_release(&reader->digits);
     free(reader->pool);
     free(reader->text);
@@ -74,9 +72,8 @@ static void write_path(const struct json_place *place, char path[JSON_FIELD_SIZE
 {
     const struct json_place *chain[JSON_DEPTH_MAX + 1];
     size_t depth = 0;
-    for (; place != NULL && depth <= JSON_DEPTH_MAX; place = place->parent) {
+    for (; place != NULL && depth <= JSON_DEPTH_MAX; place = place->parent)
         chain[depth++] = place;
-    }
     size_t length = 0;
     while (depth > 0) {
         struct span name = utf8_prefix(chain[--depth]->name, JSON_FIELD_SIZE - 1 - length);
@@ -84,9 +81,8 @@ static void write_path(const struct json_place *place, char path[JSON_FIELD_SIZE
             unsigned char byte = (unsigned char)name.bytes[i];
             path[length++] = byte < ' ' || byte == 0x7f ? '?' : (char)byte;
         }
-        if (depth > 0 && length < JSON_FIELD_SIZE - 1) {
+        if (depth > 0 && length < JSON_FIELD_SIZE - 1)
             path[length++] = '.';
-        }
     }
     path[length] = '\0';
 }
@@ -99,9 +95,8 @@ static enum status refuse(const struct json_reading *reading, const struct json_
 {
     char path[JSON_FIELD_SIZE];
     write_path(place, path);
-    if (reading->field != NULL) {
+    if (reading->field != NULL)
         memcpy(reading->field, path, strlen(path) + 1);
-    }
     char words[sizeof(reading->error->text)];
     va_list arguments;
     va_start(arguments, format);
@@ -164,16 +159,14 @@ static struct span span_of_value(yyjson_val *text)
 
 static bool read_text(const struct json_field *field, yyjson_val *value)
 {
-    if (!yyjson_is_str(value)) {
+    if (!yyjson_is_str(value))
         return false;
-    }
     struct span text = span_of_value(value);
     int64_t character_count = 0;
     for (size_t i = 0; i < text.length; i++) {
         /* Texts end up in C strings and in databases that know no NUL. */
-        if (text.bytes[i] == '\0') {
+        if (text.bytes[i] == '\0')
             return false;
-        }
         character_count += ((unsigned char)text.bytes[i] & 0xc0) != 0x80;
     }
     *(struct span *)field->target = text;
@@ -201,22 +194,20 @@ static bool read_id(struct json_reader *reader, const struct json_field *field, 
 static bool read_integer(const struct json_field *field, yyjson_val *value)
 {
     int64_t number;
-    if (yyjson_is_uint(value) && unsafe_yyjson_get_uint(value) <= INT64_MAX) {
+    if (yyjson_is_uint(value) && unsafe_yyjson_get_uint(value) <= INT64_MAX)
         number = (int64_t)unsafe_yyjson_get_uint(value);
-    } else if (yyjson_is_sint(value)) {
+    else if (yyjson_is_sint(value))
         number = unsafe_yyjson_get_sint(value);
-    } else {
+    else
         return false;
-    }
     *(int64_t *)field->target = number;
     return number >= field->minimum && number <= field->maximum;
 }
 
 static bool read_flag(const struct json_field *field, yyjson_val *value)
 {
-    if (!yyjson_is_bool(value)) {
+    if (!yyjson_is_bool(value))
         return false;
-    }
     *(bool *)field->target = unsafe_yyjson_get_bool(value);
     return true;
 }
@@ -232,12 +223,10 @@ static bool read_time(const struct json_field *field, yyjson_val *value)
 static void clear_seen(const struct json_field *fields, size_t field_count)
 {
     for (size_t i = 0; i < field_count; i++) {
-        if (fields[i].seen != NULL) {
+        if (fields[i].seen != NULL)
             *fields[i].seen = JSON_NOT_SEEN;
-        }
-        if (fields[i].kind == JSON_OBJECT || fields[i].kind == JSON_LIST) {
+        if (fields[i].kind == JSON_OBJECT || fields[i].kind == JSON_LIST)
             clear_seen(fields[i].fields, fields[i].field_count);
-        }
     }
 }
 
@@ -247,16 +236,14 @@ static enum status read_list(const struct json_reading *reading, const struct js
 {
     struct json_list *list = field->target;
     size_t count = yyjson_arr_size(array);
-    if ((int64_t)count < field->minimum || (int64_t)count > field->maximum) {
+    if ((int64_t)count < field->minimum || (int64_t)count > field->maximum)
         return refuse_kind(reading, place, field);
-    }
-    if (list->part == NULL) {
+    if (list->part == NULL)
         list->count = 0;
-    } else if (list->elements_max - list->count < count) {
+    else if (list->elements_max - list->count < count)
         return refuse(reading, place, "must be at most %zu in all", list->elements_max);
-    } else {
+    else
         *list->part = (struct json_part){.first = list->count, .count = count};
-    }
     size_t index;
     yyjson_val *value;
     yyjson_arr_foreach(array, index, count, value)
@@ -264,15 +251,13 @@ static enum status read_list(const struct json_reading *reading, const struct js
         char number[24];
         snprintf(number, sizeof(number), "%zu", index + 1);
         struct json_place here = {.parent = place, .name = span_of(number)};
-        if (!yyjson_is_obj(value)) {
+        if (!yyjson_is_obj(value))
             return refuse(reading, &here, "must be an object");
-        }
         memset(list->element, 0, list->element_size);
         clear_seen(field->fields, field->field_count);
         enum status status = read_object(reading, &here, value, field->fields, field->field_count);
-        if (status != STATUS_OK) {
+        if (status != STATUS_OK)
             return status;
-        }
         memcpy((char *)list->elements + list->count * list->element_size, list->element,
                list->element_size);
         list->count++;
@@ -284,14 +269,12 @@ static enum status read_value(const struct json_reading *reading, const struct j
                               const struct json_field *field, yyjson_val *value)
 {
     if (field->presence == JSON_OPTIONAL_OR_NULL && yyjson_is_null(value)) {
-        if (field->seen != NULL) {
+        if (field->seen != NULL)
             *field->seen = JSON_SEEN_NULL;
-        }
         return STATUS_OK;
     }
-    if (field->seen != NULL) {
+    if (field->seen != NULL)
         *field->seen = JSON_SEEN_VALUE;
-    }
     bool fits = false;
     switch (field->kind) {
     case JSON_TEXT:
@@ -310,14 +293,12 @@ static enum status read_value(const struct json_reading *reading, const struct j
         fits = read_time(field, value);
         break;
     case JSON_OBJECT:
-        if (yyjson_is_obj(value)) {
+        if (yyjson_is_obj(value))
             return read_object(reading, place, value, field->fields, field->field_count);
-        }
         break;
     case JSON_LIST:
-        if (yyjson_is_arr(value)) {
+        if (yyjson_is_arr(value))
             return read_list(reading, place, field, value);
-        }
         break;
     }
     return fits ? STATUS_OK : refuse_kind(reading, place, field);
@@ -328,18 +309,16 @@ static enum status read_value(const struct json_reading *reading, const struct j
 static bool is_name(const char *name, struct span key)
 {
     size_t i = 0;
-    while (i < key.length && name[i] == key.bytes[i] && name[i] != '\0') {
+    while (i < key.length && name[i] == key.bytes[i] && name[i] != '\0')
         i++;
-    }
     return i == key.length && name[i] == '\0';
 }
 
 static size_t find_field(const struct json_field *fields, size_t field_count, struct span key)
 {
     size_t i = 0;
-    while (i < field_count && !is_name(fields[i].name, key)) {
+    while (i < field_count && !is_name(fields[i].name, key))
         i++;
-    }
     return i;
 }
 
@@ -357,17 +336,14 @@ static enum status read_object(const struct json_reading *reading, const struct 
     {
         struct json_place here = {.parent = place, .name = span_of_value(key)};
         size_t i = find_field(fields, field_count, here.name);
-        if (i == field_count) {
+        if (i == field_count)
             return refuse_unknown(reading, &here, fields, field_count);
-        }
-        if ((had >> i & 1) != 0) {
+        if ((had >> i & 1) != 0)
             return refuse(reading, &here, "must be there only once");
-        }
         had |= UINT64_C(1) << i;
         enum status status = read_value(reading, &here, &fields[i], value);
-        if (status != STATUS_OK) {
+        if (status != STATUS_OK)
             return status;
-        }
     }
     for (size_t i = 0; i < field_count; i++) {
         if (fields[i].presence == JSON_REQUIRED && (had >> i & 1) == 0) {
@@ -382,20 +358,17 @@ static enum status read_object(const struct json_reading *reading, const struct 
 static bool is_too_deep(yyjson_doc *doc)
 {
     size_t value_count = yyjson_doc_get_val_count(doc);
-    if (value_count <= JSON_DEPTH_MAX) {
+    if (value_count <= JSON_DEPTH_MAX)
         return false;
-    }
     const yyjson_val *ends[JSON_DEPTH_MAX];
     size_t depth = 0;
     yyjson_val *first = yyjson_doc_get_root(doc);
     for (yyjson_val *value = first; value < first + value_count; value++) {
-        while (depth > 0 && value >= ends[depth - 1]) {
+        while (depth > 0 && value >= ends[depth - 1])
             depth--;
-        }
         if (yyjson_is_ctn(value)) {
-            if (depth == JSON_DEPTH_MAX) {
+            if (depth == JSON_DEPTH_MAX)
                 return true;
-            }
             ends[depth++] = unsafe_yyjson_get_next(value);
         }
     }
@@ -407,9 +380,8 @@ static enum status parse_body(const struct json_reading *reading, struct span bo
                               yyjson_val **root)
 {
     struct json_reader *reader = reading->reader;
-    if (body.length > reader->body_max) {
+    if (body.length > reader->body_max)
         return refuse(reading, NULL, "must have at most %zu bytes", reader->body_max);
-    }
     memcpy(reader->text, body.bytes, body.length);
     memset(reader->text + body.length, 0, YYJSON_PADDING_SIZE);
 
@@ -424,20 +396,17 @@ static enum status parse_body(const struct json_reading *reading, struct span bo
             why.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION ? "too many open brackets" : why.msg;
         return refuse(reading, NULL, "must be valid JSON: %s at byte %zu", words, why.pos);
     }
-    if (is_too_deep(doc)) {
+    if (is_too_deep(doc))
         return refuse(reading, NULL, "must not be nested deeper than %d levels", JSON_DEPTH_MAX);
-    }
     *root = yyjson_doc_get_root(doc);
     return STATUS_OK;
 }
 
 static bool any_required(const struct json_field *fields, size_t field_count)
 {
-    for (size_t i = 0; i < field_count; i++) {
-        if (fields[i].presence == JSON_REQUIRED) {
+    for (size_t i = 0; i < field_count; i++)
+        if (fields[i].presence == JSON_REQUIRED)
             return true;
-        }
-    }
     return false;
 }
 
@@ -446,9 +415,8 @@ enum status json_read_object(struct json_reader *reader, struct span body,
                              struct error *error)
 {
     struct json_reading reading = {.reader = reader, .field = field, .error = error};
-    if (field != NULL) {
+    if (field != NULL)
         field[0] = '\0';
-    }
     buffer_clear(&reader->digits);
     clear_seen(fields, field_count);
     if (body.length == 0) {
@@ -458,12 +426,10 @@ enum status json_read_object(struct json_reader *reader, struct span body,
     }
     yyjson_val *root = NULL;
     enum status status = parse_body(&reading, body, &root);
-    if (status != STATUS_OK) {
+    if (status != STATUS_OK)
         return status;
-    }
-    if (!yyjson_is_obj(root)) {
+    if (!yyjson_is_obj(root))
         return refuse(&reading, NULL, "must be a JSON object");
-    }
     return read_object(&reading, NULL, root, fields, field_count);
 }
 
@@ -473,13 +439,11 @@ bool json_id_valid(struct span id)
         ['0' ... '9'] = true, ['A' ... 'Z'] = true, ['a' ... 'z'] = true, ['.'] = true,
         ['_'] = true,         [':'] = true,         ['@'] = true,         ['-'] = true,
     };
-    if (id.length < 1 || id.length > 64) {
+    if (id.length < 1 || id.length > 64)
         return false;
-    }
     bool all_allowed = true; /* most ids are good, so none is left early */
-    for (size_t i = 0; i < id.length; i++) {
+    for (size_t i = 0; i < id.length; i++)
         all_allowed &= allowed[(unsigned char)id.bytes[i]];
-    }
     /* "." and ".." mean something else in a URL's path. */
     bool dots = id.length <= 2 && id.bytes[0] == '.' && id.bytes[id.length - 1] == '.';
     return all_allowed && !dots;
@@ -520,34 +484,29 @@ void json_append_text(struct buffer *out, struct span text)
     size_t run_start = 0; /* what follows it and is plain goes out in one piece */
     size_t at = 0;
     for (;;) {
-        while (at < text.length && plain[(unsigned char)text.bytes[at]]) {
+        while (at < text.length && plain[(unsigned char)text.bytes[at]])
             at++;
-        }
-        if (at == text.length) {
+        if (at == text.length)
             break;
-        }
         uint32_t code_point;
         size_t count = utf8_decode(text.bytes + at, text.length - at, &code_point);
         if (count > 1 && !utf8_is_deceptive(code_point)) {
             at += count;
             continue;
         }
-        if (at > run_start) {
+        if (at > run_start)
             buffer_append(out, text.bytes + run_start, at - run_start);
-        }
-        if (count == 1) {
+        if (count == 1)
             append_escape(out, (unsigned char)text.bytes[at]);
-        } else if (count > 1) {
+        else if (count > 1)
             buffer_printf(out, "\\u%04x", (unsigned)code_point & 0xffff);
-        } else {
+        else
             buffer_append_literal(out, "\xef\xbf\xbd");
-        }
         at += count > 1 ? count : 1;
         run_start = at;
     }
-    if (at > run_start) {
+    if (at > run_start)
         buffer_append(out, text.bytes + run_start, at - run_start);
-    }
     buffer_append_literal(out, "\"");
 }
 

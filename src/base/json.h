@@ -7,8 +7,7 @@
  * Threads: a json_reader belongs to one thread (one per loop); it reuses a fixed pool of memory
  * and allocates nothing per document.
  */
-#ifndef BASE_JSON_H
-#define BASE_JSON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -101,23 +100,23 @@ void json_append_time(struct buffer *out, int64_t wall_ms);
  * before. Names are literals; a value is a number, a span or a text that ends with a NUL (NULL:
  * null). Times and flags, which C takes for numbers, have calls of their own. Brackets are the
  * caller's: json_begin(out, '{') opens an object or a list behind a value or at the start. */
-#define json_put(out, name, value) \
-    (json_name((out), "\"" name "\":", sizeof(name) + 2),                                          \
-     _Generic((value),                                                                             \
-         bool: "json_put_flag() is meant",                                                         \
-         struct span: json_append_text,                                                            \
-         char *: json_append_words,                                                                \
-         const char *: json_append_words,                                                          \
+#define json_put(out, name, value)                                          \
+    (json_name((out), "\"" name "\":", sizeof(name) + 2), _Generic((value), \
+         bool: "json_put_flag() is meant",                                  \
+         struct span: json_append_text,                                     \
+         char *: json_append_words,                                         \
+         const char *: json_append_words,                                   \
          default: buffer_append_i64)((out), (value)))
 #define json_put_time(out, name, wall_ms) \
     (json_name((out), "\"" name "\":", sizeof(name) + 2), json_append_time((out), (wall_ms)))
 #define json_put_flag(out, name, flag) \
     (json_name((out), "\"" name "\":", sizeof(name) + 2), json_append_flag((out), (flag)))
+/* null where the value is the one that stands for none. */
+#define json_put_unless(out, name, none, value) \
+    ((value) == (none) ? json_put_null((out), name) : json_put((out), name, (value)))
 #define json_put_null(out, name) json_name((out), "\"" name "\":null", sizeof(name) + 6)
 
 void json_begin(struct buffer *out, char bracket);
 void json_name(struct buffer *out, const char *quoted, size_t length);
 void json_append_flag(struct buffer *out, bool flag);
 void json_append_words(struct buffer *out, const char *text);
-
-#endif

@@ -14,8 +14,7 @@
  * Threads: safe from any. The sink is the one mutable global besides the signal flag; it is set
  * once before threads start.
  */
-#ifndef BASE_LOG_H
-#define BASE_LOG_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -78,5 +77,3 @@ void log_write(enum log_level level, const char *event, const struct log_field *
             log_write(level, event, log_fields_, sizeof(log_fields_) / sizeof(log_fields_[0])); \
         }                                                                                       \
     } while (0)
-
-#endif

@@ -1,72 +1,27 @@
 /* metrics.c: prints families, samples and histograms as Prometheus reads them. */
 #include "base/metrics.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include "base/utf8.h"
-
-static const char *kind_name(enum metrics_kind kind)
-{
-    switch (kind) {
-    case METRICS_COUNTER:
-        return "counter";
-    case METRICS_GAUGE:
-        return "gauge";
-    case METRICS_HISTOGRAM:
-        return "histogram";
-    }
-    ensure_failed("a known kind of metric", __FILE__, __LINE__, __func__);
-}
-
-/* Help texts are UTF-8 in which a newline and a backslash are escaped. */
-static void append_escaped(struct buffer *out, struct span text)
-{
-    while (text.length > 0) {
-        uint32_t code_point;
-        size_t count = utf8_decode(text.bytes, text.length, &code_point);
-        if (count == 0) {
-            count = 1;
-            buffer_append_literal(out, "\xef\xbf\xbd");
-        } else if (code_point == '\n') {
-            buffer_append_literal(out, "\\n");
-        } else if (code_point == '\\') {
-            buffer_append_literal(out, "\\\\");
-        } else {
-            buffer_append(out, text.bytes, count);
-        }
-        text.bytes += count;
-        text.length -= count;
-    }
-}
 
 /* The fewest digits that read back as the same number. */
 static void append_double(struct buffer *out, double value)
 {
-    if (isnan(value)) {
-        buffer_append_literal(out, "NaN");
-        return;
-    }
-    if (isinf(value)) {
-        buffer_append_text(out, value > 0 ? "+Inf" : "-Inf");
-        return;
-    }
     char digits[32];
     for (int precision = 6; precision <= 17; precision++) {
         snprintf(digits, sizeof(digits), "%.*g", precision, value);
-        if (strtod(digits, NULL) == value) {
+        if (strtod(digits, NULL) == value)
             break;
-        }
     }
     buffer_append_text(out, digits);
 }
 
 void metrics_family(struct buffer *out, const char *name, enum metrics_kind kind, const char *help)
 {
-    buffer_printf(out, "# HELP %s ", name);
-    append_escaped(out, span_of(help));
-    buffer_printf(out, "\n# TYPE %s %s\n", name, kind_name(kind));
+    static const char *const kinds[] = {[METRICS_COUNTER] = "counter",
+                                        [METRICS_GAUGE] = "gauge",
+                                        [METRICS_HISTOGRAM] = "histogram"};
+    buffer_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kinds[kind]);
 }
 
 /* name_suffix{labels,le="limit"} with what is there of it, and the space before the value. */
@@ -78,9 +33,8 @@ static void append_series(struct buffer *out, const char *name, const char *suff
     buffer_append_text(out, suffix);
     if (labelled || limit != NULL) {
         buffer_append_literal(out, "{");
-        if (labelled) {
+        if (labelled)
             buffer_append_text(out, labels);
-        }
         if (limit != NULL) {
             buffer_append_text(out, labelled ? ",le=\"" : "le=\"");
             buffer_append_text(out, limit);
@@ -113,16 +67,14 @@ void metrics_histogram(struct buffer *out, const char *name, const char *labels,
     uint64_t at_most = 0;
     for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
         at_most += snapshot->counts[i];
-        /* Two buckets per power of two, so every fourth ends at a second one. */
-        if (i % 4 != 3) {
+        /* Four buckets per power of two, so every eighth ends at a second one. */
+        if (i % 8 != 3)
             continue;
-        }
         buffer_clear(&limit);
-        if (i == HISTOGRAM_BUCKETS - 1) {
+        if (i == HISTOGRAM_BUCKETS - 1)
             buffer_append_literal(&limit, "+Inf");
-        } else {
+        else
             append_double(&limit, (double)histogram_bucket_limit(i) / divisor);
-        }
         append_series(out, name, "_bucket", labels, limit.bytes);
         buffer_append_u64(out, at_most);
         buffer_append_literal(out, "\n");
@@ -135,4 +87,11 @@ void metrics_histogram(struct buffer *out, const char *name, const char *labels,
     append_series(out, name, "_count", labels, NULL);
     buffer_append_u64(out, at_most);
     buffer_append_literal(out, "\n");
+}
+
+void metrics_single(struct buffer *out, const char *name, enum metrics_kind kind, const char *help,
+                    uint64_t value)
+{
+    metrics_family(out, name, kind, help);
+    metrics_sample_u64(out, name, NULL, value);
 }

@@ -5,8 +5,7 @@
  *
  * Threads: one buffer per call, no shared state.
  */
-#ifndef BASE_METRICS_H
-#define BASE_METRICS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -15,17 +14,19 @@
 
 enum metrics_kind { METRICS_COUNTER, METRICS_GAUGE, METRICS_HISTOGRAM };
 
-/* # HELP and # TYPE lines. */
+/* # HELP and # TYPE lines; the help has no line end and no backslash. */
 void metrics_family(struct buffer *out, const char *name, enum metrics_kind kind, const char *help);
 
-/* One sample; `labels` is NULL or text such as `result="issued"`, whose values have nothing that
- * would have to be escaped. */
+/* One sample, a finite number; `labels` is NULL or text such as `result="issued"`, whose values
+ * have nothing that would have to be escaped. */
 void metrics_sample(struct buffer *out, const char *name, const char *labels, double value);
 void metrics_sample_u64(struct buffer *out, const char *name, const char *labels, uint64_t value);
+
+/* A family of one sample without labels. */
+void metrics_single(struct buffer *out, const char *name, enum metrics_kind kind, const char *help,
+                    uint64_t value);
 
 /* The _bucket, _sum and _count lines; recorded values are divided by `divisor` (1e9 for
  * nanoseconds shown as seconds, 1 for sizes). Every second power of two becomes a bucket line. */
 void metrics_histogram(struct buffer *out, const char *name, const char *labels,
                        const struct histogram_snapshot *snapshot, double divisor);
-
-#endif

@@ -1,42 +1,28 @@
 /* model.c: the names of the domain's states, and what time does to a coupon. */
 #include "base/model.h"
 
+#include "base/array.h"
+
 const char *policy_state_name(enum policy_state state)
 {
-    switch (state) {
-    case POLICY_SCHEDULED:
-        return "SCHEDULED";
-    case POLICY_OPEN:
-        return "OPEN";
-    case POLICY_PAUSED:
-        return "PAUSED";
-    case POLICY_SOLD_OUT:
-        return "SOLD_OUT";
-    case POLICY_CLOSED:
-        return "CLOSED";
-    }
-    ensure_failed("a known policy state", __FILE__, __LINE__, __func__);
+    static const char *const names[] = {
+        [POLICY_SCHEDULED] = "SCHEDULED", [POLICY_OPEN] = "OPEN",     [POLICY_PAUSED] = "PAUSED",
+        [POLICY_SOLD_OUT] = "SOLD_OUT",   [POLICY_CLOSED] = "CLOSED",
+    };
+    ensure((size_t)state < COUNT_OF(names));
+    return names[state];
 }
 
 const char *coupon_state_name(enum coupon_state state)
 {
-    switch (state) {
-    case COUPON_ISSUED:
-        return "ISSUED";
-    case COUPON_REDEEMED:
-        return "REDEEMED";
-    case COUPON_CANCELLED:
-        return "CANCELLED";
-    case COUPON_EXPIRED:
-        return "EXPIRED";
-    case COUPON_VOID:
-        return "VOID";
-    case COUPON_PENDING:
-        return "PENDING";
-    case COUPON_MERGED:
-        return "MERGED";
-    }
-    ensure_failed("a known coupon state", __FILE__, __LINE__, __func__);
+    static const char *const names[] = {
+        [COUPON_ISSUED] = "ISSUED",       [COUPON_REDEEMED] = "REDEEMED",
+        [COUPON_CANCELLED] = "CANCELLED", [COUPON_EXPIRED] = "EXPIRED",
+        [COUPON_VOID] = "VOID",           [COUPON_MERGED] = "MERGED",
+        [COUPON_PENDING] = "PENDING",
+    };
+    ensure((size_t)state < COUNT_OF(names));
+    return names[state];
 }
 
 int64_t coupon_expires_at_ms(const struct policy *policy, int64_t requested_at_ms)

@@ -5,8 +5,7 @@
  *
  * Threads: values only.
  */
-#ifndef BASE_MODEL_H
-#define BASE_MODEL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,43 +13,38 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/error.h"
+#include "base/policy.h"
+#include "base/verdict.h"
 
-#define POLICY_ID_MAX              INT64_C(9007199254740991) /* 2^53 - 1: exact in every JSON reader */
-#define POLICY_TOTAL_MAX           INT64_C(100000000)
-#define POLICY_NAME_CHARACTERS_MAX 200
-#define POLICY_NAME_SIZE           (POLICY_NAME_CHARACTERS_MAX * 4 + 1)
-#define PER_USER_LIMIT_MAX         1000
-#define DISCOUNT_PERCENT_MAX       100
-#define DISCOUNT_FIXED_MAX         INT64_C(1000000000000)
-#define COUPON_VALID_DAYS_MAX      3650
-#define ID_LENGTH_MAX              64
-#define REASON_SIZE                128
+#define ID_LENGTH_MAX 64
+#define REASON_SIZE   128
 
 /* A user, product or order id: 1-64 bytes of a small alphabet, checked where it enters. */
-struct user_id {
+struct id {
     uint8_t length;
     char bytes[ID_LENGTH_MAX];
 };
 
-static inline struct user_id user_id_of(struct span text)
+static inline struct id id_of(struct span text)
 {
-    struct user_id id = {.length = (uint8_t)text.length};
+    struct id id = {.length = (uint8_t)text.length};
     memcpy(id.bytes, text.bytes, text.length);
     return id;
 }
 
-static inline struct span user_id_span(const struct user_id *id)
+static inline struct span id_span(const struct id *id)
 {
     return (struct span){.bytes = id->bytes, .length = id->length};
 }
 
-static inline bool user_id_equal(const struct user_id *a, const struct user_id *b)
+static inline bool id_equal(const struct id *a, const struct id *b)
 {
     return a->length == b->length && memcmp(a->bytes, b->bytes, a->length) == 0;
 }
 
 /* In byte order: what ids are sorted by everywhere. */
-static inline int user_id_compare(const struct user_id *a, const struct user_id *b)
+static inline int id_compare(const struct id *a, const struct id *b)
 {
     int order = memcmp(a->bytes, b->bytes, a->length < b->length ? a->length : b->length);
     return order != 0 ? order : (int)a->length - (int)b->length;
@@ -65,35 +59,6 @@ struct request_id {
 static inline bool request_id_is_keyed(const struct request_id *id)
 {
     return (id->bytes[0] & 0x80) != 0;
-}
-
-enum discount_type { DISCOUNT_PERCENT, DISCOUNT_FIXED };
-
-/* What is handed out, as the ledger's row has it. */
-struct policy {
-    int64_t id;
-    char name[POLICY_NAME_SIZE];
-    enum discount_type discount_type;
-    int64_t discount_value;
-    int64_t total;
-    int32_t per_user_limit;
-    int32_t coupon_valid_days; /* 0: none */
-    int64_t opens_at_ms;       /* 0: open from the start */
-    int64_t closes_at_ms;      /* 0: never by itself */
-    int64_t reserve;
-    bool paused;
-    int64_t closed_at_ms; /* 0: not closed by hand */
-    int64_t created_at_ms;
-    int64_t version;  /* rises with every change */
-    int64_t unleased; /* stock the ledger has not lent to a gate */
-    int64_t next_seq; /* the first seq no lease has had yet */
-};
-
-/* By hand, or because its time is over. */
-static inline bool policy_is_closed(const struct policy *policy, int64_t now_ms)
-{
-    return policy->closed_at_ms != 0 ||
-           (policy->closes_at_ms != 0 && now_ms >= policy->closes_at_ms);
 }
 
 enum policy_state {
@@ -131,7 +96,7 @@ struct claim {
     struct request_id request_id;
     int32_t nth;
     int32_t attempt; /* how often the ledger has refused it before; of a shared gate's claims */
-    struct user_id user;
+    struct id user;
 };
 
 /* So many keys are bound to one claim besides the one it was made with; the next is refused. */
@@ -144,7 +109,7 @@ struct key_binding {
     struct request_id request_id;
     /* Whose claim it is: filled where the ledger tells of it. */
     int32_t nth;
-    struct user_id user;
+    struct id user;
 };
 
 /* The fate of a claim in the ledger. EXPIRED is never stored: it is ISSUED past its time. */
@@ -175,7 +140,7 @@ struct coupon {
     int64_t redeemed_at_ms;
     int64_t cancelled_at_ms;
     int64_t merged_into_seq;  /* of a MERGED claim: the seq the user holds instead */
-    struct user_id order_id;  /* length 0: none */
+    struct id order_id;       /* length 0: none */
     char reason[REASON_SIZE]; /* why it is VOID; "" otherwise */
 };
 
@@ -196,26 +161,23 @@ struct held_claim {
     bool is_pending; /* the ledger has not said yet that it has it */
 };
 
-/* What becomes of one press of the button. In the order of the contract: the first that applies is
- * the verdict. */
-enum verdict {
-    VERDICT_UNDECIDED,
-    VERDICT_WON,
-    VERDICT_NO_POLICY,
-    VERDICT_HELD,      /* the claim this user or this key already holds */
-    VERDICT_KEYS_FULL, /* the same, but no more keys can be bound to that claim */
-    VERDICT_BLOCKED,
-    VERDICT_CLOSED,
-    VERDICT_PAUSED,
-    VERDICT_NOT_OPEN, /* `opens_at_ms` says when */
-    VERDICT_LIMIT_REACHED,
-    VERDICT_SOLD_OUT,
-    VERDICT_LEASE_WANTED, /* nothing left here, but the ledger still has stock to lend */
-    VERDICT_UNAVAILABLE,  /* not decided; trying again is safe */
+/* What a gate tells of itself. A status other than OK ends the walk and is returned by it. */
+struct claim_visitor {
+    /* The row as last set; `next_seq` is above every seq the gate has seen. */
+    enum status (*policy)(void *context, const struct policy *policy, struct error *error);
+    /* A lease with units left, of which the first `given_count` were given out. When the highest
+     * lease seen has none left, it comes last: closed and empty. */
+    enum status (*lease)(void *context, const struct lease *lease, int64_t given_count,
+                         struct error *error);
+    /* In rising seq order, also those whose slot was freed as far as the gate keeps them. The lease
+     * is not kept: its id is 0. */
+    enum status (*claim)(void *context, const struct held_claim *held, struct error *error);
+    enum status (*key)(void *context, const struct key_binding *binding, struct error *error);
+    enum status (*blocked)(void *context, const struct id *user, struct error *error);
+    void *context;
 };
-#define VERDICT_COUNT (VERDICT_UNAVAILABLE + 1)
 
-#define DAY_MS        INT64_C(86400000)
+#define DAY_MS INT64_C(86400000)
 
 /* When a coupon won at that time ends: after coupon_valid_days, else with the policy's window;
  * 0: never. */
@@ -223,5 +185,3 @@ int64_t coupon_expires_at_ms(const struct policy *policy, int64_t requested_at_m
 
 /* The state a person sees: ISSUED turns into EXPIRED once its time has passed. */
 enum coupon_state coupon_state_at(enum coupon_state state, int64_t expires_at_ms, int64_t now_ms);
-
-#endif

@@ -25,9 +25,8 @@ void random_bytes(void *bytes, size_t length)
 static uint64_t jitter_next(void)
 {
     static _Thread_local uint64_t state;
-    while (state == 0) {
+    while (state == 0)
         random_bytes(&state, sizeof(state));
-    }
     uint64_t mixed = state += UINT64_C(0x9e3779b97f4a7c15);
     mixed = (mixed ^ (mixed >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     mixed = (mixed ^ (mixed >> 27)) * UINT64_C(0x94d049bb133111eb);

@@ -1,8 +1,7 @@
 /* random.h: unpredictable bytes from the kernel, and cheap jitter.
  * Threads: safe from any.
  */
-#ifndef BASE_RANDOM_H
-#define BASE_RANDOM_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -12,5 +11,3 @@ void random_bytes(void *bytes, size_t length);
 
 /* A number in [0, limit), for jitter; limit > 0. */
 uint64_t random_below(uint64_t limit);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Threads: one owner at a time.
  */
-#ifndef BASE_REGION_H
-#define BASE_REGION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,5 +22,3 @@ void region_release(struct region *region);
 /* Makes the memory resident now, in large pages where the system has them, so that using it later
  * costs no page faults. Only a matter of speed: it cannot fail. */
 void region_make_resident(struct region *region);
-
-#endif

@@ -2,9 +2,13 @@
 #include "base/traces.h"
 
 #include <pthread.h>
+#include <sodium.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/digits.h"
+#include "base/hash.h"
 
 #define SHELVES 4096 /* a power of two */
 #define PLACES  8    /* of a shelf: enough for several times what a busy process has under way */
@@ -22,51 +26,34 @@ struct trace_shelf {
 
 struct traces {
     _Atomic bool is_used; /* most never are: they need not be looked through */
+    struct hash_key key;
     pthread_mutex_t lock;
     struct trace_shelf shelves[SHELVES];
 };
-
-static bool trace_is_hex(struct span text)
-{
-    for (size_t i = 0; i < text.length; i++) {
-        char byte = text.bytes[i];
-        if (!((byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'f'))) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static bool trace_is_zero(struct span text)
-{
-    for (size_t i = 0; i < text.length; i++) {
-        if (text.bytes[i] != '0') {
-            return false;
-        }
-    }
-    return true;
-}
 
 bool traceparent_valid(struct span text)
 {
     /* 00-<32 hex digits>-<16 hex digits>-<2 hex digits> */
     if (text.length != TRACEPARENT_LENGTH || memcmp(text.bytes, "00-", 3) != 0 ||
-        text.bytes[35] != '-' || text.bytes[52] != '-') {
+        text.bytes[35] != '-' || text.bytes[52] != '-')
         return false;
-    }
-    struct span trace = {.bytes = text.bytes + 3, .length = 32};
-    struct span parent = {.bytes = text.bytes + 36, .length = 16};
-    struct span flags = {.bytes = text.bytes + 53, .length = 2};
-    return trace_is_hex(trace) && trace_is_hex(parent) && trace_is_hex(flags) &&
-           !trace_is_zero(trace) && !trace_is_zero(parent);
+    uint8_t trace[16];
+    uint8_t parent[8];
+    uint8_t flags;
+    return hex_read((struct span){text.bytes + 3, 32}, trace, sizeof(trace)) &&
+           hex_read((struct span){text.bytes + 36, 16}, parent, sizeof(parent)) &&
+           hex_read((struct span){text.bytes + 53, 2}, &flags, 1) &&
+           !sodium_is_zero(trace, sizeof(trace)) && !sodium_is_zero(parent, sizeof(parent));
 }
 
 struct traces *traces_new(void)
 {
     struct traces *traces = calloc(1, sizeof(*traces));
 
-    if (traces != NULL)
-        pthread_mutex_init(&traces->lock, NULL);
+    if (traces == NULL)
+        return NULL;
+    traces->key = hash_key_random();
+    pthread_mutex_init(&traces->lock, NULL);
     return traces;
 }
 
@@ -78,17 +65,10 @@ void traces_free(struct traces *traces)
     free(traces);
 }
 
-/* Request ids are hashes, or a loop's own bytes and a counter: both halves count. */
 static struct trace_shelf *traces_shelf(struct traces *traces, const struct request_id *request_id)
 {
-    uint64_t halves[2];
-
-    memcpy(halves, request_id->bytes, sizeof(halves));
-    /* The counter's fast digits may be at either end: fold before and after each multiplication. */
-    uint64_t mixed = halves[0] ^ halves[1];
-    mixed = (mixed ^ mixed >> 32) * UINT64_C(0x9e3779b97f4a7c15);
-    mixed = (mixed ^ mixed >> 32) * UINT64_C(0xbf58476d1ce4e5b9);
-    return &traces->shelves[mixed >> 32 & (SHELVES - 1)];
+    uint64_t hash = hash_table(traces->key, request_id->bytes, sizeof(request_id->bytes));
+    return &traces->shelves[hash & (SHELVES - 1)];
 }
 
 static struct trace *trace_shelf_find(struct trace_shelf *shelf,

@@ -6,8 +6,7 @@
  *
  * Threads: every function may be called from any thread.
  */
-#ifndef BASE_TRACES_H
-#define BASE_TRACES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -33,5 +32,3 @@ void traces_put(struct traces *traces, const struct request_id *request_id,
 /* False: there is none, or no traces. */
 bool traces_find(struct traces *traces, const struct request_id *request_id,
                  char traceparent[TRACEPARENT_SIZE]);
-
-#endif

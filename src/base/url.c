@@ -11,6 +11,9 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/array.h"
+#include "base/digits.h"
+
 #define URL_PORT_MAX 65535
 #define URL_MASK     "***"
 
@@ -33,15 +36,6 @@ static enum status url_refuse(const struct url_reader *reader, const char *where
                      (size_t)(where - reader->url->storage) + 1, words);
 }
 
-static int url_hex_digit(char character)
-{
-    if (character >= '0' && character <= '9') {
-        return character - '0';
-    }
-    char lower = (char)(character | 0x20);
-    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
-}
-
 /* Decodes a part in place and ends it with a NUL, which takes the place of the separator. */
 static enum status url_decode(struct url_reader *reader, struct url_part part, const char **text)
 {
@@ -51,15 +45,14 @@ static enum status url_decode(struct url_reader *reader, struct url_part part, c
             *to++ = *from;
             continue;
         }
-        int high = part.end - from > 2 ? url_hex_digit(from[1]) : -1;
-        int low = high >= 0 ? url_hex_digit(from[2]) : -1;
+        int high = part.end - from > 2 ? hex_digit(from[1]) : -1;
+        int low = high >= 0 ? hex_digit(from[2]) : -1;
         if (low < 0) {
             return url_refuse(reader, from,
                               "after % come two hexadecimal digits; % itself is written %25");
         }
-        if (high == 0 && low == 0) {
+        if (high == 0 && low == 0)
             return url_refuse(reader, from, "%00 cannot be a part of anything");
-        }
         *to++ = (char)(high << 4 | low);
         from += 2;
     }
@@ -79,9 +72,8 @@ static enum status url_read_scheme(struct url_reader *reader)
     char *begin = reader->at;
     char *end = begin;
     while (islower((unsigned char)*end) || (end > begin && isdigit((unsigned char)*end)) ||
-           (end > begin && (*end == '+' || *end == '.' || *end == '-'))) {
+           (end > begin && (*end == '+' || *end == '.' || *end == '-')))
         end++;
-    }
     if (end == begin || strncmp(end, "://", 3) != 0) {
         return url_refuse(reader, end,
                           "it must begin with a scheme in lower case and ://, as in "
@@ -102,9 +94,8 @@ static enum status url_check_characters(struct url_reader *reader)
                               "blanks, control characters and letters beyond ASCII are written "
                               "percent-encoded, as in %20");
         }
-        if (*at == '#') {
+        if (*at == '#')
             return url_refuse(reader, at, "# has no meaning here; within a part it is written %23");
-        }
     }
     return STATUS_OK;
 }
@@ -113,15 +104,13 @@ static enum status url_read_user(struct url_reader *reader, struct url_part part
 {
     struct url *url = reader->url;
     char *colon = memchr(part.begin, ':', (size_t)(part.end - part.begin));
-    if (part.begin == part.end) {
+    if (part.begin == part.end)
         return url_refuse(reader, part.begin, "the user's name is missing in front of the @");
-    }
     if (colon != NULL) {
         enum status status =
             url_decode(reader, (struct url_part){colon + 1, part.end}, &url->password);
-        if (status != STATUS_OK) {
+        if (status != STATUS_OK)
             return status;
-        }
     }
     return url_decode(reader, (struct url_part){part.begin, colon != NULL ? colon : part.end},
                       &url->user);
@@ -132,9 +121,8 @@ static bool url_is_address_6(const char *name)
     char address[INET6_ADDRSTRLEN];
     struct in6_addr ignored;
     size_t length = strcspn(name, "%"); /* a zone may follow */
-    if (length >= sizeof(address)) {
+    if (length >= sizeof(address))
         return false;
-    }
     memcpy(address, name, length);
     address[length] = '\0';
     return inet_pton(AF_INET6, address, &ignored) == 1;
@@ -150,20 +138,15 @@ static bool url_is_host_name(const char *name)
 /* `part` is what follows the host's name: nothing, or ":" and the port. */
 static enum status url_read_port(struct url_reader *reader, struct url_part part, int *port)
 {
-    *port = 0;
-    if (part.begin == part.end) {
-        return STATUS_OK;
-    }
-    bool is_number = *part.begin == ':' && part.end - part.begin > 1;
-    for (char *at = part.begin + 1; at < part.end && is_number; at++) {
-        is_number = isdigit((unsigned char)*at) && *port <= URL_PORT_MAX;
-        *port = is_number ? *port * 10 + (*at - '0') : 0;
-    }
-    if (!is_number || *port < 1 || *port > URL_PORT_MAX) {
+    uint64_t number = 0;
+    struct span digits = {part.begin + 1, (size_t)(part.end - part.begin) - 1};
+    if (part.begin != part.end &&
+        (*part.begin != ':' || !digits_read(digits, URL_PORT_MAX, &number) || number == 0)) {
         return url_refuse(reader, part.begin,
                           "behind a host comes nothing or : and its port, 1 to 65535; a password "
                           "comes in front of the host, as in user:password@host");
     }
+    *port = (int)number;
     return STATUS_OK;
 }
 
@@ -171,27 +154,23 @@ static enum status url_read_host(struct url_reader *reader, struct url_part part
 {
     struct url *url = reader->url;
     size_t length = (size_t)(part.end - part.begin);
-    if (url->host_count == URL_HOSTS_MAX) {
+    if (url->host_count == URL_HOSTS_MAX)
         return url_refuse(reader, part.begin, "there are more hosts than the 16 that are allowed");
-    }
     struct url_host *host = &url->hosts[url->host_count++];
     struct url_part name = part;
     bool is_address_6 = length > 0 && *part.begin == '[';
     char *name_end = memchr(part.begin, is_address_6 ? ']' : ':', length);
-    if (is_address_6 && name_end == NULL) {
+    if (is_address_6 && name_end == NULL)
         return url_refuse(reader, part.begin, "the bracket of an IPv6 address is not closed");
-    }
     char *rest = name_end == NULL ? part.end : name_end + is_address_6;
     name.begin += is_address_6;
     name.end = name_end != NULL ? name_end : part.end;
     /* The port first: decoding the name ends it with a NUL where the port's colon is. */
     enum status status = url_read_port(reader, (struct url_part){rest, part.end}, &host->port);
-    if (status == STATUS_OK) {
+    if (status == STATUS_OK)
         status = url_decode(reader, name, &host->name);
-    }
-    if (status != STATUS_OK) {
+    if (status != STATUS_OK)
         return status;
-    }
     if (is_address_6 ? !url_is_address_6(host->name) : !url_is_host_name(host->name)) {
         return url_refuse(reader, part.begin,
                           "this is no host: that is a name, an address, an IPv6 address in "
@@ -206,13 +185,11 @@ static enum status url_read_hosts(struct url_reader *reader, struct url_part par
     for (char *at = part.begin;; at++) {
         char *comma = memchr(at, ',', (size_t)(part.end - at));
         struct url_part one = {at, comma != NULL ? comma : part.end};
-        if (is_list && (one.begin == one.end || *one.begin == ':')) {
+        if (is_list && (one.begin == one.end || *one.begin == ':'))
             return url_refuse(reader, at, "a host is missing in the list");
-        }
         enum status status = url_read_host(reader, one);
-        if (status != STATUS_OK || comma == NULL) {
+        if (status != STATUS_OK || comma == NULL)
             return status;
-        }
         at = comma;
     }
 }
@@ -245,12 +222,10 @@ static enum status url_read_parameter(struct url_reader *reader, struct url_part
     struct url_parameter *parameter = &url->parameters[url->parameter_count];
     enum status status =
         url_decode(reader, (struct url_part){equals + 1, part.end}, &parameter->value);
-    if (status == STATUS_OK) {
+    if (status == STATUS_OK)
         status = url_decode(reader, (struct url_part){part.begin, equals}, &parameter->name);
-    }
-    if (status == STATUS_OK && url_parameter(url, parameter->name) != NULL) {
+    if (status == STATUS_OK && url_parameter(url, parameter->name) != NULL)
         return url_refuse(reader, part.begin, "this parameter is said twice");
-    }
     url->parameter_count += status == STATUS_OK;
     return status;
 }
@@ -261,9 +236,8 @@ static enum status url_read_parameters(struct url_reader *reader, struct url_par
         char *ampersand = memchr(at, '&', (size_t)(part.end - at));
         char *end = ampersand != NULL ? ampersand : part.end;
         enum status status = url_read_parameter(reader, (struct url_part){at, end});
-        if (status != STATUS_OK) {
+        if (status != STATUS_OK)
             return status;
-        }
         at = end;
     }
     return STATUS_OK;
@@ -273,23 +247,19 @@ static enum status url_read_parameters(struct url_reader *reader, struct url_par
 static enum status url_take_socket(struct url *url, struct error *error)
 {
     for (size_t i = 0; i < url->parameter_count; i++) {
-        if (strcmp(url->parameters[i].name, "socket") != 0) {
+        if (strcmp(url->parameters[i].name, "socket") != 0)
             continue;
-        }
         const char *path = url->parameters[i].value;
         const char *host = url->hosts[0].name;
-        if (path[0] != '/') {
+        if (path[0] != '/')
             return error_set(error, STATUS_INVALID, "the socket must be a path that begins with /");
-        }
         if (url->host_count > 1 || url->hosts[0].port != 0 ||
             (host[0] != '\0' && strcmp(host, "localhost") != 0)) {
             return error_set(error, STATUS_INVALID,
                              "it names a socket and a host; one of them is enough");
         }
         url->hosts[0].name = path;
-        url->parameter_count--;
-        memmove(&url->parameters[i], &url->parameters[i + 1],
-                (url->parameter_count - i) * sizeof(url->parameters[0]));
+        array_remove(url->parameters, i, url->parameter_count);
         return STATUS_OK;
     }
     return STATUS_OK;
@@ -301,12 +271,10 @@ static enum status url_read(struct url_reader *reader)
 {
     struct url *url = reader->url;
     enum status status = url_check_characters(reader);
-    if (status == STATUS_OK) {
+    if (status == STATUS_OK)
         status = url_read_scheme(reader);
-    }
-    if (status != STATUS_OK) {
+    if (status != STATUS_OK)
         return status;
-    }
     struct url_part authority = url_until(reader->at, "/?");
     bool has_path = *authority.end == '/';
     struct url_part path = url_until(authority.end + has_path, "?");
@@ -314,56 +282,48 @@ static enum status url_read(struct url_reader *reader)
     bool has_query = *query.begin == '?';
     query.begin += has_query;
     char *at_sign = strrchr(reader->at, '@');
-    if (at_sign != NULL && at_sign != strchr(reader->at, '@')) {
+    if (at_sign != NULL && at_sign != strchr(reader->at, '@'))
         return url_refuse(reader, at_sign, "a second @; within a part it is written %40");
-    }
     if (at_sign != NULL && at_sign > authority.end) {
         return url_refuse(reader, at_sign,
                           "@ stands between the password and the host; in a password / is written "
                           "%2F and ? %3F, elsewhere @ is written %40");
     }
     status = url_read_authority(reader, authority);
-    if (status == STATUS_OK && has_path) {
+    if (status == STATUS_OK && has_path)
         status = url_decode(reader, path, &url->path);
-    }
-    if (status == STATUS_OK && has_query) {
+    if (status == STATUS_OK && has_query)
         status = url_read_parameters(reader, query);
-    }
     return status == STATUS_OK ? url_take_socket(url, reader->error) : status;
 }
 
 enum status url_parse(struct url *url, const char *text, struct error *error)
 {
     *url = (struct url){.path = "", .storage_size = strlen(text) + 1};
-    if (url->storage_size > URL_LENGTH_MAX + 1) {
+    if (url->storage_size > URL_LENGTH_MAX + 1)
         return error_set(error, STATUS_INVALID, "it is longer than %d characters", URL_LENGTH_MAX);
-    }
     url->storage = malloc(url->storage_size);
     ensure(url->storage != NULL);
     memcpy(url->storage, text, url->storage_size);
     enum status status = url_read(&(struct url_reader){url, url->storage, error});
-    if (status != STATUS_OK) {
+    if (status != STATUS_OK)
         url_release(url);
-    }
     return status;
 }
 
 void url_release(struct url *url)
 {
-    if (url->storage != NULL) {
+    if (url->storage != NULL)
         explicit_bzero(url->storage, url->storage_size);
-    }
     free(url->storage);
     *url = (struct url){0};
 }
 
 const char *url_parameter(const struct url *url, const char *name)
 {
-    for (size_t i = 0; i < url->parameter_count; i++) {
-        if (strcmp(url->parameters[i].name, name) == 0) {
+    for (size_t i = 0; i < url->parameter_count; i++)
+        if (strcmp(url->parameters[i].name, name) == 0)
             return url->parameters[i].value;
-        }
-    }
     return NULL;
 }
 
@@ -375,9 +335,8 @@ static bool url_names_password(const char *name)
 bool url_has_password(const struct url *url)
 {
     bool has = url->password != NULL;
-    for (size_t i = 0; i < url->parameter_count && !has; i++) {
+    for (size_t i = 0; i < url->parameter_count && !has; i++)
         has = url_names_password(url->parameters[i].name);
-    }
     return has;
 }
 
@@ -396,25 +355,21 @@ void url_mask(struct buffer *out, const char *text)
 {
     struct url url;
     if (url_parse(&url, text, NULL) != STATUS_OK) {
-        /* Who knows what is what in it: nothing behind the first colon or parameter is shown. */
+        /* It cannot be parsed: nothing behind the first colon or parameter is shown. */
         const char *scheme_end = strstr(text, "://");
         size_t shown = scheme_end != NULL ? (size_t)(scheme_end - text) + 3 : 0;
         shown += strcspn(text + shown, ":?#");
         buffer_append(out, text, shown + (text[shown] != '\0'));
-        if (text[shown] != '\0') {
+        if (text[shown] != '\0')
             buffer_append_literal(out, URL_MASK);
-        }
         return;
     }
     size_t from = 0;
-    if (url.password != NULL) {
+    if (url.password != NULL)
         from = url_mask_part(out, &url, text, from, url.password, "@");
-    }
-    for (size_t i = 0; i < url.parameter_count; i++) {
-        if (url_names_password(url.parameters[i].name)) {
+    for (size_t i = 0; i < url.parameter_count; i++)
+        if (url_names_password(url.parameters[i].name))
             from = url_mask_part(out, &url, text, from, url.parameters[i].value, "&");
-        }
-    }
     buffer_append_text(out, text + from);
     url_release(&url);
 }

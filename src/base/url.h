@@ -13,8 +13,7 @@
  *
  * Threads: a url belongs to one owner; once parsed it is only read.
  */
-#ifndef BASE_URL_H
-#define BASE_URL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -66,5 +65,3 @@ bool url_has_password(const struct url *url);
 /* Appends `text` with "***" for every password in it. Of a text that url_parse() refuses, only what
  * cannot belong to a password is shown. */
 void url_mask(struct buffer *out, const char *text);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Threads: pure functions.
  */
-#ifndef BASE_UTF8_H
-#define BASE_UTF8_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,5 +25,3 @@ void utf8_append_visible(struct buffer *out, struct span text);
 
 /* The longest beginning of `text` that has at most `length_max` bytes and splits no character. */
 struct span utf8_prefix(struct span text, size_t length_max);
-
-#endif

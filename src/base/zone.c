@@ -466,10 +466,9 @@ static bool zone_name_is_fine(const char *name)
 {
     if (!isalpha((unsigned char)name[0]) || strlen(name) > ZONE_NAME_LENGTH_MAX)
         return false;
-    for (const char *at = name; *at != '\0'; at++) {
+    for (const char *at = name; *at != '\0'; at++)
         if (!isalnum((unsigned char)*at) && strchr("_+-/", *at) == NULL)
             return false;
-    }
     return true;
 }
 

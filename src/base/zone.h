@@ -8,8 +8,7 @@
  *
  * Threads: a zone does not change once it is open; any thread may ask it.
  */
-#ifndef BASE_ZONE_H
-#define BASE_ZONE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -59,5 +58,3 @@ int64_t zone_day_start_ms(const struct zone *zone, int64_t day);
 void zone_format_day(int64_t day, char text[ZONE_DAY_TEXT_SIZE]);
 /* False for everything else, also for days that do not exist. */
 bool zone_parse_day(struct span text, int64_t *day);
-
-#endif

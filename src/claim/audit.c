@@ -3,14 +3,12 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "claim/audit_parts.h"
 
 #define SUSPECTS_MAX  10000
-#define STRAYS_MAX    1000
-#define LIST_PAGE     64
 #define COUPONS_LIGHT 200000 /* of more than these a light audit takes the sums only */
 
 /* A change under way is over by the last look. */
@@ -39,6 +37,7 @@ static const struct {
     [AUDIT_LEASE] = {"lease", "leases of the gate that the ledger does not have so"},
     [AUDIT_ADRIFT] = {"adrift", "units that are lent and not in the gate"},
     [AUDIT_CORRUPT] = {"corrupt", "a value in Redis is not readable"},
+    [AUDIT_DAMAGED] = {"damaged", "a number in the ledger cannot be"},
     [AUDIT_MARK] = {"mark", "seqs that the mark of what is published is too high by"},
 };
 
@@ -49,7 +48,8 @@ const char *audit_check_name(enum audit_check check)
 
 const char *policy_audit_words(const struct policy_audit *audit, enum audit_check check)
 {
-    return check == AUDIT_CORRUPT ? audit->corrupt : audit_checks[check].words;
+    return check == AUDIT_CORRUPT || check == AUDIT_DAMAGED ? audit->corrupt
+                                                            : audit_checks[check].words;
 }
 
 int64_t policy_audit_imbalance(const struct policy_audit *audit)
@@ -60,16 +60,15 @@ int64_t policy_audit_imbalance(const struct policy_audit *audit)
 
 bool policy_audit_is_fine(const struct policy_audit *audit)
 {
-    for (size_t i = 0; i < AUDIT_CHECKS; i++) {
+    for (size_t i = 0; i < AUDIT_CHECKS; i++)
         if (audit->counts[i] != 0)
             return false;
-    }
     return true;
 }
 
 /* --- suspects --- */
 
-static void audit_look_release(struct audit_look *look)
+static void audit_pass_release(struct audit_pass *look)
 {
     free(look->suspects);
     free(look->leases);
@@ -79,19 +78,12 @@ static void audit_look_release(struct audit_look *look)
 }
 
 /* Without memory for it, or beyond the most that is kept, it is not counted. */
-static void audit_suspect(struct audit_look *look, enum audit_check check,
-                          const struct held_claim *held)
+void audit_suspect(struct audit_pass *look, enum audit_check check, const struct held_claim *held)
 {
     if (look->suspect_count == SUSPECTS_MAX)
         return;
-    if (look->suspect_count == look->suspect_capacity) {
-        size_t capacity = look->suspect_capacity == 0 ? 64 : look->suspect_capacity * 2;
-        struct audit_suspect *grown = realloc(look->suspects, capacity * sizeof(*grown));
-        if (grown == NULL)
-            return;
-        look->suspects = grown;
-        look->suspect_capacity = capacity;
-    }
+    if (!array_make_room(look->suspects, look->suspect_count, look->suspect_capacity))
+        return;
     look->suspects[look->suspect_count++] = (struct audit_suspect){.check = check, .held = *held};
 }
 
@@ -104,11 +96,11 @@ static int audit_compare(const void *a, const void *b)
         return left->check < right->check ? -1 : 1;
     if (left->held.claim.seq != right->held.claim.seq)
         return left->held.claim.seq < right->held.claim.seq ? -1 : 1;
-    return user_id_compare(&left->held.claim.user, &right->held.claim.user);
+    return id_compare(&left->held.claim.user, &right->held.claim.user);
 }
 
 /* Those of the later look that the earlier one had as well. */
-static void audit_keep_same(struct audit_look *later, const struct audit_look *earlier)
+static void audit_keep_same(struct audit_pass *later, const struct audit_pass *earlier)
 {
     size_t kept = 0;
 
@@ -124,33 +116,37 @@ static void audit_keep_same(struct audit_look *later, const struct audit_look *e
 
 /* --- claims and coupons --- */
 
-const struct lease *audit_look_lease(const struct audit_look *look, int64_t seq)
+const struct lease *lease_that_gave(const struct lease *leases, size_t count,
+                                    const struct gate_state *state, int64_t seq)
 {
-    for (size_t i = 0; i < look->lease_count; i++) {
-        const struct lease *lease = &look->leases[i];
-        if (seq >= lease->first_seq && seq < lease->first_seq + lease->count)
-            return lease;
-    }
-    return NULL;
+    const struct lease *lease = NULL;
+
+    for (size_t i = 0; i < count && lease == NULL; i++)
+        if (seq >= leases[i].first_seq && seq < leases[i].first_seq + leases[i].count)
+            lease = &leases[i];
+    for (size_t i = 0; lease != NULL && state != NULL && i < state->lease_count; i++)
+        if (state->leases[i].id == lease->id && seq >= state->leases[i].next_seq)
+            return NULL;
+    return lease;
 }
 
 /* A claim whose lease is not told was brought back from the ledger, and any lease will do. */
-static bool audit_is_covered(const struct audit_look *look, const struct claim *claim)
+static bool audit_is_covered(const struct audit_pass *look, const struct claim *claim)
 {
-    const struct lease *lease = audit_look_lease(look, claim->seq);
+    const struct lease *lease = lease_that_gave(look->leases, look->lease_count, NULL, claim->seq);
     return lease != NULL && (claim->lease_id == 0 || claim->lease_id == lease->id);
 }
 
-bool audit_look_is_lost(const struct audit_look *look)
+bool audit_pass_is_lost(const struct audit_pass *look)
 {
-    return service_audits_shared(look->service) &&
+    return look->service->topology->gate_is_outside &&
            (look->before.is_suspended || look->audit.is_lacking || look->audit.is_older);
 }
 
 static void audit_differs(void *context, enum ledger_difference difference,
                           const struct held_claim *held)
 {
-    struct audit_look *look = context;
+    struct audit_pass *look = context;
 
     switch (difference) {
     case LEDGER_LACKS:
@@ -158,7 +154,7 @@ static void audit_differs(void *context, enum ledger_difference difference,
         break;
     case LEDGER_LACKS_YET:
         look->audit.pending++;
-        if (service_audits_shared(look->service) && !audit_look_is_lost(look) &&
+        if (look->service->topology->gate_is_outside && !audit_pass_is_lost(look) &&
             !audit_is_covered(look, &held->claim))
             audit_suspect(look, AUDIT_UNLEASED, held);
         break;
@@ -168,110 +164,52 @@ static void audit_differs(void *context, enum ledger_difference difference,
     case LEDGER_HAS_MORE:
         audit_suspect(look, AUDIT_UNKNOWN, held);
         break;
+    case LEDGER_HEARD_TWICE:
+        audit_suspect(look, AUDIT_REPEATED, held);
+        break;
     }
 }
 
-/* What a shared gate says of itself that cannot be read is a finding. */
-static enum status audit_heard(struct audit_look *look, enum status status,
+/* What cannot be read is a finding. */
+static enum status audit_found(struct audit_pass *look, enum audit_check check, enum status status,
                                const struct error *error)
 {
-    if (status == STATUS_FAILED && service_audits_shared(look->service)) {
-        look->audit.counts[AUDIT_CORRUPT] = 1;
+    if (status == STATUS_FAILED) {
+        look->audit.counts[check] = 1;
         snprintf(look->audit.corrupt, sizeof(look->audit.corrupt), "%.255s", error->text);
     }
     return status;
 }
 
-/* The ledger's listener behind the look. */
-struct audit_listener {
-    struct audit_look *look;
-    const struct ledger_listener *listener;
-};
-
-static enum status audit_on_policy(void *context, const struct policy *policy, struct error *error)
+/* What a gate outside of this process says of itself. */
+static enum status audit_heard(struct audit_pass *look, enum status status,
+                               const struct error *error)
 {
-    const struct audit_listener *between = context;
-    return between->listener->policy(between->listener->context, policy, error);
-}
-
-static enum status audit_on_lease(void *context, const struct lease *lease, int64_t given_count,
-                                  struct error *error)
-{
-    const struct audit_listener *between = context;
-    return between->listener->lease(between->listener->context, lease, given_count, error);
-}
-
-/* Claims come by rising seqs. */
-static enum status audit_on_claim(void *context, const struct held_claim *held, struct error *error)
-{
-    const struct audit_listener *between = context;
-
-    if (held->claim.seq == between->look->told_seq)
-        audit_suspect(between->look, AUDIT_REPEATED, held);
-    between->look->told_seq = held->claim.seq;
-    return between->listener->claim(between->listener->context, held, error);
-}
-
-static enum status audit_on_key(void *context, const struct key_binding *binding,
-                                struct error *error)
-{
-    const struct audit_listener *between = context;
-    return between->listener->key(between->listener->context, binding, error);
-}
-
-static enum status audit_on_blocked(void *context, const struct user_id *user, struct error *error)
-{
-    const struct audit_listener *between = context;
-    return between->listener->blocked(between->listener->context, user, error);
+    return look->service->topology->gate_is_outside
+               ? audit_found(look, AUDIT_CORRUPT, status, error)
+               : status;
 }
 
 static enum status audit_tell(void *context, int64_t policy_id,
-                              const struct ledger_listener *listener, struct error *error)
+                              const struct claim_visitor *listener, struct error *error)
 {
-    struct audit_listener between = {.look = context, .listener = listener};
-    struct gate_visitor visitor = {
-        .policy = audit_on_policy,
-        .lease = audit_on_lease,
-        .claim = audit_on_claim,
-        .key = audit_on_key,
-        .blocked = audit_on_blocked,
-        .context = &between,
-    };
+    struct audit_pass *look = context;
 
-    return audit_heard(between.look,
-                       gate_visit(between.look->service->gate, policy_id, &visitor, error), error);
+    return audit_heard(look, gate_visit(look->service->gate, policy_id, listener, error), error);
 }
 
-static enum status audit_compare_claims(struct audit_look *look, struct error *error)
+static enum status audit_compare_claims(struct audit_pass *look, struct error *error)
 {
     struct ledger_memory memory = {.tell = audit_tell,
                                    .context = look,
-                                   .forgets_freed = look->service->gate->ops->is_shared,
+                                   .forgets_freed = look->service->topology->gate_is_outside,
                                    .differs = audit_differs};
     struct ledger_gap gap = {0};
 
-    look->told_seq = 0;
     enum status status =
         ledger_compare(look->service->ledger, &memory, look->audit.policy_id, &gap, error);
     look->audit.is_lacking = gap.lacks_policy;
     look->audit.is_older = look->audit.is_older || gap.has_older_policy;
-    return status;
-}
-
-static enum status audit_find_strays(struct audit_look *look, struct error *error)
-{
-    struct claim *strays = malloc(STRAYS_MAX * sizeof(*strays));
-    size_t count = 0;
-
-    if (strays == NULL)
-        return error_set(error, STATUS_UNAVAILABLE, "no memory for the audit");
-    enum status status =
-        gate_strays(look->service->gate, look->audit.policy_id, strays, STRAYS_MAX, &count, error);
-    status = audit_heard(look, status, error);
-    for (size_t i = 0; i < count && status == STATUS_OK; i++)
-        audit_suspect(look, AUDIT_PENDING,
-                      &(struct held_claim){.claim = strays[i], .is_pending = true});
-    free(strays);
     return status;
 }
 
@@ -282,7 +220,7 @@ static int64_t audit_magnitude(int64_t number)
     return number < 0 ? -number : number;
 }
 
-static bool audit_has_lease(const struct audit_look *look, const struct gate_lease *in_gate)
+static bool audit_has_lease(const struct audit_pass *look, const struct gate_lease *in_gate)
 {
     for (size_t i = 0; i < look->lease_count; i++) {
         const struct lease *lease = &look->leases[i];
@@ -294,7 +232,7 @@ static bool audit_has_lease(const struct audit_look *look, const struct gate_lea
 }
 
 /* Nothing moved between both, and the ledger's numbers are from in between. */
-static bool audit_is_still(const struct audit_look *look)
+static bool audit_is_still(const struct audit_pass *look)
 {
     const struct gate_state *before = &look->before;
     const struct gate_state *after = &look->after;
@@ -323,7 +261,7 @@ static void audit_count_ledger(struct policy_audit *audit)
     audit->unaccounted = unaccounted > 0 ? unaccounted : 0;
 }
 
-static void audit_count_gate(struct audit_look *look)
+static void audit_count_gate(struct audit_pass *look)
 {
     const struct gate_state *state = &look->after;
     struct policy_audit *audit = &look->audit;
@@ -340,7 +278,7 @@ static void audit_count_gate(struct audit_look *look)
 
 /* Those who were told that they have won: as long as no unit came back meanwhile, whoever is active
  * at first and whoever is still pending later are different people. */
-static enum status audit_count_told(struct audit_look *look, struct error *error)
+static enum status audit_count_told(struct audit_pass *look, struct error *error)
 {
     struct policy_audit *audit = &look->audit;
     const struct ledger_balance *balance = &audit->balance;
@@ -357,24 +295,40 @@ static enum status audit_count_told(struct audit_look *look, struct error *error
 
 /* --- a look --- */
 
-static enum status audit_look_into_gate(struct audit_look *look, enum audit_depth depth,
+static enum status audit_pass_into_ledger(struct audit_pass *look, struct error *error)
+{
+    struct ledger *ledger = look->service->ledger;
+    int64_t policy_id = look->audit.policy_id;
+    struct policy policy;
+    enum status status =
+        ledger_lease_history(ledger, policy_id, &look->leases, &look->lease_count, error);
+
+    /* An older ledger answers with sums only. */
+    if (status == STATUS_OK &&
+        ledger_policy_get(ledger, policy_id, &policy, error) == STATUS_FAILED)
+        status = STATUS_FAILED;
+    status = audit_found(look, AUDIT_DAMAGED, status, error);
+    return status == STATUS_OK ? ledger_balance(ledger, policy_id, &look->audit.balance, error)
+                               : status;
+}
+
+static enum status audit_pass_into_gate(struct audit_pass *look, enum audit_depth depth,
                                         struct error *error)
 {
     struct service *service = look->service;
     int64_t policy_id = look->audit.policy_id;
     bool compares = depth == AUDIT_DEEP || look->audit.balance.coupons <= COUPONS_LIGHT;
-    enum status status =
-        ledger_lease_history(service->ledger, policy_id, &look->leases, &look->lease_count, error);
+    enum status status = STATUS_OK;
 
-    if (status == STATUS_OK && compares)
+    if (compares)
         status = audit_compare_claims(look, error);
-    if (status == STATUS_OK && compares)
-        status = audit_find_strays(look, error);
+    if (status == STATUS_OK && compares && service->topology->gate_is_outside)
+        status = audit_heard(look, audit_find_strays(look, error), error);
     if (status == STATUS_OK)
         status =
             audit_heard(look, gate_inspect(service->gate, policy_id, &look->after, error), error);
     /* What is suspended waits as it is. */
-    if (status == STATUS_OK && look->after.is_known && audit_look_is_lost(look))
+    if (status == STATUS_OK && look->after.is_known && audit_pass_is_lost(look))
         return STATUS_OK;
     /* While it is built anew it is neither what it was nor what it will be. */
     if (status == STATUS_NOT_FOUND || (status == STATUS_OK && !look->after.is_armed)) {
@@ -395,7 +349,7 @@ static enum audit_gate audit_gate_of(const struct gate_state *state)
                                  : AUDIT_GATE_UNKNOWN;
 }
 
-static enum status audit_look_once(struct audit_look *look, enum audit_depth depth,
+static enum status audit_pass_once(struct audit_pass *look, enum audit_depth depth,
                                    struct error *error)
 {
     struct service *service = look->service;
@@ -404,16 +358,16 @@ static enum status audit_look_once(struct audit_look *look, enum audit_depth dep
         look, gate_inspect(service->gate, audit->policy_id, &look->before, error), error);
 
     if (status == STATUS_OK)
-        status = ledger_balance(service->ledger, audit->policy_id, &audit->balance, error);
+        status = audit_pass_into_ledger(look, error);
     audit->is_lacking = status == STATUS_NOT_FOUND;
     if (status == STATUS_NOT_FOUND && look->before.is_known)
         status = STATUS_OK;
     /* What the gate was told, the ledger has had before. */
-    audit->is_older = service_audits_shared(service) && status == STATUS_OK && !audit->is_lacking &&
-                      look->before.version > audit->balance.version;
+    audit->is_older = service->topology->gate_is_outside && status == STATUS_OK &&
+                      !audit->is_lacking && look->before.version > audit->balance.version;
     audit->gate = audit_gate_of(&look->before);
-    if (status == STATUS_OK && (audit->gate == AUDIT_GATE_ARMED || audit_look_is_lost(look)))
-        status = audit_look_into_gate(look, depth, error);
+    if (status == STATUS_OK && (audit->gate == AUDIT_GATE_ARMED || audit_pass_is_lost(look)))
+        status = audit_pass_into_gate(look, depth, error);
     if (status != STATUS_OK)
         return status;
     int64_t told_above = audit->counts[AUDIT_OVERSOLD];
@@ -426,7 +380,7 @@ static enum status audit_look_once(struct audit_look *look, enum audit_depth dep
 }
 
 /* What is there in both looks. Numbers that are not from one snapshot have to be the very same. */
-static void audit_look_agree(struct audit_look *later, const struct audit_look *earlier)
+static void audit_pass_agree(struct audit_pass *later, const struct audit_pass *earlier)
 {
     audit_keep_same(later, earlier);
     for (size_t i = 0; i < AUDIT_CHECKS; i++) {
@@ -438,75 +392,67 @@ static void audit_look_agree(struct audit_look *later, const struct audit_look *
 }
 
 /* One more look, held against the one before. */
-static void audit_look_again(struct audit_look *look, enum audit_depth depth, bool is_first)
+static void audit_pass_again(struct audit_pass *look, enum audit_depth depth, bool is_first)
 {
-    struct audit_look earlier = *look;
+    struct audit_pass earlier = *look;
 
     *look =
-        (struct audit_look){.service = earlier.service, .audit.policy_id = earlier.audit.policy_id};
-    look->status = audit_look_once(look, depth, &look->error);
-    if (look->audit.counts[AUDIT_CORRUPT] != 0) {
+        (struct audit_pass){.service = earlier.service, .audit.policy_id = earlier.audit.policy_id};
+    look->status = audit_pass_once(look, depth, &look->error);
+    if (look->audit.counts[AUDIT_CORRUPT] != 0 || look->audit.counts[AUDIT_DAMAGED] != 0) {
         look->status = STATUS_OK;
         look->suspect_count = 0;
     }
     if (look->status == STATUS_OK && !is_first)
-        audit_look_agree(look, &earlier);
-    audit_look_release(&earlier);
+        audit_pass_agree(look, &earlier);
+    audit_pass_release(&earlier);
     look->is_sure = look->status != STATUS_OK ||
                     (look->suspect_count == 0 && policy_audit_is_fine(&look->audit));
 }
 
-static void audit_look_rounds(struct audit_look *looks, size_t count, enum audit_depth depth,
+static void audit_pass_rounds(struct audit_pass *looks, size_t count, enum audit_depth depth,
                               size_t rounds)
 {
     size_t open_count = count;
 
     for (size_t round = 0; round < rounds && open_count > 0; round++) {
-        const struct timespec pause = {.tv_sec = audit_pauses_ms[round] / 1000,
-                                       .tv_nsec = audit_pauses_ms[round] % 1000 * 1000000};
-        nanosleep(&pause, NULL);
+        service_pause(audit_pauses_ms[round]);
         open_count = 0;
         for (size_t i = 0; i < count; i++) {
             if (!looks[i].is_sure)
-                audit_look_again(&looks[i], depth, round == 0);
+                audit_pass_again(&looks[i], depth, round == 0);
             open_count += !looks[i].is_sure;
         }
     }
 }
 
-enum status audit_look_surely(struct service *service, enum audit_depth depth, const int64_t *ids,
-                              size_t count, struct audit_look **looks, struct error *error)
+enum status audit_pass_surely(struct service *service, enum audit_depth depth, const int64_t *ids,
+                              size_t count, struct audit_pass **looks, struct error *error)
 {
     /* A gate of our own holds still beside a ledger that is too old: nobody claims or writes. */
-    bool is_still = !service_audits_shared(service) && ledger_is_behind(service->ledger);
-    struct audit_look *all = calloc(count + 1, sizeof(*all));
+    bool is_still = !service->topology->gate_is_outside && ledger_is_behind(service->ledger);
+    struct audit_pass *all = calloc(count + 1, sizeof(*all));
 
     *looks = all;
     if (all == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "no memory for the audit");
     for (size_t i = 0; i < count; i++)
-        all[i] = (struct audit_look){.service = service, .audit.policy_id = ids[i]};
-    audit_look_rounds(all, count, depth, is_still ? 1 : LOOKS);
-    for (size_t i = 0; i < count; i++) {
+        all[i] = (struct audit_pass){.service = service, .audit.policy_id = ids[i]};
+    audit_pass_rounds(all, count, depth, is_still ? 1 : LOOKS);
+    for (size_t i = 0; i < count; i++)
         for (size_t at = 0; at < all[i].suspect_count && all[i].status == STATUS_OK; at++)
             all[i].audit.counts[all[i].suspects[at].check]++;
-    }
     return STATUS_OK;
 }
 
-void audit_looks_free(struct audit_look *looks, size_t count)
+void audit_looks_free(struct audit_pass *looks, size_t count)
 {
     for (size_t i = 0; looks != NULL && i < count; i++)
-        audit_look_release(&looks[i]);
+        audit_pass_release(&looks[i]);
     free(looks);
 }
 
 /* --- policies --- */
-
-bool service_audits_shared(const struct service *service)
-{
-    return service->gate->ops->is_shared;
-}
 
 static int audit_compare_ids(const void *a, const void *b)
 {
@@ -515,97 +461,86 @@ static int audit_compare_ids(const void *a, const void *b)
     return (*left > *right) - (*left < *right);
 }
 
-/* Puts the ledger's policies behind those that are there. */
-static enum status audit_list_ledger(struct service *service, int64_t **ids, size_t *count,
-                                     struct error *error)
-{
-    struct policy *page = malloc(LIST_PAGE * sizeof(*page));
-    enum status status = STATUS_OK;
-    size_t page_count = LIST_PAGE;
-    int64_t after_id = 0;
-
-    while (page != NULL && status == STATUS_OK && page_count == LIST_PAGE) {
-        status = ledger_policy_list(service->ledger, after_id, page, LIST_PAGE, &page_count, error);
-        int64_t *grown =
-            status == STATUS_OK ? realloc(*ids, (*count + LIST_PAGE) * sizeof(*grown)) : NULL;
-        if (grown == NULL)
-            break;
-        *ids = grown;
-        for (size_t i = 0; i < page_count; i++)
-            grown[(*count)++] = after_id = page[i].id;
-        page_count = page_count == LIST_PAGE ? LIST_PAGE : 0;
-    }
-    if (status == STATUS_OK && (page == NULL || page_count != 0))
-        status = error_set(error, STATUS_UNAVAILABLE, "no memory for the list of policies");
-    free(page);
-    return status;
-}
-
-/* A gate in memory has all policies. A shared one may lack some, and so may the ledger; while the
- * ledger is away, those are audited that the gate has. */
 enum status audit_list(struct service *service, int64_t after_id, int64_t **ids, size_t *count,
                        struct error *error)
 {
     size_t kept = 0;
-    enum status status = gate_enumerate(service->gate, ids, count, error);
+    enum status status = service->topology->policies(service, ids, count, error);
 
-    if (service_audits_shared(service)) {
-        enum status listed = audit_list_ledger(service, ids, count, error);
-        status = status == STATUS_OK || listed == STATUS_OK ? STATUS_OK : status;
-    }
     if (*count > 0)
         qsort(*ids, *count, sizeof(**ids), audit_compare_ids);
-    for (size_t i = 0; i < *count; i++) {
+    for (size_t i = 0; i < *count; i++)
         if ((*ids)[i] > after_id && (kept == 0 || (*ids)[kept - 1] != (*ids)[i]))
             (*ids)[kept++] = (*ids)[i];
-    }
     *count = kept;
     return status;
+}
+
+enum status audit_each(struct service *service, enum audit_depth depth, int64_t policy_id,
+                       const int64_t *ids, size_t count, audit_visit *visit, void *context,
+                       struct error *error)
+{
+    enum status status = STATUS_OK;
+    bool is_one = policy_id != 0;
+
+    if (is_one) {
+        ids = &policy_id;
+        count = 1;
+    }
+    for (size_t at = 0; at < count && status == STATUS_OK; at += AUDIT_LOOKS_MAX) {
+        struct audit_pass *looks = NULL;
+        size_t some = count - at < AUDIT_LOOKS_MAX ? count - at : AUDIT_LOOKS_MAX;
+        status = audit_pass_surely(service, depth, ids + at, some, &looks, error);
+        for (size_t i = 0; i < some && status == STATUS_OK; i++)
+            if (is_one || looks[i].status != STATUS_NOT_FOUND)
+                status = visit(context, &looks[i], error);
+        audit_looks_free(looks, some);
+    }
+    return status;
+}
+
+static enum status audit_keep_one(void *context, const struct audit_pass *look, struct error *error)
+{
+    struct policy_audit *audit = context;
+
+    *audit = look->audit;
+    if (error != NULL)
+        *error = look->error;
+    return look->status;
 }
 
 enum status service_audit_one(struct service *service, enum audit_depth depth, int64_t policy_id,
                               struct policy_audit *audit, struct error *error)
 {
-    struct audit_look *look = NULL;
-    enum status status = audit_look_surely(service, depth, &policy_id, 1, &look, error);
+    return audit_each(service, depth, policy_id, NULL, 0, audit_keep_one, audit, error);
+}
 
-    if (status == STATUS_OK) {
-        status = look->status;
-        *audit = look->audit;
-        if (error != NULL)
-            *error = look->error;
-    }
-    audit_looks_free(look, 1);
-    return status;
+struct audit_page {
+    struct policy_audit *audits;
+    size_t *count;
+};
+
+static enum status audit_keep(void *context, const struct audit_pass *look, struct error *error)
+{
+    const struct audit_page *page = context;
+
+    return audit_keep_one(&page->audits[(*page->count)++], look, error);
 }
 
 enum status service_audit(struct service *service, enum audit_depth depth, int64_t after_id,
                           struct policy_audit *audits, size_t max, size_t *count, bool *has_more,
                           struct error *error)
 {
+    struct audit_page page = {.audits = audits, .count = count};
     int64_t *ids = NULL;
     size_t id_count = 0;
-    size_t at = 0;
     enum status status = audit_list(service, after_id, &ids, &id_count, error);
 
     *count = 0;
     *has_more = id_count > max;
-    id_count = *has_more ? max : id_count;
-    while (status == STATUS_OK && at < id_count) {
-        struct audit_look *looks = NULL;
-        size_t some = id_count - at < AUDIT_LOOKS_MAX ? id_count - at : AUDIT_LOOKS_MAX;
-        status = audit_look_surely(service, depth, ids + at, some, &looks, error);
-        for (size_t i = 0; i < some && status == STATUS_OK; i++) {
-            if (looks[i].status == STATUS_NOT_FOUND)
-                continue; /* It went meanwhile. */
-            status = looks[i].status;
-            if (status != STATUS_OK && error != NULL)
-                *error = looks[i].error;
-            audits[(*count)++] = looks[i].audit;
-        }
-        audit_looks_free(looks, some);
-        at += some;
-    }
+    if (status == STATUS_OK)
+        status = audit_each(service, depth, 0, ids, *has_more ? max : id_count, audit_keep, &page,
+                            error);
     free(ids);
     return status;
 }

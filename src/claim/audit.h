@@ -8,8 +8,7 @@
  *
  * Threads: every function may be called from any thread, and blocks.
  */
-#ifndef CLAIM_AUDIT_H
-#define CLAIM_AUDIT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,7 +37,9 @@ enum audit_check {
     AUDIT_LEASE,      /* leases of the gate that the ledger does not have so */
     AUDIT_ADRIFT,     /* units that are lent, and that the gate does not have */
     AUDIT_MARK,       /* the mark of what is published is above every seq */
-    AUDIT_CORRUPT, /* a value in the gate that is not readable; nothing else of it was looked at */
+    /* Nothing else of such a policy was looked at: */
+    AUDIT_CORRUPT, /* a value in a shared gate that is not readable */
+    AUDIT_DAMAGED, /* a number in the ledger that cannot be */
     AUDIT_CHECKS,
 };
 
@@ -63,20 +64,21 @@ struct policy_audit {
     int64_t pending;               /* claims that the ledger has not yet: no drift */
     int64_t unaccounted; /* seqs with neither a coupon nor a unit: lost 202s, or never given */
     int64_t counts[AUDIT_CHECKS];
-    char corrupt[AUDIT_CORRUPT_SIZE]; /* which value is not readable */
+    char corrupt[AUDIT_CORRUPT_SIZE]; /* which value that is */
 };
 
 /* What is not where it should be: total − unleased − leased − active. */
 int64_t policy_audit_imbalance(const struct policy_audit *audit);
 
-/* What one check found means; which value it is that is not readable. */
+/* What one check found means; of one that is corrupt or damaged, which value that is. */
 const char *policy_audit_words(const struct policy_audit *audit, enum audit_check check);
 
 /* True when nothing was found. */
 bool policy_audit_is_fine(const struct policy_audit *audit);
 
 /* What a repair would do about it: the line with that number, or NULL when there is none. */
-const char *policy_audit_plan(const struct policy_audit *audit, bool is_shared, size_t number);
+const char *policy_audit_plan(const struct service *service, const struct policy_audit *audit,
+                              size_t number);
 
 enum audit_depth {
     AUDIT_DEEP,  /* every claim is compared with its coupon */
@@ -92,9 +94,6 @@ enum status service_audit(struct service *service, enum audit_depth depth, int64
 /* NOT_FOUND: neither gate nor ledger has it. */
 enum status service_audit_one(struct service *service, enum audit_depth depth, int64_t policy_id,
                               struct policy_audit *audit, struct error *error) MUST_CHECK;
-
-/* Whether audits are of a gate that processes share. */
-bool service_audits_shared(const struct service *service);
 
 /* The ranking's board, of all products. */
 struct board_audit {
@@ -140,5 +139,3 @@ struct audit_numbers {
 
 /* False: this process does not audit. */
 bool service_count_audit(struct service *service, struct audit_numbers *numbers);
-
-#endif

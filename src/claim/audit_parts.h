@@ -2,8 +2,7 @@
  *
  * Threads: one look, one thread.
  */
-#ifndef CLAIM_AUDIT_PARTS_H
-#define CLAIM_AUDIT_PARTS_H
+#pragma once
 
 #include "claim/audit.h"
 #include "claim/parts.h"
@@ -14,7 +13,7 @@ struct audit_suspect {
     struct held_claim held;
 };
 
-struct audit_look {
+struct audit_pass {
     struct service *service;
     struct policy_audit audit;
     enum status status; /* unless OK, nothing can be said, and `error` tells why */
@@ -27,7 +26,6 @@ struct audit_look {
     size_t lease_count;
     struct gate_state before; /* the comparison, and after it */
     struct gate_state after;
-    int64_t told_seq; /* of the claim that the gate told last */
 };
 
 /* How many policies are looked at together. */
@@ -36,21 +34,24 @@ struct audit_look {
 /* Looks at those policies until what was found is found again and again, or nothing is left of it.
  * The pauses between are those of all: it takes no longer because much is wrong. *looks is the
  * caller's, for audit_looks_free(). */
-enum status audit_look_surely(struct service *service, enum audit_depth depth, const int64_t *ids,
-                              size_t count, struct audit_look **looks,
+enum status audit_pass_surely(struct service *service, enum audit_depth depth, const int64_t *ids,
+                              size_t count, struct audit_pass **looks,
                               struct error *error) MUST_CHECK;
-void audit_looks_free(struct audit_look *looks, size_t count);
+void audit_looks_free(struct audit_pass *looks, size_t count);
 
 /* Whether the ledger lacks the policy, or has an older copy of it, beside a shared gate. */
-bool audit_look_is_lost(const struct audit_look *look);
+bool audit_pass_is_lost(const struct audit_pass *look);
 
-/* The lease whose range that seq is in, as the ledger has it, or NULL. */
-const struct lease *audit_look_lease(const struct audit_look *look, int64_t seq);
+/* Notes that something is wrong with a claim or coupon. */
+void audit_suspect(struct audit_pass *look, enum audit_check check, const struct held_claim *held);
 
-/* "missing 3, remaining 1", as it is kept: in audit_plan.c, as the next. */
+/* Suspects what is pending in a shared gate though nobody holds it. */
+enum status audit_find_strays(struct audit_pass *look, struct error *error) MUST_CHECK;
+
+/* "missing 3, remaining 1", as it is kept: in audit_repair.c, as the next. */
 void audit_write_plan(const struct policy_audit *audit, char *text, size_t size);
 
-/* Whether writing the ledger from memory mends anything that is wrong with the policy. */
+/* Whether writing the ledger from memory fixes anything that is wrong with the policy. */
 bool audit_is_for_rewrite(const struct policy_audit *audit);
 
 /* Whether coupons have slots that do not fit, or users too many of them. */
@@ -59,7 +60,7 @@ bool audit_needs_places(const struct policy_audit *audit);
 /* Ends the note of a repair, and logs it. */
 void audit_note(struct service *service, struct ledger_repair_note *note, const char *outcome);
 
-/* Has the ranking's board built anew when it differs: in audit_board.c. */
+/* Has the ranking's board built anew when it differs. */
 enum status audit_board_repair(struct service *service, struct audit_repair *done,
                                struct error *error) MUST_CHECK;
 
@@ -68,13 +69,29 @@ enum status audit_board_repair(struct service *service, struct audit_repair *don
 enum status audit_list(struct service *service, int64_t after_id, int64_t **ids, size_t *count,
                        struct error *error) MUST_CHECK;
 
-/* A policy that the ledger lacks, or has an older copy of: in audit_lost.c. */
-enum status audit_repair_lost(struct service *service, const struct audit_look *look,
-                              enum audit_lacking lacking, struct audit_repair *done,
-                              const char **outcome, struct error *error) MUST_CHECK;
+/* Gives coupons of the policy whose slots do not fit theirs. Nobody's coupon goes: what is above
+ * the limit stays, and is named. */
+enum status audit_place(struct service *service, const struct policy_audit *audit,
+                        struct audit_repair *done, bool *is_renumbered,
+                        struct error *error) MUST_CHECK;
 
-/* Waits until a worker has built the policy anew: in audit_repair.c. */
-enum status audit_await_built(struct service *service, int64_t policy_id, bool *is_built,
-                              struct error *error) MUST_CHECK;
+/* What is done with each look. */
+typedef enum status audit_visit(void *context, const struct audit_pass *look, struct error *error);
 
-#endif
+/* Looks at one policy, or where that is 0 at those in the list, many at a time, and visits each.
+ * One of a list may have gone meanwhile, and is passed over. */
+enum status audit_each(struct service *service, enum audit_depth depth, int64_t policy_id,
+                       const int64_t *ids, size_t count, audit_visit *visit, void *context,
+                       struct error *error) MUST_CHECK;
+
+/* Looks deeply at one policy, or all (0), and visits each. */
+enum status audit_for_each(struct service *service, int64_t policy_id, audit_visit *visit,
+                           void *context, struct error *error) MUST_CHECK;
+
+/* Slots of struct topology. */
+enum status audit_repair_local(struct service *service, int64_t policy_id,
+                               enum audit_lacking lacking, struct audit_repair *done,
+                               struct error *error) MUST_CHECK;
+enum status audit_repair_shared(struct service *service, int64_t policy_id,
+                                enum audit_lacking lacking, struct audit_repair *done,
+                                struct error *error) MUST_CHECK;

@@ -1,6 +1,5 @@
-/* audit_watch.c: a thread that audits, counts what it found, and pauses what must not go on. */
-#include "claim/audit_watch.h"
-
+/* audit_watch.c: a thread that audits, counts what it found, and pauses what must not go on. Of all
+ * workers one audits at a time. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/periodic.h"
 #include "base/random.h"
 #include "claim/audit_parts.h"
 
@@ -19,11 +19,9 @@ struct audit_watch {
     struct service *service;
     int64_t interval_ms;
     char holder[64];
-    pthread_t thread;
+    struct periodic periodic;
     pthread_mutex_t lock;
-    pthread_cond_t stop;
-    bool is_stopping;             /* under lock, as the rest */
-    bool is_ours;                 /* no other process audits */
+    bool is_ours;                 /* no other process audits; under lock, as the rest */
     struct audit_numbers numbers; /* as last seen */
     char words[WORDS_SIZE];
 };
@@ -32,7 +30,7 @@ struct audit_watch {
 
 static void audit_watch_pause(struct audit_watch *watch, const struct policy_audit *audit)
 {
-    const struct policy_change change = {.sets_paused = true, .paused = true};
+    const struct policy_change change = POLICY_CHANGE(paused, true);
     struct policy policy;
     struct policy_view view;
     struct error error = {""};
@@ -82,20 +80,12 @@ static void audit_watch_note(struct audit_watch *watch, const struct policy_audi
     audit_watch_pause(watch, audit);
 }
 
-static bool audit_watch_is_stopping(struct audit_watch *watch)
-{
-    pthread_mutex_lock(&watch->lock);
-    bool is_stopping = watch->is_stopping;
-    pthread_mutex_unlock(&watch->lock);
-    return is_stopping;
-}
-
 static bool audit_watch_is_due(struct audit_watch *watch)
 {
     bool held = false;
     struct error error;
 
-    if (!service_audits_shared(watch->service) || !ledger_is_shareable(watch->service->ledger))
+    if (service_is_alone(watch->service))
         return true;
     return ledger_duty_hold(watch->service->ledger, DUTY, watch->holder,
                             watch->interval_ms + TERM_MS, &held, &error) == STATUS_OK &&
@@ -103,7 +93,7 @@ static bool audit_watch_is_due(struct audit_watch *watch)
 }
 
 /* What one look found. Returns the worst status so far. */
-static enum status audit_watch_take(struct audit_watch *watch, const struct audit_look *look,
+static enum status audit_watch_take(struct audit_watch *watch, const struct audit_pass *look,
                                     struct audit_numbers *numbers, char words[WORDS_SIZE],
                                     enum status worst)
 {
@@ -128,12 +118,12 @@ static enum status audit_watch_policies(struct audit_watch *watch, struct audit_
     enum status worst = audit_list(watch->service, 0, &ids, &count, &error);
 
     for (size_t at = 0;
-         at < count && worst != STATUS_UNAVAILABLE && !audit_watch_is_stopping(watch);
+         at < count && worst != STATUS_UNAVAILABLE && !periodic_is_stopping(&watch->periodic);
          at += AUDIT_LOOKS_MAX) {
-        struct audit_look *looks = NULL;
+        struct audit_pass *looks = NULL;
         size_t some = count - at < AUDIT_LOOKS_MAX ? count - at : AUDIT_LOOKS_MAX;
         enum status status =
-            audit_look_surely(watch->service, AUDIT_LIGHT, ids + at, some, &looks, &error);
+            audit_pass_surely(watch->service, AUDIT_LIGHT, ids + at, some, &looks, &error);
         for (size_t i = 0; i < some && status == STATUS_OK; i++)
             worst = audit_watch_take(watch, &looks[i], numbers, words, worst);
         worst = status == STATUS_OK ? worst : status;
@@ -143,19 +133,27 @@ static enum status audit_watch_policies(struct audit_watch *watch, struct audit_
     return worst;
 }
 
-/* Nobody loses anything when it is built anew from the ledger, so nobody is asked. */
-static void audit_watch_heal_board(struct audit_watch *watch)
+/* A board that differs is built anew from the ledger: nobody loses anything by it, so nobody is
+ * asked. */
+static void audit_watch_board(struct service *service, struct board_audit *board)
 {
     struct audit_repair done = {0};
     struct error error = {""};
 
-    if (audit_board_repair(watch->service, &done, &error) != STATUS_OK)
+    service_audit_board(service, board);
+    if (board->differences == 0)
+        return;
+    if (audit_board_repair(service, &done, &error) != STATUS_OK)
         log_event(LOG_WARN, "audit_failed", LOG_FIELD("status", LOG_TEXT("board")),
                   LOG_FIELD("error", LOG_TEXT(error.text)));
+    log_event(LOG_WARN, "audit_drift", LOG_FIELD("policy", LOG_I64(0)),
+              LOG_FIELD("check", LOG_TEXT("board")),
+              LOG_FIELD("count", LOG_I64(board->differences)));
 }
 
-static void audit_watch_round(struct audit_watch *watch)
+static int64_t audit_watch_round(void *context)
 {
+    struct audit_watch *watch = context;
     struct audit_numbers numbers = {0};
     char words[WORDS_SIZE] = "";
     int64_t started_ms = clock_monotonic_ms();
@@ -164,14 +162,8 @@ static void audit_watch_round(struct audit_watch *watch)
 
     if (is_ours) {
         status = audit_watch_policies(watch, &numbers, words);
-        service_audit_board(watch->service, &numbers.board);
+        audit_watch_board(watch->service, &numbers.board);
     }
-    if (numbers.board.differences != 0)
-        audit_watch_heal_board(watch);
-    if (numbers.board.differences != 0)
-        log_event(LOG_WARN, "audit_drift", LOG_FIELD("policy", LOG_I64(0)),
-                  LOG_FIELD("check", LOG_TEXT("board")),
-                  LOG_FIELD("count", LOG_I64(numbers.board.differences)));
     pthread_mutex_lock(&watch->lock);
     watch->is_ours = is_ours;
     if (is_ours && status == STATUS_OK) {
@@ -182,44 +174,16 @@ static void audit_watch_round(struct audit_watch *watch)
     if (is_ours && (status == STATUS_OK || words[0] != '\0'))
         memcpy(watch->words, words, sizeof(words));
     pthread_mutex_unlock(&watch->lock);
+    return watch->interval_ms;
 }
 
 /* --- life --- */
 
-static void *audit_watch_main(void *context)
-{
-    struct audit_watch *watch = context;
-
-    pthread_setname_np(pthread_self(), "audit");
-    pthread_mutex_lock(&watch->lock);
-    while (!watch->is_stopping) {
-        struct timespec until = clock_deadline_in_ms(watch->interval_ms);
-        while (!watch->is_stopping &&
-               pthread_cond_timedwait(&watch->stop, &watch->lock, &until) == 0)
-            continue;
-        if (watch->is_stopping)
-            break;
-        pthread_mutex_unlock(&watch->lock);
-        audit_watch_round(watch);
-        pthread_mutex_lock(&watch->lock);
-    }
-    pthread_mutex_unlock(&watch->lock);
-    return NULL;
-}
-
-/* Where the steward is: that process drains the gate, or has it in its memory. */
-static bool audit_watch_is_here(const struct service *service)
-{
-    return service->workers != NULL || !service->gate->ops->is_shared;
-}
-
-enum status audit_watch_start(struct audit_watch **watch, struct service *service,
-                              struct error *error)
+enum status audit_watch_start(struct service *service, struct error *error)
 {
     uint64_t number;
 
-    *watch = NULL;
-    if (service->options.audit_interval_ms == 0 || !audit_watch_is_here(service))
+    if (service->options.audit_interval_ms == 0 || !service->works)
         return STATUS_OK;
     struct audit_watch *started = calloc(1, sizeof(*started));
     if (started == NULL)
@@ -232,36 +196,26 @@ enum status audit_watch_start(struct audit_watch **watch, struct service *servic
     started->is_ours = true;
     started->numbers.ended_at_ms = clock_wall_ms();
     pthread_mutex_init(&started->lock, NULL);
-    clock_condition_init(&started->stop);
-    if (pthread_create(&started->thread, NULL, audit_watch_main, started) != 0) {
-        pthread_cond_destroy(&started->stop);
-        pthread_mutex_destroy(&started->lock);
-        free(started);
-        return error_set(error, STATUS_UNAVAILABLE, "cannot start the thread of the audit");
-    }
-    *watch = started;
-    return STATUS_OK;
+    service->audit_watch = started;
+    return periodic_start(&started->periodic, "audit", audit_watch_round, started,
+                          started->interval_ms, error);
 }
 
 void audit_watch_stop(struct audit_watch *watch)
 {
     if (watch == NULL)
         return;
-    pthread_mutex_lock(&watch->lock);
-    watch->is_stopping = true;
-    pthread_cond_broadcast(&watch->stop);
-    pthread_mutex_unlock(&watch->lock);
-    pthread_join(watch->thread, NULL);
-    if (watch->is_ours && service_audits_shared(watch->service) &&
-        ledger_is_shareable(watch->service->ledger))
+    periodic_stop(&watch->periodic);
+    if (watch->is_ours && !service_is_alone(watch->service))
         (void)!ledger_duty_release(watch->service->ledger, DUTY, watch->holder, NULL);
-    pthread_cond_destroy(&watch->stop);
     pthread_mutex_destroy(&watch->lock);
     free(watch);
 }
 
-bool audit_watch_count(struct audit_watch *watch, struct audit_numbers *numbers)
+bool service_count_audit(struct service *service, struct audit_numbers *numbers)
 {
+    struct audit_watch *watch = service->audit_watch;
+
     if (watch == NULL)
         return false;
     pthread_mutex_lock(&watch->lock);

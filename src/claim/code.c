@@ -3,6 +3,7 @@
 
 #include <sodium.h>
 
+#include "base/array.h"
 #include "claim/parts.h"
 
 /* Crockford's base 32: no I, L, O or U. */
@@ -10,17 +11,9 @@ static const char code_alphabet[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
 static size_t code_length(const struct service *service, int64_t policy_id)
 {
-    size_t low = 0;
-    size_t high = service->short_code_count;
+    size_t at = array_place(service->short_codes, service->short_code_count, , policy_id);
+    bool is_short = at < service->short_code_count && service->short_codes[at] == policy_id;
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (service->short_codes[middle] < policy_id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    bool is_short = low < service->short_code_count && service->short_codes[low] == policy_id;
     return is_short ? CODE_MAC_SHORT : CODE_MAC_LENGTH;
 }
 
@@ -105,7 +98,7 @@ enum code_kind code_parse(const struct service *service, struct span text, int64
     return sodium_memcmp(given, right, length) == 0 ? CODE_FULL : CODE_WRONG;
 }
 
-struct request_id request_id_of_key(const struct user_id *user, struct span key)
+struct request_id request_id_of_key(const struct id *user, struct span key)
 {
     /* The length keeps the user and the key apart; the zero keeps both apart from any bare key,
      * which is what older versions hashed. */

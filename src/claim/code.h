@@ -6,8 +6,7 @@
  *
  * Threads: pure functions.
  */
-#ifndef CLAIM_CODE_H
-#define CLAIM_CODE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,6 +34,4 @@ enum code_kind code_parse(const struct service *service, struct span text, int64
                           int64_t *seq);
 
 /* The request id of a user's Idempotency-Key (quotes already taken off). */
-struct request_id request_id_of_key(const struct user_id *user, struct span key);
-
-#endif
+struct request_id request_id_of_key(const struct id *user, struct span key);

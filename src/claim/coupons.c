@@ -6,7 +6,7 @@
 #include "claim/parts.h"
 
 /* A claim that the gate holds and the ledger has not written yet. */
-static struct claim_status service_pending_claim(int64_t policy_id, const struct user_id *user,
+static struct claim_status service_pending_claim(int64_t policy_id, const struct id *user,
                                                  const struct gate_claim *held)
 {
     return (struct claim_status){
@@ -23,7 +23,7 @@ static struct claim_status service_pending_claim(int64_t policy_id, const struct
 
 /* Pending claims first (they are the latest), then the ledger's rows. A claim that was written
  * between the two looks is in both: the row wins. */
-static size_t service_merge_claims(int64_t policy_id, const struct user_id *user,
+static size_t service_merge_claims(int64_t policy_id, const struct id *user,
                                    const struct gate_claim *held, size_t held_count,
                                    const struct coupon *coupons, size_t coupon_count,
                                    struct claim_status *claims, size_t max)
@@ -32,10 +32,9 @@ static size_t service_merge_claims(int64_t policy_id, const struct user_id *user
     int64_t written_seq = coupon_count > 0 ? coupons[0].claim.seq : 0;
     int64_t now_ms = clock_wall_ms();
 
-    for (size_t i = 0; i < held_count && count < max; i++) {
+    for (size_t i = 0; i < held_count && count < max; i++)
         if (held[i].pending && held[i].seq > written_seq)
             claims[count++] = service_pending_claim(policy_id, user, &held[i]);
-    }
     for (size_t i = 0; i < coupon_count && count < max; i++) {
         claims[count] = (struct claim_status){.coupon = coupons[i]};
         claims[count].coupon.state =
@@ -45,9 +44,9 @@ static size_t service_merge_claims(int64_t policy_id, const struct user_id *user
     return count;
 }
 
-enum status service_claims_of(struct service *service, int64_t policy_id,
-                              const struct user_id *user, struct claim_status *claims, size_t max,
-                              size_t *count, struct gate_numbers *numbers, struct error *error)
+enum status service_claims_of(struct service *service, int64_t policy_id, const struct id *user,
+                              struct claim_status *claims, size_t max, size_t *count,
+                              struct gate_numbers *numbers, struct error *error)
 {
     struct gate_claim *held = calloc(max, sizeof(*held));
     struct coupon *coupons = calloc(max, sizeof(*coupons));
@@ -60,7 +59,7 @@ enum status service_claims_of(struct service *service, int64_t policy_id,
         status = error_set(error, STATUS_UNAVAILABLE, "no memory for the claims of a user");
     if (status == STATUS_OK)
         status = gate_find(service->gate, policy_id, user, held, max, &held_count, error);
-    /* Who was served without the gate finds their coupon without it, too. */
+    /* A user served during an outage finds that coupon even while Redis is still away. */
     enum status found = status;
     if (status == STATUS_UNAVAILABLE && service->options.fallback == FALLBACK_LEDGER)
         status = STATUS_OK;
@@ -68,11 +67,11 @@ enum status service_claims_of(struct service *service, int64_t policy_id,
      * so lately that only the ledger knows. */
     if (status == STATUS_NOT_FOUND && service->sync != NULL && sync_lists(service->sync, policy_id))
         found = status = STATUS_OK;
-    /* Whoever holds nothing is told how the policy stands. */
-    if (found == STATUS_OK && held_count == 0)
-        (void)!gate_look(service->gate, policy_id, NULL);
+    /* A user who holds nothing is told the state of the policy. */
     if (status == STATUS_OK)
-        status = service_numbers(service, policy_id, numbers, error);
+        status = service->topology->numbers(
+            service, policy_id, found == STATUS_OK && held_count == 0 ? NUMBERS_NOW : NUMBERS_KNOWN,
+            numbers, error);
     if (status == STATUS_OK)
         status = ledger_coupons_of_claimant(service->ledger, policy_id, user, coupons, max,
                                             &coupon_count, error);
@@ -86,40 +85,42 @@ enum status service_claims_of(struct service *service, int64_t policy_id,
     return status;
 }
 
-enum status service_coupon_get(struct service *service, int64_t policy_id, int64_t seq,
-                               struct coupon *coupon, struct error *error)
+/* What a person sees of coupons that the ledger has told of. */
+static enum status service_show(enum status status, struct coupon *coupons, size_t count)
 {
-    enum status status = ledger_coupon_get(service->ledger, policy_id, seq, coupon, error);
-    if (status == STATUS_OK)
-        coupon->state = coupon_state_at(coupon->state, coupon->expires_at_ms, clock_wall_ms());
+    int64_t now_ms = clock_wall_ms();
+
+    for (size_t i = 0; i < count && status == STATUS_OK; i++)
+        coupons[i].state = coupon_state_at(coupons[i].state, coupons[i].expires_at_ms, now_ms);
     return status;
 }
 
-enum status service_coupons_of_user(struct service *service, const struct user_id *user,
+enum status service_coupon_get(struct service *service, int64_t policy_id, int64_t seq,
+                               struct coupon *coupon, struct error *error)
+{
+    return service_show(ledger_coupon_get(service->ledger, policy_id, seq, coupon, error), coupon,
+                        1);
+}
+
+enum status service_coupons_of_user(struct service *service, const struct id *user,
                                     int64_t after_policy_id, int64_t after_seq,
                                     struct coupon *coupons, size_t max, size_t *count,
                                     struct error *error)
 {
-    int64_t now_ms = clock_wall_ms();
     enum status status = ledger_coupons_of_user(service->ledger, user, after_policy_id, after_seq,
                                                 coupons, max, count, error);
 
-    for (size_t i = 0; i < *count && status == STATUS_OK; i++)
-        coupons[i].state = coupon_state_at(coupons[i].state, coupons[i].expires_at_ms, now_ms);
-    return status;
+    return service_show(status, coupons, *count);
 }
 
 enum status service_coupons_of_policy(struct service *service, int64_t policy_id, int64_t after_seq,
                                       struct coupon *coupons, size_t max, size_t *count,
                                       struct error *error)
 {
-    int64_t now_ms = clock_wall_ms();
     enum status status =
         ledger_coupons_of_policy(service->ledger, policy_id, after_seq, coupons, max, count, error);
 
-    for (size_t i = 0; i < *count && status == STATUS_OK; i++)
-        coupons[i].state = coupon_state_at(coupons[i].state, coupons[i].expires_at_ms, now_ms);
-    return status;
+    return service_show(status, coupons, *count);
 }
 
 static void service_coupon_doubt(struct service *service, int64_t policy_id, int64_t seq)
@@ -129,20 +130,18 @@ static void service_coupon_doubt(struct service *service, int64_t policy_id, int
         &(struct steward_doubt){.about = DOUBT_COUPON, .policy_id = policy_id, .seq = seq});
 }
 
-/* The ledger has the change. A shared gate that is away hears of it when it is back; one that has
- * let go of the policy need not. */
+/* The ledger has the change. A gate that is away hears of it when it is back; one that has let go
+ * of the policy need not. */
 static enum status service_coupon_told(struct service *service, int64_t policy_id, int64_t seq,
                                        enum status told)
 {
-    if (!service->gate->ops->is_shared || (told != STATUS_UNAVAILABLE && told != STATUS_NOT_FOUND))
-        return told;
     if (told == STATUS_UNAVAILABLE)
         service_coupon_doubt(service, policy_id, seq);
-    return STATUS_OK;
+    return told == STATUS_UNAVAILABLE || told == STATUS_NOT_FOUND ? STATUS_OK : told;
 }
 
 enum status service_coupon_redeem(struct service *service, int64_t policy_id, int64_t seq,
-                                  const struct user_id *order_id, const char *traceparent,
+                                  const struct id *order_id, const char *traceparent,
                                   struct coupon *coupon, struct error *error)
 {
     enum status status = ledger_coupon_redeem(service->ledger, policy_id, seq, order_id,
@@ -191,12 +190,12 @@ enum status service_coupon_settle(struct service *service, int64_t policy_id, in
         (coupon.state == COUPON_REDEEMED || coupon.state == COUPON_CANCELLED))
         status =
             gate_settle(service->gate, policy_id, &coupon.claim.user, seq, coupon.state, error);
-    if (status == STATUS_NOT_FOUND && service->gate->ops->is_shared)
+    if (status == STATUS_NOT_FOUND)
         return STATUS_OK;
     return status == STATUS_OK ? service_refresh(service, policy_id, &policy, error) : status;
 }
 
-enum status service_user_block(struct service *service, const struct user_id *user, bool blocked,
+enum status service_user_block(struct service *service, const struct id *user, bool blocked,
                                struct error *error)
 {
     /* One at a time, or two opposite calls could reach ledger and gate in different orders. */
@@ -217,8 +216,7 @@ enum status service_user_block(struct service *service, const struct user_id *us
     return status;
 }
 
-enum status service_user_settle(struct service *service, const struct user_id *user,
-                                struct error *error)
+enum status service_user_settle(struct service *service, const struct id *user, struct error *error)
 {
     bool blocked;
     enum status status = ledger_user_blocked(service->ledger, user, &blocked, error);

@@ -6,8 +6,7 @@
  *
  * Threads: a desk belongs to its loop's thread. Only `wake` is called from others.
  */
-#ifndef CLAIM_DESK_H
-#define CLAIM_DESK_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -47,5 +46,3 @@ size_t desk_waiting(const struct desk *desk);
 
 /* Claims per gate call. */
 const struct histogram *desk_batch_sizes(const struct desk *desk);
-
-#endif

@@ -5,8 +5,7 @@
  * Threads: every function may be called from any thread, also with other locks held: it takes only
  * its own, for a moment.
  */
-#ifndef CLAIM_NOTICES_H
-#define CLAIM_NOTICES_H
+#pragma once
 
 #include <pthread.h>
 #include <stddef.h>
@@ -44,5 +43,3 @@ size_t notices_read(struct notices *notices, int64_t policy_id, uint64_t after, 
 
 /* The number of the latest. */
 uint64_t notices_latest(struct notices *notices);
-
-#endif

@@ -5,49 +5,10 @@
 #include "base/log.h"
 #include "claim/parts.h"
 
-/* A shared gate lets go of a policy that is closed: the ledger knows the rest. */
-static enum status service_numbers_of_closed(struct service *service, int64_t policy_id,
-                                             struct gate_numbers *numbers, struct error *error)
+static enum status service_count(struct service *service, enum numbers_age age,
+                                 struct policy_view *view, struct error *error)
 {
-    struct policy policy;
-    struct ledger_balance balance;
-    enum status status = ledger_policy_get(service->ledger, policy_id, &policy, error);
-
-    if (status == STATUS_OK && !policy_is_closed(&policy, clock_wall_ms()))
-        status = error_set(error, STATUS_UNAVAILABLE, "the gate does not know policy %lld yet",
-                           (long long)policy_id);
-    if (status == STATUS_OK)
-        status = ledger_balance(service->ledger, policy_id, &balance, error);
-    if (status == STATUS_OK)
-        *numbers = (struct gate_numbers){.policy_id = policy_id,
-                                         .total = balance.total,
-                                         .remaining = balance.unleased + balance.leased,
-                                         .issued = balance.active,
-                                         .opens_at_ms = policy.opens_at_ms,
-                                         .closes_at_ms = policy.closes_at_ms,
-                                         .version = policy.version,
-                                         .paused = policy.paused,
-                                         .closed_by_hand = policy.closed_at_ms != 0,
-                                         .state = POLICY_CLOSED};
-    return status;
-}
-
-enum status service_numbers(struct service *service, int64_t policy_id,
-                            struct gate_numbers *numbers, struct error *error)
-{
-    if (gate_count(service->gate, policy_id, clock_wall_ms(), numbers) == STATUS_OK)
-        return STATUS_OK;
-    /* Another process may have created it a moment ago. */
-    (void)!gate_look(service->gate, policy_id, NULL);
-    if (gate_count(service->gate, policy_id, clock_wall_ms(), numbers) == STATUS_OK)
-        return STATUS_OK;
-    return service_numbers_of_closed(service, policy_id, numbers, error);
-}
-
-static enum status service_count(struct service *service, struct policy_view *view,
-                                 struct error *error)
-{
-    return service_numbers(service, view->policy.id, &view->numbers, error);
+    return service->topology->numbers(service, view->policy.id, age, &view->numbers, error);
 }
 
 /* Tells the gate that `count` units are on their way between it and the ledger, so that it asks for
@@ -66,35 +27,21 @@ enum status service_not_yet(struct error *error)
     return error_set(error, STATUS_UNAVAILABLE, "an earlier change waits for the ledger");
 }
 
-static void service_policy_doubt(struct service *service, int64_t policy_id,
-                                 const struct lease *lease)
+void service_policy_doubt(struct service *service, int64_t policy_id, const struct lease *lease)
 {
     steward_doubt(
         &service->steward,
         &(struct steward_doubt){.about = DOUBT_POLICY, .policy_id = policy_id, .lease = *lease});
 }
 
-/* Brings a policy that nobody has claimed yet into the gate. In a ledger that is shared its creator
- * is its first steward, so that no worker does the same meanwhile; one that ends here leaves it to
- * them. */
-static enum status service_policy_load(struct service *service, const struct policy *policy,
-                                       const struct lease *lease, struct error *error)
+enum status service_policy_lend(struct service *service, const struct policy *policy,
+                                const struct lease *lease, int64_t term, struct error *error)
 {
-    struct gate *gate = service->gate;
-    int64_t term = gate->ops->is_shared ? LEDGER_FIRST_TERM : LEDGER_NO_TERM;
-    enum status status = gate_reset(gate, policy->id, 0, term, error);
+    enum status status = service_policy_announce(service, policy, lease->count, error);
 
-    if (status == STATUS_OK)
-        status = service_policy_announce(service, policy, lease->count, error);
     if (status == STATUS_OK && lease->count > 0)
-        status = gate_lend(gate, lease, 0, term, error);
-    if (status == STATUS_OK)
-        status = gate_policy_set(gate, policy, error);
-    if (status == STATUS_OK)
-        status = terms_arm(service, policy->id, term, 0, error);
-    if (gate->ops->is_shared)
-        (void)!ledger_steward_release(service->ledger, policy->id, LEDGER_CREATOR, NULL);
-    return status;
+        status = gate_lend(service->gate, lease, 0, term, error);
+    return status == STATUS_OK ? gate_policy_set(service->gate, policy, error) : status;
 }
 
 /* Under the lock of an id that was given; one that the ledger gives nobody knows before. */
@@ -125,13 +72,10 @@ enum status service_policy_create(struct service *service, const struct policy *
         steward_lock(&service->steward, locked_id);
     }
     if (status == STATUS_OK)
-        status = service_policy_load(service, &view->policy, &lease, error);
-    /* It is in the ledger with its lease: the steward loads it as soon as there is memory. */
-    if (status != STATUS_OK && lease.id != 0 && !service->gate->ops->is_shared)
-        service_policy_doubt(service, view->policy.id, &lease);
+        status = service->topology->load(service, &view->policy, &lease, error);
     if (locked_id != 0)
         steward_unlock(&service->steward, locked_id);
-    return status == STATUS_OK ? service_count(service, view, error) : status;
+    return status == STATUS_OK ? service_count(service, NUMBERS_KNOWN, view, error) : status;
 }
 
 enum status service_policy_show(struct service *service, int64_t id, struct policy_view *view,
@@ -139,17 +83,15 @@ enum status service_policy_show(struct service *service, int64_t id, struct poli
 {
     enum status status = ledger_policy_get(service->ledger, id, &view->policy, error);
 
-    /* Whoever was answered by another process finds here what came of it. */
-    if (status == STATUS_OK)
-        (void)!gate_look(service->gate, id, NULL);
-    return status == STATUS_OK ? service_count(service, view, error) : status;
+    /* A client that was answered by another process sees here what came of it. */
+    return status == STATUS_OK ? service_count(service, NUMBERS_NOW, view, error) : status;
 }
 
-/* One that is being created is in the ledger before the gate has it: it is found when it is whole.
- */
-static bool service_is_not_whole(struct service *service, enum status counted)
+void service_look(struct service *service, int64_t policy_id)
 {
-    return counted == STATUS_UNAVAILABLE && !service->gate->ops->is_shared;
+    struct gate_numbers numbers;
+
+    (void)!service->topology->numbers(service, policy_id, NUMBERS_NOW, &numbers, NULL);
 }
 
 enum status service_policy_list(struct service *service, int64_t after_id,
@@ -171,14 +113,38 @@ enum status service_policy_list(struct service *service, int64_t after_id,
         for (size_t i = 0; i < found && status == STATUS_OK; i++) {
             views[*count].policy = policies[i];
             after_id = policies[i].id;
-            status = service_count(service, &views[*count], error);
+            /* The audit tells which number it is, and so does asking for this one. */
+            if (policies[i].is_damaged)
+                continue;
+            status = service_count(service, NUMBERS_KNOWN, &views[*count], error);
             if (status == STATUS_OK)
                 ++*count;
-            else if (service_is_not_whole(service, status))
+            else if (status == STATUS_UNAVAILABLE && service->topology->lists_whole_only)
                 status = STATUS_OK;
         }
     }
     free(policies);
+    return status;
+}
+
+enum status service_each_policy(struct service *service, policy_visit *visit, void *context,
+                                struct error *error)
+{
+    enum { PAGE = 64 };
+    struct policy *page = malloc(PAGE * sizeof(*page));
+    enum status status =
+        page == NULL ? error_set(error, STATUS_UNAVAILABLE, "no memory for a page of policies")
+                     : STATUS_OK;
+    int64_t after_id = 0;
+    size_t count = PAGE;
+
+    while (status == STATUS_OK && count == PAGE) {
+        status = ledger_policy_list(service->ledger, after_id, page, PAGE, &count, error);
+        for (size_t i = 0; i < count && status == STATUS_OK; i++)
+            status = visit(context, &page[i], error);
+        after_id = count > 0 ? page[count - 1].id : after_id;
+    }
+    free(page);
     return status;
 }
 
@@ -189,9 +155,10 @@ static enum status service_recall_for(struct service *service, const struct poli
                                       struct error *error)
 {
     *shrunk_count = 0;
-    if (!change->sets_total || policy->closed_at_ms != 0)
+    if (!policy_change_sets(change, POLICY_COLUMN_total) || policy->closed_at_ms != 0)
         return STATUS_OK;
-    int64_t count = policy->total - change->total - policy->unleased;
+    int64_t total = change->to[POLICY_COLUMN_total];
+    int64_t count = policy->total - total - policy->unleased;
     if (count <= 0)
         return STATUS_OK;
     enum status status = service_policy_announce(service, policy, count, error);
@@ -205,7 +172,7 @@ static enum status service_recall_for(struct service *service, const struct poli
         long long taken = numbers.issued + numbers.pending;
         return error_set(error, STATUS_CONFLICT,
                          "total: %lld coupons are issued or pending; it cannot be %lld", taken,
-                         (long long)change->total);
+                         (long long)total);
     }
     return status;
 }
@@ -255,7 +222,7 @@ enum status service_policy_change(struct service *service, int64_t id,
         service_empty_gate(service, id);
     steward_unlock(&service->steward, id);
     service_stock_changed(service);
-    return status == STATUS_OK ? service_count(service, view, error) : status;
+    return status == STATUS_OK ? service_count(service, NUMBERS_KNOWN, view, error) : status;
 }
 
 /* Nobody has changed the policy's line since the doubt began: if the lease's first seq is no longer
@@ -268,14 +235,7 @@ enum status service_policy_settle(struct service *service, int64_t policy_id,
 
     if (status == STATUS_NOT_FOUND)
         return STATUS_OK;
-    /* A shared gate is lent what it lacks by the policy's steward. */
-    if (status == STATUS_OK && lease->count > 0 && policy.next_seq > lease->first_seq &&
-        !service->gate->ops->is_shared) {
-        status = service_policy_announce(service, &policy, lease->count, error);
-        if (status == STATUS_OK)
-            status = gate_lend(service->gate, lease, 0, LEDGER_NO_TERM, error);
-        if (status == STATUS_CONFLICT) /* A look that was cut short has lent it. */
-            status = STATUS_OK;
-    }
+    if (status == STATUS_OK && lease->count > 0 && policy.next_seq > lease->first_seq)
+        return service->topology->found_lease(service, &policy, lease, error);
     return status == STATUS_OK ? gate_policy_set(service->gate, &policy, error) : status;
 }

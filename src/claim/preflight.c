@@ -1,9 +1,11 @@
-/* preflight.c: looks at every part that a drop needs, and judges what it sees. */
+/* preflight.c: how each part of the service stands; before a drop, looks at all that it needs and
+ * judges what it sees. */
 #include "claim/preflight.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/timex.h>
 
 #include "base/clock.h"
@@ -17,8 +19,6 @@
 #define AHEAD_FAIL_MS   1000
 #define LEDGER_SLOW_MS  100
 #define SECONDS_PER_DAY INT64_C(86400)
-/* How the policy stands is asked for, not what is pending. */
-#define AFTER_ALL_SEQS ((INT64_C(1) << 53) - 1)
 
 __attribute__((format(printf, 3, 4))) static struct preflight_check check_of(
     const char *name, enum preflight_state state, const char *format, ...)
@@ -53,6 +53,109 @@ static void write_duration(int64_t duration_ms, char text[48])
         snprintf(text, 48, "%lld min %lld s", (long long)(seconds / 60), (long long)(seconds % 60));
     else
         snprintf(text, 48, "%lld s", (long long)seconds);
+}
+
+/* --- how each part of the service stands, in words for people and probes --- */
+
+/* A policy that is suspended, or was paused for a broken guarantee, is worth a word, but keeps
+ * nobody from the others. */
+static void service_add_audit(struct service *service, struct service_part *part)
+{
+    char words[200];
+    size_t length = strlen(part->words);
+
+    sync_lost_words(service->sync, words, sizeof(words));
+    if (words[0] == '\0')
+        audit_watch_words(service->audit_watch, words, sizeof(words));
+    if (words[0] != '\0')
+        snprintf(part->words + length, sizeof(part->words) - length, "; %s", words);
+}
+
+/* Events that wait are worth a word, but keep nobody from claiming. */
+static void service_add_events(struct service *service, struct service_part *part)
+{
+    struct announcer *announcer = atomic_load(&service->announcer);
+    struct announcer_numbers numbers = {.state = ANNOUNCER_FLOWS};
+
+    if (announcer != NULL)
+        announcer_count(announcer, &numbers);
+    if (numbers.state != ANNOUNCER_HELD_UP)
+        return;
+    size_t length = strlen(part->words);
+    int64_t age_ms = numbers.oldest_at_ms == 0 ? 0 : clock_wall_ms() - numbers.oldest_at_ms;
+    snprintf(part->words + length, sizeof(part->words) - length,
+             "; %lld events wait, the oldest for %lld s: %s", (long long)numbers.waiting,
+             (long long)(age_ms / 1000), numbers.words);
+}
+
+/* Claims without a worker are won and wait. */
+static struct service_part service_workers_part(struct service *service)
+{
+    struct service_part part = {
+        .name = "workers",
+        .kind = service->workers != NULL ? "in process" : "processes",
+        .ready = service_worker_count(service) != 0,
+        .claims_go_on = true,
+    };
+
+    snprintf(part.words, sizeof(part.words), "%s",
+             part.ready ? "ok"
+                        : "none is alive: claims are taken, and none becomes a coupon; start "
+                          "`dibs worker`");
+    return part;
+}
+
+/* People who claim need no broker: it is only told how Kafka stands, but for a worker that carries
+ * claims through it. */
+static struct service_part service_relay_part(struct service *service)
+{
+    struct service_part part = {
+        .name = "relay", .kind = "direct", .ready = true, .claims_go_on = true, .words = "ok"};
+    struct error words;
+
+    if (service->kafka != NULL) {
+        part.kind = "kafka";
+        part.ready = kafka_is_ready(service->kafka, &words) ||
+                     service->options.role != SERVICE_WORKS ||
+                     service->kafka->target.claims_are_direct;
+        snprintf(part.words, sizeof(part.words), "%.255s", words.text);
+    }
+    service_add_events(service, &part);
+    return part;
+}
+
+bool service_parts(struct service *service, struct service_part parts[SERVICE_PARTS], size_t *count)
+{
+    struct error words;
+    bool all_ready = true;
+
+    parts[0] = (struct service_part){.name = "gate",
+                                     .kind = service->gate->ops->name,
+                                     .claims_go_on = service->options.fallback == FALLBACK_LEDGER};
+    parts[0].ready = service->topology->is_ready(service, &words);
+    snprintf(parts[0].words, sizeof(parts[0].words), "%.255s", words.text);
+    ledger_state(service->ledger, &words);
+    parts[1] = (struct service_part){.name = "ledger",
+                                     .kind = ledger_kind(service->ledger),
+                                     .ready = ledger_healthy(service->ledger),
+                                     .claims_go_on = service->topology->gate_is_outside};
+    snprintf(parts[1].words, sizeof(parts[1].words), "%.255s", words.text);
+    service_add_audit(service, &parts[1]);
+    parts[2] = service_relay_part(service);
+    bool has_doubts = steward_has_doubts(&service->steward);
+    parts[3] = (struct service_part){
+        .name = "steward",
+        .kind = "in process",
+        .ready = !has_doubts,
+        .claims_go_on = true,
+    };
+    snprintf(parts[3].words, sizeof(parts[3].words), "%s",
+             has_doubts ? "the gate waits to hear what the ledger made of a change" : "ok");
+    for (size_t i = 0; i < SERVICE_PARTS - 1; i++)
+        all_ready = all_ready && parts[i].ready;
+    parts[SERVICE_PARTS - 1] = service_workers_part(service);
+    *count = service->topology->part_count;
+    return all_ready;
 }
 
 /* --- the judgements --- */
@@ -119,17 +222,13 @@ struct preflight_check preflight_judge_disk(int64_t free_bytes, int64_t coupons)
                     (long long)(free_bytes / MEGABYTE), (long long)(wanted / MEGABYTE));
 }
 
-struct preflight_check preflight_judge_loss(enum gate_loss loss, enum gate_ack ack, int replicas,
-                                            bool is_shared)
+struct preflight_check preflight_judge_loss(enum gate_loss loss, int replicas)
 {
-    if (!is_shared)
-        return check_of("loss", PREFLIGHT_OK,
-                        "Nothing: a winner is told when the ledger has the coupon on disk.");
-    if (ack == GATE_ACK_LEDGER)
+    switch (loss) {
+    case GATE_LOSES_ACCEPTED:
         return check_of("loss", PREFLIGHT_OK,
                         "Nothing that was answered 201: a winner is told when the ledger has the "
                         "coupon. A 202 after ack_timeout is only in Redis until then.");
-    switch (loss) {
     case GATE_LOSES_PENDING:
         return check_of("loss", PREFLIGHT_FAIL,
                         "Redis writes no append-only file: a crash of it loses every 202 that is "
@@ -148,35 +247,19 @@ struct preflight_check preflight_judge_loss(enum gate_loss loss, enum gate_ack a
                         "A crash of Redis loses nothing; a failover may lose the last 202s "
                         "(replicas=1 waits for a replica, ack=ledger for the ledger).");
     default:
-        return check_of("loss", PREFLIGHT_OK, "Nothing.");
+        return check_of("loss", PREFLIGHT_OK,
+                        "Nothing: a winner is told when the ledger has the coupon on disk.");
     }
 }
 
 /* --- looking --- */
 
-/* Whether a shared gate answers for the policy; one in memory always does. */
-static enum status check_arming(struct service *service, int64_t policy_id, struct error *words)
-{
-    /* Half a megabyte is no guest for a stack. */
-    struct gate_pending *pending = malloc(sizeof(*pending));
-
-    if (pending == NULL)
-        return error_set(words, STATUS_UNAVAILABLE, "not looked at: no memory");
-    enum status status = gate_pending(service->gate, policy_id, AFTER_ALL_SEQS, pending, words);
-    if (status == STATUS_OK && (!pending->is_known || !pending->is_armed))
-        status = error_set(words, STATUS_UNAVAILABLE,
-                           "Redis %s this policy; a worker sees to that: is one running?",
-                           pending->is_known ? "is not armed for" : "has not been told of");
-    free(pending);
-    return status;
-}
-
 /* `counted` is what became of asking for the policy's numbers, and `words` why. */
 static void check_gate(struct service *service, int64_t policy_id, enum status counted,
                        struct error *words, struct preflight *preflight)
 {
-    bool is_well = counted == STATUS_OK && gate_is_ready(service->gate, words) &&
-                   check_arming(service, policy_id, words) == STATUS_OK;
+    bool is_well =
+        counted == STATUS_OK && service->topology->check(service, policy_id, words) == STATUS_OK;
 
     if (is_well)
         error_set(words, STATUS_OK, "The %s gate knows the policy and decides.",
@@ -228,18 +311,16 @@ static bool clock_is_synced(void)
 /* What only a gate that is there can tell. */
 static void check_survey(struct service *service, int64_t policy_id, struct preflight *preflight)
 {
-    const struct service_options *options = &service->options;
-    bool is_shared = service->gate->ops->is_shared;
     struct gate_survey survey;
     struct error words;
 
-    if (gate_survey(service->gate, policy_id, &survey, &words) != STATUS_OK) {
+    if (service->topology->survey(service, policy_id, &survey, &words) != STATUS_OK) {
         add(preflight, check_of("clock", PREFLIGHT_FAIL, "Not known: %.400s", words.text));
         add(preflight, check_of("loss", PREFLIGHT_WARN, "Not known: %.400s", words.text));
         return;
     }
     add(preflight, preflight_judge_clock(survey.ahead_ms, clock_is_synced()));
-    add(preflight, preflight_judge_loss(survey.loss, options->ack, options->replicas, is_shared));
+    add(preflight, preflight_judge_loss(survey.loss, service->options.replicas));
 }
 
 enum status service_preflight(struct service *service, int64_t policy_id,
@@ -247,7 +328,8 @@ enum status service_preflight(struct service *service, int64_t policy_id,
 {
     struct gate_numbers numbers = {0};
     struct error why = {.text = ""};
-    enum status counted = service_numbers(service, policy_id, &numbers, &why);
+    enum status counted =
+        service->topology->numbers(service, policy_id, NUMBERS_KNOWN, &numbers, &why);
 
     if (counted != STATUS_OK) {
         struct policy policy;
@@ -272,10 +354,9 @@ enum status service_preflight(struct service *service, int64_t policy_id,
 
 bool preflight_is_ready(const struct preflight *preflight)
 {
-    for (size_t i = 0; i < preflight->count; i++) {
+    for (size_t i = 0; i < preflight->count; i++)
         if (preflight->checks[i].state == PREFLIGHT_FAIL)
             return false;
-    }
     return true;
 }
 

@@ -3,14 +3,14 @@
  * Each check has a state and a sentence. `fail` means that claims would be refused or promises
  * broken; `warn` that somebody should have a look. Nothing is changed.
  *
- * Threads: blocks, so on a clerk's; the judgements are pure functions.
+ * Threads: blocks, so on a pool thread's; the judgements are pure functions.
  */
-#ifndef CLAIM_PREFLIGHT_H
-#define CLAIM_PREFLIGHT_H
+#pragma once
 
 #include <stdbool.h>
 
 #include "claim/service.h"
+#include "gate/shared.h"
 
 enum preflight_state { PREFLIGHT_OK, PREFLIGHT_WARN, PREFLIGHT_FAIL };
 
@@ -40,19 +40,18 @@ const char *preflight_state_name(enum preflight_state state);
 
 /* --- the judgements --- */
 
-/* Of the window, the pause and the stock. */
+/* Judges the window with the pause, and the stock. */
 struct preflight_check preflight_judge_window(const struct gate_numbers *numbers, int64_t now_ms);
 struct preflight_check preflight_judge_stock(const struct gate_numbers *numbers);
 
-/* Of a clock that judges the window and is so far before ours; `is_synced`: the kernel says that
- * something keeps our own clock right. */
+/* Judges the clock that decides about the window, which is so far ahead of ours; `is_synced`: the
+ * kernel says that our own clock is synchronized. */
 struct preflight_check preflight_judge_clock(int64_t ahead_ms, bool is_synced);
 
-/* Of the disk under the ledger (-1: not on this machine) that has to take so many more coupons. */
+/* Judges the disk under the ledger (-1: not on this machine), which has to take so many more
+ * coupons.
+ */
 struct preflight_check preflight_judge_disk(int64_t free_bytes, int64_t coupons);
 
-/* Of what the settings can lose, in words. */
-struct preflight_check preflight_judge_loss(enum gate_loss loss, enum gate_ack ack, int replicas,
-                                            bool is_shared);
-
-#endif
+/* Judges what the settings can lose. */
+struct preflight_check preflight_judge_loss(enum gate_loss loss, int replicas);

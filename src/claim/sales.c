@@ -23,14 +23,7 @@ enum status service_orders_add(struct service *service, struct order *orders, si
     return status;
 }
 
-enum status service_order_get(struct service *service, const struct user_id *order_id,
-                              struct order *order, struct order_item items[ORDER_ITEMS_MAX],
-                              struct error *error)
-{
-    return ledger_order_get(service->ledger, order_id, order, items, error);
-}
-
-enum status service_order_refund(struct service *service, const struct user_id *order_id,
+enum status service_order_refund(struct service *service, const struct id *order_id,
                                  struct order *order, bool *is_news, struct error *error)
 {
     enum status status =
@@ -60,18 +53,9 @@ enum status service_signals_add(struct service *service, struct signal *signals,
     return status;
 }
 
-void service_count_sales(struct service *service, struct sales_numbers *numbers)
+const struct sales_numbers *service_sales(const struct service *service)
 {
-    struct service_sales_counters *sales = &service->sales;
-
-    *numbers = (struct sales_numbers){
-        .orders_failed = atomic_load(&sales->orders_failed),
-        .refunds = atomic_load(&sales->refunds),
-    };
-    for (int result = 0; result <= ORDER_DIFFERS; result++)
-        numbers->orders[result] = atomic_load(&sales->orders[result]);
-    for (int result = 0; result <= SIGNAL_DIFFERS; result++)
-        numbers->signals[result] = atomic_load(&sales->signals[result]);
+    return &service->sales;
 }
 
 enum status service_products_put(struct service *service, struct product *products, size_t count,
@@ -82,10 +66,4 @@ enum status service_products_put(struct service *service, struct product *produc
     for (size_t i = 0; i < count; i++)
         products[i].updated_at_ms = now_ms;
     return ledger_products_put(service->ledger, products, count, now_ms, error);
-}
-
-enum status service_product_get(struct service *service, const struct user_id *id,
-                                struct product *product, struct error *error)
-{
-    return ledger_product_get(service->ledger, id, product, error);
 }

@@ -4,58 +4,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/zone.h"
 #include "claim/parts.h"
-#include "claim/start_wait.h"
-#include "relay/kafka.h"
 
-/* For events and orders that are on their way; whoever comes next tells those that stay. */
-#define KAFKA_STOP_MIN_MS 500
-#define KAFKA_STOP_MAX_MS 2000
-
-/* --- what the ledger tells --- */
-
-/* On the ledger's thread, after a commit: the gate hears first, so that whoever is woken finds it
- * up to date. */
-static void service_on_issued(void *context, const struct claim *claims,
-                              const enum coupon_state *states, size_t count)
-{
-    struct service *service = context;
-
-    if (service->workers != NULL) {
-        workers_on_issued(service->workers, claims, states, count);
-        return;
-    }
-    gate_acknowledge(service->gate, claims, states, count);
-    for (size_t i = 0; i < count; i++) {
-        if (!coupon_state_is_active(states[i]))
-            steward_call(&service->steward, claims[i].policy_id, STEWARD_REFRESH);
-    }
-}
-
-static void service_on_durable(void *context)
-{
-    struct service *service = context;
-
-    if (service->workers != NULL)
-        workers_on_durable(service->workers);
-    service_ring(service);
-}
-
-/* Also before there is an announcer, and when another process has it. */
-static void service_on_events(void *context)
-{
-    struct service *service = context;
-    struct announcer *announcer = atomic_load(&service->announcer);
-
-    if (announcer != NULL)
-        announcer_wake(announcer);
-}
+#define START_PAUSE_MIN_MS 100
+#define START_PAUSE_MAX_MS 1000
+#define START_SAY_EVERY_MS 5000
 
 static bool service_find_trace(void *context, const struct request_id *request_id,
                                char traceparent[TRACEPARENT_SIZE])
@@ -70,29 +29,10 @@ static void service_on_stock(void *context)
     service_stock_changed(context);
 }
 
-void service_ring(struct service *service)
+void service_pause(int64_t pause_ms)
 {
-    pthread_mutex_lock(&service->bells_lock);
-    for (size_t i = 0; i < service->bell_count; i++) {
-        const struct desk_bell *bell = &service->bells[i];
-        if (atomic_load(bell->waiting_count) > 0)
-            bell->ring(bell->context);
-    }
-    pthread_mutex_unlock(&service->bells_lock);
-}
-
-void service_stock_changed(struct service *service)
-{
-    atomic_fetch_add(&service->stock_changes, 1);
-    service_ring(service);
-}
-
-static uint64_t service_on_win(void *context, const struct claim *claims, size_t claim_count,
-                               const struct key_binding *bindings, size_t binding_count)
-{
-    struct service *service = context;
-    FAULT_POINT("gate.after_decision");
-    return ledger_issue(service->ledger, claims, claim_count, bindings, binding_count);
+    const struct timespec pause = {.tv_sec = pause_ms / 1000, .tv_nsec = pause_ms % 1000 * 1000000};
+    nanosleep(&pause, NULL);
 }
 
 /* --- opening --- */
@@ -135,71 +75,14 @@ static enum status service_load_short_codes(struct service *service, struct erro
     return STATUS_OK;
 }
 
-/* Whether this process drains a shared gate. */
-static bool service_works(const struct service *service)
-{
-    return service->gate->ops->is_shared &&
-           (service->options.role == SERVICE_WORKS || !ledger_is_shareable(service->ledger));
-}
-
-static enum status service_open_relay(struct service *service, struct error *error)
-{
-    struct relay_options options = {
-        .url = service->options.relay_url,
-        .password = service->options.relay_password,
-        .use = !service->gate->ops->is_shared ? RELAY_PUBLISHES
-               : service_works(service)       ? RELAY_CARRIES
-                                              : RELAY_WATCHES,
-        .is_vital = service->options.role == SERVICE_WORKS,
-        .traces = service->traces,
-    };
-    return relay_open(&service->relay, &options, error);
-}
-
-static enum status service_send(void *context, struct kafka_batch *batch, size_t count,
-                                struct error *error)
-{
-    return kafka_producer_send(context, KAFKA_COUPON_ISSUED, batch, count, error);
-}
-
-/* Whoever publishes tells other services what becomes of coupons. */
-static enum status service_announce(struct service *service, struct error *error)
-{
-    struct announcer_options options = {
-        .ledger = service->ledger,
-        .send = service_send,
-        .context = relay_kafka_producer(service->relay),
-        .is_alone =
-            service->options.ledger_use == LEDGER_OWN || !ledger_is_shareable(service->ledger),
-    };
-    struct announcer *announcer = NULL;
-
-    if (options.context == NULL)
-        return STATUS_OK;
-    enum status status = announcer_open(&announcer, &options, error);
-    atomic_store(&service->announcer, announcer);
-    return status;
-}
-
-/* And hears what they tell of orders. */
-static enum status service_take_orders(struct service *service, struct error *error)
-{
-    const struct kafka_orders_options options = {
-        .target = relay_kafka_target(service->relay),
-        .producer = relay_kafka_producer(service->relay),
-        .ledger = service->ledger,
-    };
-
-    return options.producer != NULL ? kafka_orders_open(&service->orders, &options, error)
-                                    : STATUS_OK;
-}
-
 /* What the ledger is opened with. */
 static enum status service_prepare(struct service *service, struct error *error)
 {
     const struct service_options *options = &service->options;
 
-    if (relay_tells(options->relay_url) && (service->traces = traces_new()) == NULL)
+    service->topology =
+        strcmp(options->gate_url, "local") == 0 ? &topology_local : &topology_shared;
+    if (service_has_events(options) && (service->traces = traces_new()) == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "no memory for the traces of requests");
     enum status status =
         zone_open(&service->zone, options->timezone != NULL ? options->timezone : "UTC", error);
@@ -223,12 +106,12 @@ static enum status service_open_ledger(struct service *service, struct error *er
         .use = options->ledger_use,
         .timeout_ms = options->ledger_timeout_ms,
         .integrity = options->integrity,
-        .readers = options->clerks + 2,
+        .readers = options->pool_threads + 2,
         .zone = service->zone,
         .keeps_moments = scoring_is_on(&service->scoring),
-        .on_issued = service_on_issued,
-        .on_durable = service_on_durable,
-        .has_events = relay_tells(options->relay_url),
+        .on_issued = service->topology->on_issued,
+        .on_durable = service->topology->on_durable,
+        .has_events = service_has_events(options),
         .on_events = service_on_events,
         .find_trace = service_find_trace,
         .context = service,
@@ -242,6 +125,13 @@ static enum status service_settle_zone(struct service *service, struct error *er
     return ledger_zone_settle(service->ledger, error);
 }
 
+/* Scores are kept in the servers. */
+bool service_shares_board(const struct service *service)
+{
+    return service->shared != NULL && service->options.board != BOARD_LOCAL &&
+           !scoring_is_on(&service->scoring);
+}
+
 enum status service_open_board(struct service *service, struct board **board, struct error *error)
 {
     const struct service_options *options = &service->options;
@@ -252,17 +142,14 @@ enum status service_open_board(struct service *service, struct board **board, st
         .zone = service->zone,
     };
 
-    if (options->board == BOARD_REDIS && !service->gate->ops->is_shared)
+    if (options->board == BOARD_REDIS && service->shared == NULL)
         return error_set(error, STATUS_INVALID,
                          "board=redis needs a gate in Redis: set gate=redis://…, or board=local");
     if (options->board == BOARD_REDIS && scoring_is_on(&service->scoring))
         return error_set(error, STATUS_INVALID,
                          "ranking_half_life and ranking_weights need board=local");
-    /* Scores are kept in the servers. */
-    return options->board == BOARD_LOCAL || !service->gate->ops->is_shared ||
-                   scoring_is_on(&service->scoring)
-               ? board_local_open(board, &service->scoring, error)
-               : board_redis_open(board, &redis_options, error);
+    return service_shares_board(service) ? board_redis_open(board, &redis_options, error)
+                                         : board_local_open(board, &service->scoring, error);
 }
 
 static enum status service_rank(struct service *service, struct error *error)
@@ -276,7 +163,7 @@ static enum status service_rank(struct service *service, struct error *error)
     return status == STATUS_OK ? ranking_open(&service->ranking, &options, error) : status;
 }
 
-static enum status service_open_gate(struct service *service, struct error *error)
+enum status service_open_gate(struct service *service, struct error *error)
 {
     const struct service_options *options = &service->options;
     struct gate_options gate_options = {
@@ -287,101 +174,88 @@ static enum status service_open_gate(struct service *service, struct error *erro
         .replicas = options->replicas,
         .stock_changed = service_on_stock,
         .context = service,
-        .outlet = {.push = service_on_win, .context = service},
+        .outlet = {.push = local_on_win, .context = service},
         .ack_timeout_ms = options->ack_timeout_ms,
         .pending_max = (int64_t)options->pending_max,
         .traces = service->traces,
     };
 
-    return gate_open(&service->gate, &gate_options, error);
+    enum status status = gate_open(&service->gate, &gate_options, error);
+    if (status != STATUS_OK)
+        return status;
+    service->shared = gate_shared(service->gate);
+    service->works = service->shared == NULL || options->role == SERVICE_WORKS ||
+                     !ledger_is_shareable(service->ledger);
+    return STATUS_OK;
 }
 
-/* A gate that is there already is not restored: what it lacks, its steward brings. One that was
- * restored halfway is begun anew. */
-static enum status service_fill_gate(struct service *service, struct error *error)
+static enum status service_start_pool(struct service *service, struct error *error)
 {
-    if (service->gate->ops->is_shared)
-        return STATUS_OK;
-    enum status status = service_restore(service, error);
-    if (status == STATUS_OK)
-        return STATUS_OK;
-    gate_close(service->gate);
-    service->gate = NULL;
-    enum status opened = service_open_gate(service, NULL);
-    return opened == STATUS_OK ? status : opened;
+    return worker_pool_start(&service->pool, service, service->options.pool_threads, error);
 }
 
-static enum status service_start_worker(struct service *service, struct error *error)
+/* Pauses between the tries of a start; the operator is told about them. */
+struct start_wait {
+    int64_t timeout_ms; /* for the whole start; 0: do not wait */
+    int64_t since_ms;   /* of the first failure; 0: none yet */
+    int64_t said_ms;    /* when the log last told of it */
+    int64_t pause_ms;
+};
+
+/* After a step that ended with `status`: true when it is to be taken again, after a pause. When the
+ * time is over, the error says so. */
+static bool start_wait_again(struct start_wait *wait, enum status status, struct error *error)
 {
-    return service_works(service) ? workers_start(&service->workers, service, error) : STATUS_OK;
+    int64_t now_ms = clock_monotonic_ms();
+    bool may_pass =
+        status == STATUS_UNAVAILABLE || status == STATUS_BUSY || status == STATUS_UNKNOWN;
+
+    if (status == STATUS_OK && wait->said_ms != 0) {
+        log_event(LOG_INFO, "start_goes_on",
+                  LOG_FIELD("waited_ms", LOG_I64(now_ms - wait->since_ms)));
+        wait->said_ms = 0;
+        wait->pause_ms = 0;
+    }
+    if (!may_pass || wait->timeout_ms == 0)
+        return false;
+    if (wait->since_ms == 0)
+        wait->since_ms = now_ms;
+    if (now_ms - wait->since_ms >= wait->timeout_ms) {
+        error_prefix(error, "given up after %lld s (start_timeout)",
+                     (long long)(wait->timeout_ms / 1000));
+        return false;
+    }
+    if (wait->said_ms == 0 || now_ms - wait->said_ms >= START_SAY_EVERY_MS) {
+        wait->said_ms = now_ms;
+        log_event(LOG_WARN, "start_waits",
+                  LOG_FIELD("waited_s", LOG_I64((now_ms - wait->since_ms) / 1000)),
+                  LOG_FIELD("start_timeout_s", LOG_I64(wait->timeout_ms / 1000)),
+                  LOG_FIELD("for", LOG_TEXT(error->text)));
+    }
+    wait->pause_ms = wait->pause_ms == 0 ? START_PAUSE_MIN_MS : wait->pause_ms * 2;
+    if (wait->pause_ms > START_PAUSE_MAX_MS)
+        wait->pause_ms = START_PAUSE_MAX_MS;
+    service_pause(wait->pause_ms);
+    return true;
 }
 
-static enum status service_start_terms(struct service *service, struct error *error)
-{
-    const char *holder = service->workers != NULL ? workers_holder(service->workers) : "";
-
-    return service->gate->ops->is_shared ? terms_start(&service->terms, service, holder, error)
-                                         : STATUS_OK;
-}
-
-static enum status service_start_fallback(struct service *service, struct error *error)
-{
-    return service->gate->ops->is_shared ? fallback_start(&service->fallback, service, error)
-                                         : STATUS_OK;
-}
-
-static enum status service_start_sync(struct service *service, struct error *error)
-{
-    return service->gate->ops->is_shared ? sync_start(&service->sync, service, error) : STATUS_OK;
-}
-
-static enum status service_run_worker(struct service *service, struct error *error)
-{
-    return service->workers != NULL ? workers_run(service->workers, error) : STATUS_OK;
-}
-
-static enum status service_start_steward(struct service *service, struct error *error)
-{
-    return steward_start(&service->steward, error);
-}
-
-static enum status service_start_clerks(struct service *service, struct error *error)
-{
-    return clerks_start(&service->clerks, service, service->options.clerks, error);
-}
-
-static enum status service_start_audits(struct service *service, struct error *error)
-{
-    return audit_watch_start(&service->audit_watch, service, error);
-}
-
-/* The steps of opening, in order. One that asks another process is taken again while that one is
- * not there yet: it leaves nothing behind when it fails. */
-enum service_asks { ASKS_NOBODY, ASKS_LEDGER, ASKS_GATE };
-
-static const struct service_step {
-    enum status (*take)(struct service *service, struct error *error);
-    enum service_asks asks;
-} service_steps[] = {
+/* The steps of opening, in order; those of the topology come between. */
+static const struct service_step service_steps_before[] = {
     {service_prepare, ASKS_NOBODY},
     {service_open_ledger, ASKS_LEDGER},
     {service_settle_zone, ASKS_LEDGER},
-    {service_open_gate, ASKS_GATE}, /* Whoever only audits needs no more. */
-    {service_open_relay, ASKS_NOBODY},
+    {service_open_gate, ASKS_GATE},
+};
+/* What a process that serves or works needs besides; one that only audits does not. */
+static const struct service_step service_steps_running[] = {
+    {service_open_kafka, ASKS_NOBODY},
     {service_load_code_key, ASKS_LEDGER},
     {service_load_short_codes, ASKS_LEDGER},
-    {service_fill_gate, ASKS_LEDGER},
-    {service_start_worker, ASKS_NOBODY},
-    {service_start_terms, ASKS_LEDGER},
-    {service_start_fallback, ASKS_LEDGER},
-    {service_start_sync, ASKS_GATE},
-    {service_run_worker, ASKS_NOBODY},
-    {service_announce, ASKS_NOBODY},
-    {service_take_orders, ASKS_NOBODY},
-    {service_rank, ASKS_NOBODY},
-    {service_start_steward, ASKS_NOBODY},
-    {service_start_clerks, ASKS_NOBODY},
-    {service_start_audits, ASKS_NOBODY},
+};
+static const struct service_step service_steps_after[] = {
+    {service_open_events, ASKS_NOBODY}, {service_rank, ASKS_NOBODY},
+    {steward_start, ASKS_NOBODY},       {service_start_pool, ASKS_NOBODY},
+    {audit_watch_start, ASKS_NOBODY},
 };
 
 /* A file is there or is not. */
@@ -391,21 +265,34 @@ static bool service_step_waits(const struct service *service, const struct servi
            (step->asks == ASKS_LEDGER && ledger_is_served(service->options.ledger_url));
 }
 
+static enum status service_take_steps(struct service *service, struct start_wait *wait,
+                                      const struct service_step *steps, size_t count,
+                                      struct error *error)
+{
+    enum status status = STATUS_OK;
+
+    for (size_t i = 0; i < count && status == STATUS_OK; i++)
+        do {
+            status = steps[i].take(service, error);
+        } while (service_step_waits(service, &steps[i]) && start_wait_again(wait, status, error));
+    return status;
+}
+
+#define TAKE_STEPS(steps) \
+    service_take_steps(service, &wait, steps, sizeof(steps) / sizeof((steps)[0]), error)
+
 static enum status service_open_parts(struct service *service, struct error *error)
 {
     struct start_wait wait = {.timeout_ms = service->options.start_timeout_ms};
-    enum status status = STATUS_OK;
+    enum status status = TAKE_STEPS(service_steps_before);
 
-    for (size_t i = 0; i < sizeof(service_steps) / sizeof(service_steps[0]); i++) {
-        const struct service_step *step = &service_steps[i];
-        do {
-            status = step->take(service, error);
-        } while (service_step_waits(service, step) && start_wait_again(&wait, status, error));
-        if (status != STATUS_OK ||
-            (step->take == service_open_gate && service->options.role == SERVICE_AUDITS))
-            break;
-    }
-    return status;
+    if (status != STATUS_OK || service->options.role == SERVICE_AUDITS)
+        return status;
+    status = TAKE_STEPS(service_steps_running);
+    if (status == STATUS_OK)
+        status = service_take_steps(service, &wait, service->topology->steps,
+                                    service->topology->step_count, error);
+    return status == STATUS_OK ? TAKE_STEPS(service_steps_after) : status;
 }
 
 enum status service_open(struct service **service, const struct service_options *options,
@@ -418,7 +305,7 @@ enum status service_open(struct service **service, const struct service_options 
         return error_set(error, STATUS_UNAVAILABLE, "no memory for the service");
     opened->options = *options;
     atomic_init(&opened->worker_count, -1);
-    pthread_mutex_init(&opened->bells_lock, NULL);
+    pthread_mutex_init(&opened->wakeups_lock, NULL);
     notices_init(&opened->notices);
     steward_init(&opened->steward, opened);
     enum status status = service_open_parts(opened, error);
@@ -430,44 +317,30 @@ enum status service_open(struct service **service, const struct service_options 
     return STATUS_OK;
 }
 
-/* What is at work is not dropped at once, though time is up. */
-static int64_t service_left_ms(int64_t stop_at_ms)
-{
-    int64_t left_ms = stop_at_ms - clock_monotonic_ms();
-
-    if (left_ms < KAFKA_STOP_MIN_MS)
-        return KAFKA_STOP_MIN_MS;
-    return left_ms < KAFKA_STOP_MAX_MS ? left_ms : KAFKA_STOP_MAX_MS;
-}
-
 void service_close(struct service *service)
 {
     if (service == NULL)
         return;
     int64_t stop_at_ms = clock_monotonic_ms() + service->options.stop_timeout_ms;
     audit_watch_stop(service->audit_watch);
-    if (service->clerks.thread_count > 0)
-        clerks_stop(&service->clerks);
+    if (service->pool.thread_count > 0)
+        worker_pool_stop(&service->pool);
     ranking_close(service->ranking);
     steward_stop(&service->steward);
     sync_stop(service->sync);
     fallback_stop(service->fallback);
-    if (service->workers != NULL)
-        workers_stop(service->workers, stop_at_ms);
+    workers_stop(service->workers, stop_at_ms);
     terms_stop(service->terms);
-    kafka_orders_stop(service->orders, service_left_ms(stop_at_ms));
-    announcer_stop(service->announcer, service_left_ms(stop_at_ms));
+    service_stop_events(service, stop_at_ms);
     ledger_close(service->ledger);
-    if (service->workers != NULL)
-        workers_end(service->workers);
+    service_close_events(service);
+    workers_end(service->workers);
     steward_release(&service->steward);
-    relay_close(service->relay);
-    announcer_close(service->announcer);
-    kafka_orders_close(service->orders);
+    kafka_close(service->kafka);
     traces_free(service->traces);
     gate_close(service->gate);
     zone_free(service->zone);
-    pthread_mutex_destroy(&service->bells_lock);
+    pthread_mutex_destroy(&service->wakeups_lock);
     notices_release(&service->notices);
     free(service->short_codes);
     free(service);
@@ -493,19 +366,24 @@ struct ranking *service_ranking(struct service *service)
     return service->ranking;
 }
 
+bool service_is_alone(const struct service *service)
+{
+    return service->options.ledger_use == LEDGER_OWN || !ledger_is_shareable(service->ledger);
+}
+
 bool service_reads_at_home(const struct service *service)
 {
-    return !service->gate->ops->is_shared && !ledger_is_shareable(service->ledger);
+    return service->shared == NULL && !ledger_is_shareable(service->ledger);
 }
 
-bool service_submit(struct service *service, struct clerk_task *task)
+bool service_submit(struct service *service, struct pool_task *task)
 {
-    return clerks_submit(&service->clerks, task);
+    return worker_pool_submit(&service->pool, task);
 }
 
-struct clerk_numbers service_count_tasks(struct service *service, enum clerk_queue queue)
+struct pool_numbers service_count_tasks(struct service *service, enum pool_queue queue)
 {
-    return clerks_count(&service->clerks, queue);
+    return worker_pool_count(&service->pool, queue);
 }
 
 enum status service_refresh(struct service *service, int64_t policy_id, struct policy *policy,
@@ -515,14 +393,6 @@ enum status service_refresh(struct service *service, int64_t policy_id, struct p
     return status == STATUS_OK ? gate_policy_set(service->gate, policy, error) : status;
 }
 
-bool service_count_worker(struct service *service, struct worker_numbers *numbers)
-{
-    if (service->workers == NULL)
-        return false;
-    workers_count(service->workers, numbers);
-    return true;
-}
-
 int64_t service_pending(struct service *service)
 {
     int64_t ids[64];
@@ -530,7 +400,7 @@ int64_t service_pending(struct service *service)
     int64_t pending = 0;
     size_t count;
 
-    if (!service->gate->ops->is_shared)
+    if (service->shared == NULL)
         return -1;
     while ((count = gate_list(service->gate, after_id, ids, 64)) > 0) {
         for (size_t i = 0; i < count; i++) {
@@ -550,47 +420,11 @@ int64_t service_worker_count(struct service *service)
 
 int64_t service_letter_count(struct service *service)
 {
-    return service->gate->ops->is_shared ? atomic_load(&service->letter_count) : -1;
-}
-
-bool service_count_relay(struct service *service, struct relay_numbers *numbers)
-{
-    return relay_count(service->relay, numbers);
-}
-
-bool service_count_orders(struct service *service, struct kafka_orders_numbers *numbers)
-{
-    if (service->orders == NULL)
-        return false;
-    kafka_orders_count(service->orders, numbers);
-    return true;
-}
-
-bool service_count_events(struct service *service, struct announcer_numbers *numbers)
-{
-    struct announcer *announcer = atomic_load(&service->announcer);
-
-    if (announcer == NULL)
-        return false;
-    announcer_count(announcer, numbers);
-    return true;
+    return service->shared != NULL ? atomic_load(&service->letter_count) : -1;
 }
 
 void service_trace(struct service *service, const struct request_id *request_id,
                    struct span traceparent)
 {
     traces_put(service->traces, request_id, traceparent);
-}
-
-bool service_count_fallback(struct service *service, struct fallback_numbers *numbers)
-{
-    if (service->fallback == NULL)
-        return false;
-    fallback_count(service->fallback, numbers);
-    return true;
-}
-
-bool service_count_audit(struct service *service, struct audit_numbers *numbers)
-{
-    return audit_watch_count(service->audit_watch, numbers);
 }

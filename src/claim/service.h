@@ -1,29 +1,26 @@
 /* service.h: the running system: gate, ledger and the duties between them, wired once.
  *
  * The operations here are what the API offers besides claiming (which goes through a desk). They
- * block on the ledger, so they run on clerk threads, never on a loop.
+ * block on the ledger, so they run on pool threads, never on a loop.
  *
  * Threads: every operation may be called from any thread.
  */
-#ifndef CLAIM_SERVICE_H
-#define CLAIM_SERVICE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/model.h"
-#include "claim/breaker.h"
-#include "claim/clerk.h"
 #include "claim/notices.h"
+#include "claim/shared/breaker.h"
+#include "claim/worker_pool.h"
 #include "gate/gate.h"
 #include "ledger/ledger.h"
-#include "ledger/sales.h"
-#include "relay/announcer.h"
-#include "relay/kafka_orders.h"
-#include "relay/relay.h"
+#include "ledger/sales/sales.h"
 
 struct service;
 struct ranking;
@@ -66,20 +63,20 @@ struct service_options {
     const char *timezone;         /* of the days that sales are counted in; NULL: UTC */
     size_t pending_max;
     int64_t ack_timeout_ms;
-    unsigned clerks; /* threads for blocking operations */
+    unsigned pool_threads; /* threads for blocking operations */
     bool has_code_key;
     struct hash_key code_key; /* when the operator keeps it; else the ledger does */
 };
 
-/* Opens the ledger, restores a gate in memory from it, and starts the steward and the clerks, or
- * for a shared gate the sync and, where it belongs, the worker. Says on the log how much was
+/* Opens the ledger, restores a gate in memory from it, and starts the steward and the pool threads,
+ * or for a shared gate the sync and, where it belongs, the worker. Says on the log how much was
  * restored. A database or a Redis that is not there yet is waited for, as the log says; what will
  * not change by itself (a password, a schema, an owner) fails at once. */
 enum status service_open(struct service **service, const struct service_options *options,
                          struct error *error) MUST_CHECK;
 
-/* Ends the clerks and the steward, commits what is pending, closes the ledger. The desks must be
- * closed before. */
+/* Ends the pool threads and the steward, commits what is pending, closes the ledger. The desks must
+ * be closed before. */
 void service_close(struct service *service);
 
 struct gate *service_gate(struct service *service);
@@ -90,11 +87,11 @@ struct ledger *service_ledger(struct service *service);
 /* Whether reading asks nobody but this process: the gate is in its memory, the ledger in a file. */
 bool service_reads_at_home(const struct service *service);
 
-/* --- clerks: threads for what blocks --- */
+/* --- pool threads: threads for what blocks --- */
 
 /* False when too many tasks wait already where it would (answer 503). */
-bool service_submit(struct service *service, struct clerk_task *task);
-struct clerk_numbers service_count_tasks(struct service *service, enum clerk_queue queue);
+bool service_submit(struct service *service, struct pool_task *task);
+struct pool_numbers service_count_tasks(struct service *service, enum pool_queue queue);
 
 /* --- policies --- */
 
@@ -103,6 +100,10 @@ struct policy_view {
     struct policy policy;
     struct gate_numbers numbers;
 };
+
+/* From here on gate_count() tells of all that happened before this call, also in other processes,
+ * unless the gate is away. Blocks. */
+void service_look(struct service *service, int64_t policy_id);
 
 /* Ready to claim when it returns. policy->id 0: the next free id. CONFLICT: the id is taken. */
 enum status service_policy_create(struct service *service, const struct policy *policy,
@@ -131,14 +132,13 @@ struct claim_status {
 
 /* The user's claims of a policy, pending ones included, latest first. NOT_FOUND: no such policy;
  * *count is 0 when the user has none. `policy_state` and `sold_out_at_ms` in `numbers`. */
-enum status service_claims_of(struct service *service, int64_t policy_id,
-                              const struct user_id *user, struct claim_status *claims, size_t max,
-                              size_t *count, struct gate_numbers *numbers,
-                              struct error *error) MUST_CHECK;
+enum status service_claims_of(struct service *service, int64_t policy_id, const struct id *user,
+                              struct claim_status *claims, size_t max, size_t *count,
+                              struct gate_numbers *numbers, struct error *error) MUST_CHECK;
 
 enum status service_coupon_get(struct service *service, int64_t policy_id, int64_t seq,
                                struct coupon *coupon, struct error *error) MUST_CHECK;
-enum status service_coupons_of_user(struct service *service, const struct user_id *user,
+enum status service_coupons_of_user(struct service *service, const struct id *user,
                                     int64_t after_policy_id, int64_t after_seq,
                                     struct coupon *coupons, size_t max, size_t *count,
                                     struct error *error) MUST_CHECK;
@@ -148,7 +148,7 @@ enum status service_coupons_of_policy(struct service *service, int64_t policy_id
                                       struct error *error) MUST_CHECK;
 /* order_id->length 0: none given. CONFLICT fills `coupon` and says why. */
 enum status service_coupon_redeem(struct service *service, int64_t policy_id, int64_t seq,
-                                  const struct user_id *order_id, const char *traceparent,
+                                  const struct id *order_id, const char *traceparent,
                                   struct coupon *coupon, struct error *error) MUST_CHECK;
 /* The unit is claimable again within a second, with a new seq. */
 enum status service_coupon_cancel(struct service *service, int64_t policy_id, int64_t seq,
@@ -157,14 +157,10 @@ enum status service_coupon_cancel(struct service *service, int64_t policy_id, in
 
 /* --- users --- */
 
-enum status service_user_block(struct service *service, const struct user_id *user, bool blocked,
+enum status service_user_block(struct service *service, const struct id *user, bool blocked,
                                struct error *error) MUST_CHECK;
 
 /* --- dead letters --- */
-
-enum status service_letters(struct service *service, int64_t after_policy_id, int64_t after_seq,
-                            struct dead_letter *letters, size_t max, size_t *count,
-                            struct error *error) MUST_CHECK;
 
 /* Lets the letter's user win again: a fresh unit and seq through the gate, and the letter is gone.
  * Once: a letter that was retried before, wherever, is put away with the claim that was won then.
@@ -173,47 +169,38 @@ enum status service_letters(struct service *service, int64_t after_policy_id, in
 enum status service_letter_retry(struct service *service, int64_t policy_id, int64_t seq,
                                  struct wish *wish, struct error *error) MUST_CHECK;
 
-/* `letter` becomes what was there. NOT_FOUND: no such letter. */
-enum status service_letter_drop(struct service *service, int64_t policy_id, int64_t seq,
-                                struct dead_letter *letter, struct error *error) MUST_CHECK;
-
 /* --- sales --- */
 
 /* As the ledger's calls of these names, with the time set by the service. UNKNOWN: the same call
  * again tells. */
 enum status service_orders_add(struct service *service, struct order *orders, size_t count,
                                struct error *error) MUST_CHECK;
-enum status service_order_get(struct service *service, const struct user_id *order_id,
-                              struct order *order, struct order_item items[ORDER_ITEMS_MAX],
-                              struct error *error) MUST_CHECK;
-enum status service_order_refund(struct service *service, const struct user_id *order_id,
+enum status service_order_refund(struct service *service, const struct id *order_id,
                                  struct order *order, bool *is_news,
                                  struct error *error) MUST_CHECK;
 /* Sets each product's updated_at_ms. */
 enum status service_products_put(struct service *service, struct product *products, size_t count,
                                  struct error *error) MUST_CHECK;
-enum status service_product_get(struct service *service, const struct user_id *id,
-                                struct product *product, struct error *error) MUST_CHECK;
 
 /* Views and carts, for a ranking by score. CONFLICT: none is set, and they would count nothing. */
 enum status service_signals_add(struct service *service, struct signal *signals, size_t count,
                                 struct error *error) MUST_CHECK;
 
-/* What was sent to this process, by its result. */
+/* Orders and signals that were sent to this process, by their results. */
 struct sales_numbers {
-    uint64_t orders[ORDER_DIFFERS + 1];
-    uint64_t orders_failed; /* of which nothing is known: they will be sent again */
-    uint64_t refunds;
-    uint64_t signals[SIGNAL_DIFFERS + 1];
+    _Atomic uint64_t orders[ORDER_DIFFERS + 1];
+    _Atomic uint64_t orders_failed; /* of which nothing is known: they will be sent again */
+    _Atomic uint64_t refunds;
+    _Atomic uint64_t signals[SIGNAL_DIFFERS + 1];
 };
-void service_count_sales(struct service *service, struct sales_numbers *numbers);
+const struct sales_numbers *service_sales(const struct service *service);
 
 /* Which products sell best; NULL in a process that does not serve. */
 struct ranking *service_ranking(struct service *service);
 
 /* --- without the gate --- */
 
-/* Of a shared gate that may be away. */
+/* Numbers of the fallback for a shared gate that is away. */
 struct fallback_numbers {
     uint64_t breakers[BREAKER_STATES]; /* policies whose breaker is in that state, but the closed */
     uint64_t switches[BREAKER_STATES]; /* how often one went into that state */
@@ -223,7 +210,7 @@ struct fallback_numbers {
     uint64_t entering; /* winners that the gate has not heard of yet */
 };
 
-/* Of the worker in this process. */
+/* Numbers of the worker in this process. */
 struct worker_numbers {
     uint64_t drained;            /* claims that the gate was told of */
     double drained_per_second;   /* in the last few seconds */
@@ -236,23 +223,18 @@ struct worker_numbers {
 /* False: none works in this process. */
 bool service_count_worker(struct service *service, struct worker_numbers *numbers);
 
-/* Of a shared gate: claims in it that the ledger has not yet, and dead letters, as last seen; -1:
- * this gate is not shared. */
+/* Shared gate only: claims in it that the ledger does not have yet, and dead letters, as last read;
+ * -1: this gate is not shared. */
 int64_t service_pending(struct service *service);
 int64_t service_letter_count(struct service *service);
 
-/* Of a shared gate: workers that live, as last seen in the ledger; -1: not looked yet, or this gate
- * is not shared. */
+/* Shared gate only: live workers, as last read from the ledger; -1: not read yet, or this gate is
+ * not shared. */
 int64_t service_worker_count(struct service *service);
 
-/* False: nothing is in between gate and ledger. */
-bool service_count_relay(struct service *service, struct relay_numbers *numbers);
-
-/* What other services are told of coupons. False: not by this process. */
-bool service_count_events(struct service *service, struct announcer_numbers *numbers);
-
-/* What comes in of orders. False: not in this process. */
-bool service_count_orders(struct service *service, struct kafka_orders_numbers *numbers);
+/* Writes the metrics of what joins gate and ledger, and of events and orders, as far as this
+ * process has them. */
+void service_write_flow(struct service *service, struct buffer *out);
 
 /* The trace that the request with that id came with, for the event of its claim. Only a claim that
  * is decided and issued in this process takes it along. */
@@ -268,7 +250,8 @@ struct service_part {
     const char *name; /* "gate", "ledger", "relay", "steward", "workers" */
     const char *kind; /* "local", "sqlite", "direct" */
     bool ready;
-    char words[256]; /* "ok", or what is wrong */
+    bool claims_go_on; /* also while it is not ready */
+    char words[256];   /* "ok", or what is wrong */
 };
 #define SERVICE_PARTS 5
 /* Cheap and non-blocking: may be called on a loop. Fills `parts`; only a shared gate has workers.
@@ -276,5 +259,3 @@ struct service_part {
  * no server answered for it nobody could claim. */
 bool service_parts(struct service *service, struct service_part parts[SERVICE_PARTS],
                    size_t *count);
-
-#endif

@@ -11,13 +11,13 @@
 #include "base/log.h"
 #include "claim/service.h"
 #include "command/service.h"
-#include "http/audit.h"
+#include "http/api/audit.h"
 
 #define PAGE_LIMIT 100
 #define PATH_SIZE  (EXCHANGE_TEXT_SIZE + 64)
 #define ANSWER_MAX (16 * 1024 * 1024)
 /* Reading every coupon of a large policy takes its time, and so does writing them. */
-#define PATIENCE_MS (10 * 60 * 1000)
+#define TIMEOUT_MS (10 * 60 * 1000)
 
 /* --- opening --- */
 
@@ -39,9 +39,8 @@ static int open_service(struct audit_source *source)
     const struct command_call *call = source->call;
     struct error error = {""};
     int code = command_load_settings(call, &source->config);
-    if (code != COMMAND_FINE) {
+    if (code != COMMAND_FINE)
         return code;
-    }
     if (strcmp(source->config.gate, "local") == 0) {
         config_release(&source->config);
         return call->setting_count == 0
@@ -53,7 +52,7 @@ static int open_service(struct audit_source *source)
     ensure(sodium_init() >= 0);
     struct service_options options = command_service_options(&source->config, SERVICE_AUDITS);
     enum status status = service_open(&source->service, &options, &error);
-    sodium_memzero(&options.code_key, sizeof options.code_key);
+    sodium_memzero(&options.code_key, sizeof(options.code_key));
     if (status != STATUS_OK) {
         config_release(&source->config);
         return command_fail(call, "%s", error.text);
@@ -64,9 +63,8 @@ static int open_service(struct audit_source *source)
 int audit_source_begin(struct audit_source *source, const struct command_call *call)
 {
     *source = (struct audit_source){.call = call};
-    if (is_alone(call)) {
+    if (is_alone(call))
         return open_service(source);
-    }
     if (call->setting_count > 0) {
         return command_usage(call, "\"%s\": a server that --url names has its own settings",
                              call->settings[0]);
@@ -90,10 +88,9 @@ void audit_source_end(struct audit_source *source)
 static int ask(struct audit_source *source, const char *method, const char *path)
 {
     const struct client_request request = {
-        .method = method, .path = path, .extra_timeout_ms = PATIENCE_MS};
-    if (!exchange_ask(&source->exchange, &request)) {
+        .method = method, .path = path, .extra_timeout_ms = TIMEOUT_MS};
+    if (!exchange_ask(&source->exchange, &request))
         return COMMAND_FAILED;
-    }
     source->root = source->exchange.root;
     return source->exchange.answer.status == 200 ? COMMAND_FINE
                                                  : exchange_refused(&source->exchange);
@@ -114,7 +111,7 @@ static int answer(struct audit_source *source, struct buffer *json)
 
 static int look(struct audit_source *source, const char *policy, const char *after)
 {
-    struct policy_audit *audits = malloc(PAGE_LIMIT * sizeof *audits);
+    struct policy_audit *audits = malloc(PAGE_LIMIT * sizeof(*audits));
     struct board_audit board = {.is_known = false};
     struct buffer json;
     struct error error = {"out of memory"};
@@ -134,9 +131,8 @@ static int look(struct audit_source *source, const char *policy, const char *aft
         return command_fail(source->call, "%s", error.text);
     }
     buffer_init(&json, ANSWER_MAX);
-    if (policy == NULL && after == NULL) {
+    if (policy == NULL && after == NULL)
         service_audit_board(source->service, &board);
-    }
     audit_write(&json, source->service, &board, audits, count, has_more);
     free(audits);
     return answer(source, &json);
@@ -145,9 +141,8 @@ static int look(struct audit_source *source, const char *policy, const char *aft
 int audit_source_look(struct audit_source *source, const char *policy, const char *after)
 {
     char path[PATH_SIZE];
-    if (source->service != NULL) {
+    if (source->service != NULL)
         return look(source, policy, after);
-    }
     if (policy != NULL) {
         snprintf(path, sizeof(path), "/v1/audit?policy=%s", policy);
     } else {
@@ -171,9 +166,8 @@ int audit_source_repair(struct audit_source *source, const char *policy, bool fo
     enum status status =
         service_repair(source->service, policy != NULL ? strtoll(policy, NULL, 10) : 0,
                        forgets ? AUDIT_LET_GO : AUDIT_WRITE_BACK, &done, &error);
-    if (status != STATUS_OK) {
+    if (status != STATUS_OK)
         return command_fail(source->call, "%s", error.text);
-    }
     buffer_init(&json, ANSWER_MAX);
     audit_write_repair(&json, &done);
     return answer(source, &json);
@@ -181,10 +175,9 @@ int audit_source_repair(struct audit_source *source, const char *policy, bool fo
 
 int audit_source_history(struct audit_source *source)
 {
-    if (source->service == NULL) {
+    if (source->service == NULL)
         return ask(source, "GET", "/v1/audit/repairs");
-    }
-    struct ledger_repair_note *notes = malloc(AUDIT_HISTORY_MAX * sizeof *notes);
+    struct ledger_repair_note *notes = malloc(AUDIT_HISTORY_MAX * sizeof(*notes));
     struct buffer json;
     struct error error = {"out of memory"};
     size_t count = 0;

@@ -5,8 +5,7 @@
  *
  * Threads: the main thread.
  */
-#ifndef COMMAND_AUDIT_SOURCE_H
-#define COMMAND_AUDIT_SOURCE_H
+#pragma once
 
 #include "command/exchange.h"
 #include "config/config.h"
@@ -31,5 +30,3 @@ void audit_source_end(struct audit_source *source);
 int audit_source_look(struct audit_source *source, const char *policy, const char *after);
 int audit_source_repair(struct audit_source *source, const char *policy, bool forgets);
 int audit_source_history(struct audit_source *source);
-
-#endif

@@ -85,11 +85,10 @@ enum status client_set_token(struct client *client, struct span token, struct er
     if (token.length == 0 || token.length > CLIENT_TOKEN_LENGTH_MAX)
         return error_set(error, STATUS_INVALID, "the token is %s",
                          token.length == 0 ? "empty" : "too long");
-    for (size_t i = 0; i < token.length; i++) {
+    for (size_t i = 0; i < token.length; i++)
         if (token.bytes[i] <= ' ' || token.bytes[i] > '~')
             return error_set(error, STATUS_INVALID,
                              "the token must be visible ASCII characters only");
-    }
     memcpy(client->token, token.bytes, token.length);
     client->token[token.length] = '\0';
     return STATUS_OK;

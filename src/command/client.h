@@ -5,8 +5,7 @@
  *
  * Threads: a client belongs to one thread.
  */
-#ifndef COMMAND_CLIENT_H
-#define COMMAND_CLIENT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -60,5 +59,3 @@ void client_answer_release(struct client_answer *answer);
 
 /* Forgets the token. */
 void client_release(struct client *client);
-
-#endif

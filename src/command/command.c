@@ -2,6 +2,7 @@
 #include "command/command.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,21 +10,18 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/buffer.h"
+#include "base/digits.h"
 #include "config/arguments.h"
-#include "config/suggest.h"
+#include "config/value.h"
 
-#define HELP_LENGTH_MAX (256 * 1024)
-#define PATH_SIZE       128
+#define PATH_SIZE 128
 
 const struct command *command_find(const struct command *commands, const char *name)
 {
     ensure(commands != NULL);
-    for (const struct command *command = commands; command->name != NULL; command++) {
-        if (strcmp(command->name, name) == 0) {
+    for (const struct command *command = commands; command->name != NULL; command++)
+        if (strcmp(command->name, name) == 0)
             return command;
-        }
-    }
     return NULL;
 }
 
@@ -32,11 +30,9 @@ const struct option *command_option_at(const struct command *command, size_t ind
     const struct option *lists[] = {command->options, command->shared_options};
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
         for (const struct option *option = lists[i]; option != NULL && option->name != NULL;
-             option++) {
-            if (index-- == 0) {
+             option++)
+            if (index-- == 0)
                 return option;
-            }
-        }
     }
     return NULL;
 }
@@ -57,9 +53,8 @@ static int option_place(const struct command *command, const char *name)
 /* The place of what a flag names: --connections, or -c where that is the command's initial. */
 static int flag_place(const struct command *command, const struct argument *argument)
 {
-    if (argument->text[1] == '-') {
+    if (argument->text[1] == '-')
         return option_place(command, argument->name);
-    }
     bool is_initial = command->initial != NULL && argument->name[0] == command->initial[0] &&
                       argument->name[1] == '\0';
     return is_initial ? option_place(command, command->initial) : -1;
@@ -70,6 +65,41 @@ const char *command_option(const struct command_call *call, const char *name)
     int place = option_place(call->command, name);
     ensure(place >= 0);
     return call->values[place];
+}
+
+int command_number(const struct command_call *call, const char *name, int64_t minimum,
+                   int64_t maximum, int64_t *number)
+{
+    const char *text = command_option(call, name);
+    if (text == NULL)
+        return COMMAND_FINE;
+    uint64_t value;
+    if (!digits_read(span_of(text), (uint64_t)maximum, &value) || value < (uint64_t)minimum) {
+        return command_usage(call,
+                             "--%s: \"%s\" is not a whole number from %" PRId64 " to %" PRId64,
+                             name, text, minimum, maximum);
+    }
+    *number = (int64_t)value;
+    return COMMAND_FINE;
+}
+
+int command_duration(const struct command_call *call, const char *name, int64_t minimum_ms,
+                     int64_t *duration_ms)
+{
+    const char *text = command_option(call, name);
+    if (text == NULL || (config_parse_duration(text, duration_ms) && *duration_ms >= minimum_ms))
+        return COMMAND_FINE;
+    return command_usage(call,
+                         "--%s: \"%s\" is not a duration of %" PRId64 "ms or more, as in 500ms or "
+                         "30s",
+                         name, text, minimum_ms);
+}
+
+void command_print(struct buffer *out)
+{
+    if (out->length > 0)
+        fwrite(out->bytes, 1, out->length, stdout);
+    buffer_release(out);
 }
 
 static void say(const char *path, const char *format, va_list arguments) PRINTF_LIKE(2, 0);
@@ -100,18 +130,12 @@ int command_fail(const struct command_call *call, const char *format, ...)
     return COMMAND_FAILED;
 }
 
-static int print_help(FILE *stream, const struct command_call *call)
+int command_result(const struct command_call *call, enum status status, const struct error *error)
 {
-    struct buffer text;
-    buffer_init(&text, HELP_LENGTH_MAX);
-    if (call->command != NULL) {
-        help_append_command(&text, call->command, call->path);
-    } else {
-        help_append_overview(&text, call->commands);
-    }
-    fwrite(text.bytes, 1, text.length, stream);
-    buffer_release(&text);
-    return stream == stdout ? COMMAND_FINE : COMMAND_USAGE;
+    if (status == STATUS_OK)
+        return COMMAND_FINE;
+    return status == STATUS_INVALID ? command_usage(call, "%s", error->text)
+                                    : command_fail(call, "%s", error->text);
 }
 
 static int refuse_option(const struct command_call *call, const struct argument *argument)
@@ -119,16 +143,11 @@ static int refuse_option(const struct command_call *call, const struct argument 
     struct suggestion suggestion;
     const struct option *option;
     suggestion_begin(&suggestion, argument->name);
-    for (size_t i = 0; (option = command_option_at(call->command, i)) != NULL; i++) {
+    for (size_t i = 0; (option = command_option_at(call->command, i)) != NULL; i++)
         suggestion_offer(&suggestion, option->name);
-    }
     suggestion_offer(&suggestion, "help");
-    const char *best = suggestion_best(&suggestion);
-    if (best == NULL) {
-        return command_usage(call, "unknown flag %.*s", argument->text_length, argument->text);
-    }
-    return command_usage(call, "unknown flag %.*s; did you mean --%s?", argument->text_length,
-                         argument->text, best);
+    return command_usage(call, "unknown flag %.*s%s", argument->text_length, argument->text,
+                         suggestion_hint(&suggestion, "--", ""));
 }
 
 /* Takes one flag of the command's own; an exit code, or COMMAND_FINE to go on. */
@@ -136,14 +155,12 @@ static int take_option(struct command_call *call, struct arguments *arguments,
                        const struct argument *argument)
 {
     int place = flag_place(call->command, argument);
-    if (place < 0) {
+    if (place < 0)
         return refuse_option(call, argument);
-    }
     const struct option *option = command_option_at(call->command, (size_t)place);
     if (option->value_word == NULL) {
-        if (argument->value != NULL) {
+        if (argument->value != NULL)
             return command_usage(call, "--%s: takes no value", option->name);
-        }
         call->values[place] = "";
         return COMMAND_FINE;
     }
@@ -158,12 +175,10 @@ static int take_option(struct command_call *call, struct arguments *arguments,
 static int check_words(const struct command_call *call)
 {
     const struct command *command = call->command;
-    if (call->word_count >= command->words_min && call->word_count <= command->words_max) {
+    if (call->word_count >= command->words_min && call->word_count <= command->words_max)
         return COMMAND_FINE;
-    }
-    if (command->words == NULL) {
+    if (command->words == NULL)
         return command_usage(call, "unexpected \"%s\"", call->words[0]);
-    }
     return command_usage(call, "wants %s", command->words);
 }
 
@@ -178,23 +193,20 @@ static int read_line(struct command_call *call, int argc, char **argv)
     while (at = arguments.next, arguments_next(&arguments, &argument)) {
         bool own = argument.is_flag && option_place(call->command, argument.name) >= 0;
         if (call->command->takes_settings && !own) {
-            while (at < arguments.next) {
+            while (at < arguments.next)
                 call->settings[call->setting_count++] = argv[at++];
-            }
             continue;
         }
         int code = COMMAND_FINE;
-        if (argument.is_flag) {
+        if (argument.is_flag)
             code = take_option(call, &arguments, &argument);
-        } else if (call->word_count == call->command->words_max ||
-                   call->word_count == COMMAND_WORDS_MAX) {
+        else if (call->word_count == call->command->words_max ||
+                 call->word_count == COMMAND_WORDS_MAX)
             code = command_usage(call, "unexpected \"%s\"", argument.text);
-        } else {
+        else
             call->words[call->word_count++] = argument.text;
-        }
-        if (code != COMMAND_FINE) {
+        if (code != COMMAND_FINE)
             return code;
-        }
     }
     return check_words(call);
 }
@@ -204,12 +216,10 @@ static bool wants_help(int argc, char **argv)
     struct arguments arguments;
     struct argument argument;
     arguments_begin(&arguments, argc, argv);
-    while (arguments_next(&arguments, &argument)) {
+    while (arguments_next(&arguments, &argument))
         if (argument.is_flag &&
-            (strcmp(argument.text, "--help") == 0 || strcmp(argument.text, "-h") == 0)) {
+            (strcmp(argument.text, "--help") == 0 || strcmp(argument.text, "-h") == 0))
             return true;
-        }
-    }
     return false;
 }
 
@@ -218,34 +228,26 @@ static int refuse_command(const struct command_call *call, const struct command 
 {
     struct suggestion suggestion;
     suggestion_begin(&suggestion, name);
-    for (const struct command *command = list; command->name != NULL; command++) {
-        if (!command->hidden) {
+    for (const struct command *command = list; command->name != NULL; command++)
+        if (!command->hidden)
             suggestion_offer(&suggestion, command->name);
-        }
-    }
-    const char *best = suggestion_best(&suggestion);
-    if (best == NULL) {
-        return command_usage(call, "unknown command \"%s\"", name);
-    }
-    return command_usage(call, "unknown command \"%s\"; did you mean %s?", name, best);
+    return command_usage(call, "unknown command \"%s\"%s", name,
+                         suggestion_hint(&suggestion, "", ""));
 }
 
 static int run_command(struct command_call *call, int argc, char **argv)
 {
-    if (wants_help(argc, argv)) {
-        return print_help(stdout, call);
-    }
+    if (wants_help(argc, argv))
+        return help_print(stdout, call, call->command, call->path);
     call->settings = calloc((size_t)argc + 1, sizeof(char *));
     ensure(call->settings != NULL);
     int code = read_line(call, argc, argv);
-    if (code == COMMAND_FINE) {
+    if (code == COMMAND_FINE)
         code = call->command->run(call);
-    }
     free(call->settings);
     /* A full disk or a closed pipe must not look like success to a script. */
-    if (fflush(stdout) != 0 || ferror(stdout)) {
+    if (fflush(stdout) != 0 || ferror(stdout))
         code = code == COMMAND_FINE ? command_fail(call, "stdout cannot be written") : code;
-    }
     return code;
 }
 
@@ -257,9 +259,8 @@ static void open_standard_descriptors(void)
     do {
         fd = open("/dev/null", O_RDONLY);
     } while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd >= 0) {
+    if (fd >= 0)
         close(fd);
-    }
 }
 
 int command_main(const struct command *commands, int argc, char **argv)
@@ -274,23 +275,19 @@ int command_main(const struct command *commands, int argc, char **argv)
     int at = 1;
     while (at < argc && list != NULL && argv[at][0] != '-') {
         const struct command *found = command_find(list, argv[at]);
-        if (found == NULL) {
+        if (found == NULL)
             return refuse_command(&call, list, argv[at]);
-        }
         call.command = found;
         snprintf(path + strlen(path), sizeof(path) - strlen(path), " %s", found->name);
         list = found->subcommands;
         at++;
     }
-    if (call.command != NULL && call.command->run != NULL) {
+    if (call.command != NULL && call.command->run != NULL)
         return run_command(&call, argc - at, argv + at);
-    }
-    if (at >= argc) {
-        return print_help(stderr, &call);
-    }
-    if (wants_help(argc - at, argv + at)) {
-        return print_help(stdout, &call);
-    }
+    if (at >= argc)
+        return help_print(stderr, &call, call.command, path);
+    if (wants_help(argc - at, argv + at))
+        return help_print(stdout, &call, call.command, path);
     if (call.command == NULL &&
         (strcmp(argv[at], "--version") == 0 || strcmp(argv[at], "-V") == 0)) {
         call.command = command_find(commands, "version");

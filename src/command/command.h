@@ -8,12 +8,14 @@
  *
  * Threads: the main thread.
  */
-#ifndef COMMAND_COMMAND_H
-#define COMMAND_COMMAND_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 
+#include "base/buffer.h"
 #include "base/error.h"
 
 enum command_exit {
@@ -63,7 +65,7 @@ struct command_call {
     const char *words[COMMAND_WORDS_MAX];
     int word_count;
 
-    /* Of a command that takes settings: what config_load() shall read. */
+    /* For a command that takes settings: what config_load() reads. */
     char **settings;
     int setting_count;
 
@@ -77,6 +79,13 @@ int command_main(const struct command *commands, int argc, char **argv);
  * the command's lists. */
 const char *command_option(const struct command_call *call, const char *name);
 
+/* The value of --name as a whole number or a duration; what is there stays when it was not given.
+ * COMMAND_FINE, or COMMAND_USAGE in words. */
+int command_number(const struct command_call *call, const char *name, int64_t minimum,
+                   int64_t maximum, int64_t *number);
+int command_duration(const struct command_call *call, const char *name, int64_t minimum_ms,
+                     int64_t *duration_ms);
+
 /* Every option of a command in turn; NULL after the last. */
 const struct option *command_option_at(const struct command *command, size_t index);
 
@@ -88,6 +97,12 @@ int command_usage(const struct command_call *call, const char *format, ...) PRIN
 
 /* Says "dibs policy create: …" on stderr; returns COMMAND_FAILED. */
 int command_fail(const struct command_call *call, const char *format, ...) PRINTF_LIKE(2, 3);
+
+/* COMMAND_FINE, or one of the two with the error's words: INVALID is a matter of usage. */
+int command_result(const struct command_call *call, enum status status, const struct error *error);
+
+/* Writes it on stdout and releases it. */
+void command_print(struct buffer *out);
 
 struct config;
 
@@ -126,14 +141,11 @@ int command_manual(const struct command_call *call);
 
 /* --- what is printed about them --- */
 
-struct buffer;
-
-/* `dibs --help` and `dibs COMMAND --help`. */
-void help_append_overview(struct buffer *out, const struct command *commands);
-void help_append_command(struct buffer *out, const struct command *command, const char *path);
+/* `dibs COMMAND --help`, or of all (NULL): `dibs --help`. COMMAND_FINE on stdout, else
+ * COMMAND_USAGE. */
+int help_print(FILE *stream, const struct command_call *call, const struct command *command,
+               const char *path);
 
 /* The script that bash reads, and dibs(1) in roff. */
 void completion_append_bash(struct buffer *out, const struct command *commands);
 void manual_append_page(struct buffer *out, const struct command *commands);
-
-#endif

@@ -10,19 +10,16 @@
 
 static void append_names(struct buffer *out, const struct command *commands)
 {
-    for (const struct command *command = commands; command->name != NULL; command++) {
-        if (!command->hidden) {
+    for (const struct command *command = commands; command->name != NULL; command++)
+        if (!command->hidden)
             buffer_printf(out, "%s%s", command == commands ? "" : " ", command->name);
-        }
-    }
 }
 
 static void append_flags(struct buffer *out, const struct command *command)
 {
     const struct option *option;
-    for (size_t i = 0; (option = command_option_at(command, i)) != NULL; i++) {
+    for (size_t i = 0; (option = command_option_at(command, i)) != NULL; i++)
         buffer_printf(out, "--%s ", option->name);
-    }
     for (size_t i = 0; command->takes_settings && i < config_key_count; i++) {
         if (config_key_has_flag(&config_keys[i])) {
             config_append_flag(out, &config_keys[i]);
@@ -54,15 +51,13 @@ static void append_values(struct buffer *out)
 {
     for (size_t i = 0; i < config_key_count; i++) {
         const struct config_key *key = &config_keys[i];
-        if (key->choices == NULL || !config_key_has_flag(key)) {
+        if (key->choices == NULL || !config_key_has_flag(key))
             continue;
-        }
         buffer_append_text(out, "    ");
         config_append_flag(out, key);
         buffer_append_text(out, ") words='");
-        for (size_t j = 0; key->choices[j] != NULL; j++) {
+        for (size_t j = 0; key->choices[j] != NULL; j++)
             buffer_printf(out, "%s%s", j == 0 ? "" : " ", key->choices[j]);
-        }
         buffer_append_text(out, "' ;;\n");
     }
     buffer_append_text(
@@ -78,24 +73,20 @@ static void append_switches(struct buffer *out, const struct command *commands)
         for (size_t i = 0; (option = command_option_at(command, i)) != NULL; i++) {
             char pattern[64];
             snprintf(pattern, sizeof(pattern), "|--%s", option->name);
-            if (option->value_word == NULL && strstr(out->bytes, pattern) == NULL) {
+            if (option->value_word == NULL && strstr(out->bytes, pattern) == NULL)
                 buffer_append_text(out, pattern);
-            }
         }
-        if (command->subcommands != NULL) {
+        if (command->subcommands != NULL)
             append_switches(out, command->subcommands);
-        }
     }
 }
 
 /* Commands of which one more word names the command. */
 static void append_parents(struct buffer *out, const struct command *commands)
 {
-    for (const struct command *command = commands; command->name != NULL; command++) {
-        if (command->subcommands != NULL) {
+    for (const struct command *command = commands; command->name != NULL; command++)
+        if (command->subcommands != NULL)
             buffer_printf(out, "|%s", command->name);
-        }
-    }
 }
 
 void completion_append_bash(struct buffer *out, const struct command *commands)
@@ -134,9 +125,8 @@ void completion_append_bash(struct buffer *out, const struct command *commands)
     for (const struct command *command = commands; command->name != NULL; command++) {
         append_case(out, commands, command, "");
         for (const struct command *sub = command->subcommands; sub != NULL && sub->name != NULL;
-             sub++) {
+             sub++)
             append_case(out, commands, sub, command->name);
-        }
     }
     buffer_append_text(out, "  esac\n"
                             "  COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n"
@@ -146,13 +136,11 @@ void completion_append_bash(struct buffer *out, const struct command *commands)
 
 int command_completion(const struct command_call *call)
 {
-    if (strcmp(call->words[0], "bash") != 0) {
+    if (strcmp(call->words[0], "bash") != 0)
         return command_usage(call, "\"%s\" is not a shell it knows; known: bash", call->words[0]);
-    }
     struct buffer out;
     buffer_init(&out, OUTPUT_MAX);
     completion_append_bash(&out, call->commands);
-    fwrite(out.bytes, 1, out.length, stdout);
-    buffer_release(&out);
+    command_print(&out);
     return COMMAND_FINE;
 }

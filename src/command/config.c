@@ -14,32 +14,27 @@ static void append_json(struct buffer *out, const struct config *config)
 {
     struct buffer words;
     buffer_init(&words, OUTPUT_MAX);
-    buffer_append_text(out, "{\"file\":");
-    if (config->file[0] != '\0') {
-        json_append_text(out, span_of(config->file));
-    } else {
-        buffer_append_text(out, "null");
-    }
-    buffer_append_text(out, ",\"settings\":{");
+    buffer_append_literal(out, "{");
+    json_put(out, "file", config->file[0] != '\0' ? config->file : NULL);
+    buffer_append_literal(out, ",\"settings\":{");
     for (size_t i = 0; i < config_key_count; i++) {
-        buffer_printf(out, "%s\"%s\":{\"value\":", i == 0 ? "" : ",", config_keys[i].name);
+        buffer_printf(out, "%s\"%s\":{", i == 0 ? "" : ",", config_keys[i].name);
         buffer_clear(&words);
         config_append_value(&words, config, &config_keys[i]);
-        json_append_text(out, (struct span){words.bytes, words.length});
-        buffer_append_text(out, ",\"origin\":");
+        json_put(out, "value", buffer_span(&words));
         buffer_clear(&words);
         config_append_origin(&words, config, &config_keys[i]);
-        json_append_text(out, (struct span){words.bytes, words.length});
-        buffer_append_text(out, "}");
+        json_put(out, "origin", buffer_span(&words));
+        buffer_append_literal(out, "}");
     }
-    buffer_append_text(out, "}}\n");
+    buffer_append_literal(out, "}}\n");
     buffer_release(&words);
 }
 
 static void append_table(struct buffer *out, const struct config *config)
 {
-    static const struct table_column columns[] = {
-        {"SETTING", TABLE_LEFT}, {"VALUE", TABLE_LEFT}, {"FROM", TABLE_LEFT}};
+    static const struct table_column columns[] = {FACT("SETTING", NULL), FACT("VALUE", NULL),
+                                                  FACT("FROM", NULL)};
     struct buffer words;
     struct table table;
     buffer_init(&words, OUTPUT_MAX);
@@ -61,14 +56,8 @@ static void append_table(struct buffer *out, const struct config *config)
 int command_load_settings(const struct command_call *call, struct config *config)
 {
     struct error error;
-    switch (config_load(config, call->setting_count, call->settings, environ, &error)) {
-    case STATUS_OK:
-        return COMMAND_FINE;
-    case STATUS_INVALID:
-        return command_usage(call, "%s", error.text);
-    default:
-        return command_fail(call, "%s", error.text);
-    }
+    return command_result(
+        call, config_load(config, call->setting_count, call->settings, environ, &error), &error);
 }
 
 int command_config(const struct command_call *call)
@@ -76,26 +65,21 @@ int command_config(const struct command_call *call)
     struct config config;
     struct error error;
     int loaded = command_load_settings(call, &config);
-    if (loaded != COMMAND_FINE) {
+    if (loaded != COMMAND_FINE)
         return loaded;
-    }
     struct buffer out;
     buffer_init(&out, OUTPUT_MAX);
-    if (command_option(call, "json") != NULL) {
+    if (command_option(call, "json") != NULL)
         append_json(&out, &config);
-    } else {
+    else
         append_table(&out, &config);
-    }
-    fwrite(out.bytes, 1, out.length, stdout);
-    buffer_release(&out);
+    command_print(&out);
     fflush(stdout);
-    for (size_t i = 0; i < config.warnings.count; i++) {
+    for (size_t i = 0; i < config.warnings.count; i++)
         fprintf(stderr, "%s: warning: %s\n", call->path, config.warnings.items[i]);
-    }
     int code = COMMAND_FINE;
-    if (config_check(&config, &error) != STATUS_OK) {
+    if (config_check(&config, &error) != STATUS_OK)
         code = command_fail(call, "`dibs serve` would refuse this: %s", error.text);
-    }
     config_release(&config);
     return code;
 }

@@ -1,13 +1,16 @@
-/* help.c: what `--help` says, examples first, from the tables of commands and settings. */
+/* help.c: what `--help` says, examples first, from the tables of commands and settings; and
+ * `dibs version`. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/buffer.h"
 #include "command/command.h"
 #include "config/config.h"
+#include "version.h"
 
-#define HELP_WIDTH  80
-#define HELP_INDENT 6
+#define HELP_LENGTH_MAX (256 * 1024)
+#define HELP_WIDTH      80
+#define HELP_INDENT     6
 
 /* Breaks the text between words; every line begins with `indent` blanks. */
 static void append_wrapped(struct buffer *out, const char *text, size_t indent)
@@ -36,32 +39,27 @@ static void append_wrapped(struct buffer *out, const char *text, size_t indent)
 static void append_examples(struct buffer *out, const char *const *examples)
 {
     buffer_append_text(out, "Examples:\n");
-    for (const char *const *example = examples; example != NULL && *example != NULL; example++) {
+    for (const char *const *example = examples; example != NULL && *example != NULL; example++)
         buffer_printf(out, "  %s\n", *example);
-    }
 }
 
 static void append_usage(struct buffer *out, const struct command *command, const char *path)
 {
     buffer_printf(out, "\nUsage: %s", path);
-    if (command->subcommands != NULL) {
+    if (command->subcommands != NULL)
         buffer_append_text(out, " COMMAND");
-    }
-    if (command->words != NULL) {
+    if (command->words != NULL)
         buffer_printf(out, " %s", command->words);
-    }
-    if (command->takes_settings || command_option_at(command, 0) != NULL) {
+    if (command->takes_settings || command_option_at(command, 0) != NULL)
         buffer_append_text(out, " [FLAGS]");
-    }
     buffer_append_text(out, "\n");
 }
 
 static void append_options(struct buffer *out, const struct command *command)
 {
     const struct option *option;
-    if (command_option_at(command, 0) != NULL) {
+    if (command_option_at(command, 0) != NULL)
         buffer_append_text(out, "\nFlags:\n");
-    }
     for (size_t i = 0; (option = command_option_at(command, i)) != NULL; i++) {
         const char *value_word = option->value_word;
         buffer_printf(out, "  --%s%s%s\n", option->name, value_word != NULL ? " " : "",
@@ -75,9 +73,8 @@ static void append_setting(struct buffer *out, const struct config_key *key)
     struct buffer words;
     buffer_init(&words, 4096);
     buffer_append_text(&words, key->help);
-    if (key->fallback[0] != '\0') {
+    if (key->fallback[0] != '\0')
         buffer_printf(&words, " [%s]", key->fallback);
-    }
     buffer_append_text(out, "  ");
     if (config_key_has_flag(key)) {
         config_append_flag(out, key);
@@ -112,32 +109,27 @@ static void append_settings(struct buffer *out)
 static void append_commands(struct buffer *out, const struct command *commands)
 {
     buffer_append_text(out, "\nCommands:\n");
-    for (const struct command *command = commands; command->name != NULL; command++) {
-        if (!command->hidden) {
+    for (const struct command *command = commands; command->name != NULL; command++)
+        if (!command->hidden)
             buffer_printf(out, "  %-12s%s\n", command->name, command->summary);
-        }
-    }
 }
 
-void help_append_command(struct buffer *out, const struct command *command, const char *path)
+static void help_append_command(struct buffer *out, const struct command *command, const char *path)
 {
     append_examples(out, command->examples);
     append_usage(out, command, path);
     buffer_append_text(out, "\n");
     buffer_printf(out, "%s.\n", command->summary);
-    if (command->description != NULL) {
+    if (command->description != NULL)
         append_wrapped(out, command->description, 0);
-    }
-    if (command->subcommands != NULL) {
+    if (command->subcommands != NULL)
         append_commands(out, command->subcommands);
-    }
     append_options(out, command);
-    if (command->takes_settings) {
+    if (command->takes_settings)
         append_settings(out);
-    }
 }
 
-void help_append_overview(struct buffer *out, const struct command *commands)
+static void help_append_overview(struct buffer *out, const struct command *commands)
 {
     static const char *const examples[] = {
         "dibs serve",
@@ -156,9 +148,22 @@ void help_append_overview(struct buffer *out, const struct command *commands)
                             "4 a target was missed.\n");
 }
 
-int command_help(const struct command_call *call)
+int help_print(FILE *stream, const struct command_call *call, const struct command *command,
+               const char *path)
 {
     struct buffer text;
+    buffer_init(&text, HELP_LENGTH_MAX);
+    if (command != NULL)
+        help_append_command(&text, command, path);
+    else
+        help_append_overview(&text, call->commands);
+    fwrite(text.bytes, 1, text.length, stream);
+    buffer_release(&text);
+    return stream == stdout ? COMMAND_FINE : COMMAND_USAGE;
+}
+
+int command_help(const struct command_call *call)
+{
     char path[128] = "dibs";
     const struct command *command = NULL;
     const struct command *list = call->commands;
@@ -171,13 +176,14 @@ int command_help(const struct command_call *call)
         snprintf(path + strlen(path), sizeof(path) - strlen(path), " %s", command->name);
         list = command->subcommands;
     }
-    buffer_init(&text, 256 * 1024);
-    if (command != NULL) {
-        help_append_command(&text, command, path);
-    } else {
-        help_append_overview(&text, call->commands);
-    }
-    fwrite(text.bytes, 1, text.length, stdout);
-    buffer_release(&text);
+    return help_print(stdout, call, command, path);
+}
+
+int command_version(const struct command_call *call)
+{
+    if (command_option(call, "json") != NULL)
+        printf("{\"version\":\"%s\",\"revision\":\"%s\"}\n", DIBS_VERSION, DIBS_REVISION);
+    else
+        printf("dibs %s (%s)\n", DIBS_VERSION, DIBS_REVISION);
     return COMMAND_FINE;
 }

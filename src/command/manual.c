@@ -14,9 +14,8 @@ static void append_roff(struct buffer *out, const char *text)
 {
     for (const char *at = text; *at != '\0'; at++) {
         bool line_start = out->length == 0 || out->bytes[out->length - 1] == '\n';
-        if (line_start && (*at == '.' || *at == '\'')) {
+        if (line_start && (*at == '.' || *at == '\''))
             buffer_append_text(out, "\\&");
-        }
         switch (*at) {
         case '\\':
             buffer_append_text(out, "\\e");
@@ -64,9 +63,8 @@ static void append_command(struct buffer *out, const struct command *command, co
     char path[128];
     snprintf(path, sizeof(path), "%s %s", parent, command->name);
     if (command->subcommands != NULL) {
-        for (const struct command *sub = command->subcommands; sub->name != NULL; sub++) {
+        for (const struct command *sub = command->subcommands; sub->name != NULL; sub++)
             append_command(out, sub, path);
-        }
         return;
     }
     buffer_append_text(out, ".SS ");
@@ -94,11 +92,9 @@ static void append_command(struct buffer *out, const struct command *command, co
 
 static const struct option *find_shared(const struct command *commands)
 {
-    for (const struct command *command = commands; command->name != NULL; command++) {
-        if (command->shared_options != NULL) {
+    for (const struct command *command = commands; command->name != NULL; command++)
+        if (command->shared_options != NULL)
             return command->shared_options;
-        }
-    }
     return NULL;
 }
 
@@ -124,9 +120,8 @@ static void append_settings(struct buffer *out)
         }
         (config_key_has_flag(key) ? config_append_flag : config_append_variable)(&name, key);
         buffer_append_text(&help, key->help);
-        if (key->fallback[0] != '\0') {
+        if (key->fallback[0] != '\0')
             buffer_printf(&help, " Default: %s.", key->fallback);
-        }
         append_term(out, name.bytes, config_key_has_flag(key) ? config_key_value_word(key) : NULL,
                     help.bytes);
         buffer_release(&name);
@@ -148,9 +143,8 @@ static void append_ending(struct buffer *out)
         {"3", "A guarantee is broken."},
         {"4", "A target was missed."},
     };
-    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
         append_term(out, codes[i][0], NULL, codes[i][1]);
-    }
 }
 
 void manual_append_page(struct buffer *out, const struct command *commands)
@@ -160,11 +154,9 @@ void manual_append_page(struct buffer *out, const struct command *commands)
                             "first served, exactly\n"
                             ".SH SYNOPSIS\n\\fBdibs\\fR \\fICOMMAND\\fR [\\fIFLAGS\\fR]\n"
                             ".SH COMMANDS\n");
-    for (const struct command *command = commands; command->name != NULL; command++) {
-        if (!command->hidden) {
+    for (const struct command *command = commands; command->name != NULL; command++)
+        if (!command->hidden)
             append_command(out, command, "dibs");
-        }
-    }
     buffer_append_text(out, ".SH FLAGS OF COMMANDS THAT TALK TO A SERVER\n");
     append_options(out, find_shared(commands));
     append_settings(out);
@@ -183,7 +175,6 @@ int command_manual(const struct command_call *call)
         return command_usage(call, "\"%s\" is not a page it knows; known: configuration",
                              call->words[0]);
     }
-    fwrite(out.bytes, 1, out.length, stdout);
-    buffer_release(&out);
+    command_print(&out);
     return COMMAND_FINE;
 }

@@ -34,19 +34,19 @@ static void append_json(struct buffer *out, const struct missing *missing,
                         enum ledger_migration mode, int schema)
 {
     bool shows = mode == LEDGER_MIGRATION_SHOW;
-    buffer_printf(out, "{\"schema\":%d,\"dry_run\":%s,\"migrations\":[", schema,
-                  shows ? "true" : "false");
+    buffer_append_literal(out, "{");
+    json_put(out, "schema", schema);
+    json_put_flag(out, "dry_run", shows);
+    buffer_append_literal(out, ",\"migrations\":[");
     for (size_t i = 0; i < missing->count; i++) {
-        buffer_printf(out, "%s{\"number\":%d,\"name\":", i == 0 ? "" : ",",
-                      missing->migrations[i].number);
-        json_append_text(out, span_of(missing->migrations[i].name));
-        if (shows) {
-            buffer_append_text(out, ",\"sql\":");
-            json_append_text(out, span_of(missing->migrations[i].text));
-        }
-        buffer_append_text(out, "}");
+        json_begin(out, '{');
+        json_put(out, "number", missing->migrations[i].number);
+        json_put(out, "name", missing->migrations[i].name);
+        if (shows)
+            json_put(out, "sql", missing->migrations[i].text);
+        buffer_append_literal(out, "}");
     }
-    buffer_append_text(out, "]}\n");
+    buffer_append_literal(out, "]}\n");
 }
 
 static void append_words(struct buffer *out, const struct missing *missing,
@@ -64,9 +64,8 @@ static void append_words(struct buffer *out, const struct missing *missing,
             buffer_printf(out, "applied %s\n", missing->migrations[i].name);
         }
     }
-    if (mode == LEDGER_MIGRATION_APPLY) {
+    if (mode == LEDGER_MIGRATION_APPLY)
         buffer_printf(out, "schema %d\n", schema);
-    }
 }
 
 static int migrate(const struct command_call *call, const struct config *config)
@@ -82,16 +81,13 @@ static int migrate(const struct command_call *call, const struct config *config)
     struct missing missing = {.count = 0};
     struct error error;
     enum status status = ledger_migrate(&options, mode, note_missing, &missing, &error);
-    if (status != STATUS_OK) {
-        return status == STATUS_INVALID ? command_usage(call, "%s", error.text)
-                                        : command_fail(call, "%s", error.text);
-    }
+    if (status != STATUS_OK)
+        return command_result(call, status, &error);
     struct buffer out;
     buffer_init(&out, OUTPUT_MAX);
     bool in_json = command_option(call, "json") != NULL;
     (in_json ? append_json : append_words)(&out, &missing, mode, ledger_schema(config->ledger));
-    fwrite(out.bytes, 1, out.length, stdout);
-    buffer_release(&out);
+    command_print(&out);
     return COMMAND_FINE;
 }
 
@@ -100,20 +96,17 @@ int command_migrate(const struct command_call *call)
     struct config config;
     struct error error;
     int code = command_load_settings(call, &config);
-    if (code != COMMAND_FINE) {
+    if (code != COMMAND_FINE)
         return code;
-    }
     /* What was applied is said on stdout; the log repeats it for who asks for details. */
     enum log_level level = config.log_level == LOG_INFO ? LOG_WARN : config.log_level;
     log_configure(level, config.log_format, STDERR_FILENO);
-    for (size_t i = 0; i < config.warnings.count; i++) {
+    for (size_t i = 0; i < config.warnings.count; i++)
         fprintf(stderr, "%s: warning: %s\n", call->path, config.warnings.items[i]);
-    }
-    if (config_check_backends(&config, &error) != STATUS_OK) {
+    if (config_check_backends(&config, &error) != STATUS_OK)
         code = command_usage(call, "%s", error.text);
-    } else {
+    else
         code = migrate(call, &config);
-    }
     config_release(&config);
     return code;
 }

@@ -1,18 +1,20 @@
-/* policy.c: `dibs policy …`: creates, lists, shows and changes what is handed out. */
-#include <ctype.h>
+/* policy.c: `dibs policy …`, `dibs claim` and `dibs status`: what is handed out, one coupon of it,
+ * and how it stands. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/json.h"
-#include "command/policy.h"
+#include "base/policy.h"
+#include "command/exchange.h"
 
-#define BODY_MAX        (16 * 1024)
-#define PATH_MAX_LENGTH 2048
-#define PAGE_LIMIT      "1000"
-#define NONE            "none"
+#define BODY_MAX       (16 * 1024)
+#define NONE           "none"
+#define KEY_LENGTH_MAX 128
+#define WAIT_MAX_S     60
 
 /* --- building bodies --- */
 
@@ -25,16 +27,12 @@ static void begin_member(struct buffer *body, const char *name)
 static int add_number(struct buffer *body, const struct command_call *call, const char *flag,
                       const char *member)
 {
-    const char *text = command_option(call, flag);
-    if (text == NULL) {
-        return COMMAND_FINE;
-    }
-    size_t length = strlen(text);
-    if (length == 0 || length > 18 || strspn(text, "0123456789") != length) {
-        return command_usage(call, "--%s: \"%s\" is not a whole number", flag, text);
-    }
+    int64_t number = 0;
+    int code = command_number(call, flag, 0, POLICY_ID_MAX, &number);
+    if (code != COMMAND_FINE || command_option(call, flag) == NULL)
+        return code;
     begin_member(body, member);
-    buffer_append_i64(body, strtoll(text, NULL, 10));
+    buffer_append_i64(body, number);
     return COMMAND_FINE;
 }
 
@@ -44,9 +42,8 @@ static int add_time(struct buffer *body, const struct command_call *call, const 
 {
     int64_t wall_ms = 0;
     const char *text = command_option(call, flag);
-    if (text == NULL) {
+    if (text == NULL)
         return COMMAND_FINE;
-    }
     if (strcmp(text, NONE) == 0) {
         begin_member(body, member);
         buffer_append_text(body, "null");
@@ -81,49 +78,33 @@ static int add_discount(struct buffer *body, const struct command_call *call)
     return COMMAND_FINE;
 }
 
-struct policy_flag {
-    const char *flag;
-    const char *member;
-    int (*add)(struct buffer *, const struct command_call *, const char *, const char *);
-};
-
-static int add_members(struct buffer *body, const struct command_call *call,
-                       const struct policy_flag *flags)
+/* A column as its flag says it: --per-user-limit 2 as "per_user_limit":2. */
+static int add_column(struct buffer *body, const struct command_call *call,
+                      enum policy_column column)
 {
-    for (const struct policy_flag *flag = flags; flag->flag != NULL; flag++) {
-        int code = flag->add(body, call, flag->flag, flag->member);
-        if (code != COMMAND_FINE) {
-            return code;
-        }
-    }
-    return COMMAND_FINE;
+    const struct policy_column_rule *rule = &policy_columns[column];
+    char flag[32];
+    snprintf(flag, sizeof(flag), "%s", rule->name);
+    for (char *at = flag; (at = strchr(at, '_')) != NULL;)
+        *at = '-';
+    return rule->kind == POLICY_TIME_OR_NONE ? add_time(body, call, flag, rule->name)
+                                             : add_number(body, call, flag, rule->name);
 }
 
 static int write_new_policy(struct buffer *body, const struct command_call *call)
 {
     static const char *const required[] = {"name", "discount", "total"};
-    static const struct policy_flag flags[] = {
-        {"id", "id", add_number},
-        {"total", "total", add_number},
-        {"per-user-limit", "per_user_limit", add_number},
-        {"opens-at", "opens_at", add_time},
-        {"closes-at", "closes_at", add_time},
-        {"coupon-valid-days", "coupon_valid_days", add_number},
-        {"reserve", "reserve", add_number},
-        {NULL, NULL, NULL},
-    };
-    for (size_t i = 0; i < sizeof(required) / sizeof(required[0]); i++) {
-        if (command_option(call, required[i]) == NULL) {
+    for (size_t i = 0; i < COUNT_OF(required); i++)
+        if (command_option(call, required[i]) == NULL)
             return command_usage(call, "--%s is missing", required[i]);
-        }
-    }
     buffer_append_text(body, "{");
     begin_member(body, "name");
     json_append_text(body, span_of(command_option(call, "name")));
     int code = add_discount(body, call);
-    if (code == COMMAND_FINE) {
-        code = add_members(body, call, flags);
-    }
+    for (int i = 0; i < POLICY_COLUMN_COUNT && code == COMMAND_FINE; i++)
+        if (policy_columns[i].given != POLICY_NOT_GIVEN && i != POLICY_COLUMN_name &&
+            i != POLICY_COLUMN_discount_type && i != POLICY_COLUMN_discount_value)
+            code = add_column(body, call, (enum policy_column)i);
     buffer_append_text(body, "}");
     return code;
 }
@@ -135,115 +116,52 @@ static const char *discount_text(yyjson_val *policy, char text[EXCHANGE_TEXT_SIZ
     yyjson_val *discount = yyjson_obj_get(policy, "discount");
     bool percent = yyjson_equals_str(yyjson_obj_get(discount, "type"), "percent");
     exchange_text(discount, "value", text);
-    if (percent) {
+    if (percent)
         strncat(text, "%", EXCHANGE_TEXT_SIZE - strlen(text) - 1);
-    }
     return text;
 }
 
 static void show_policy(yyjson_val *policy)
 {
-    static const struct exchange_member first[] = {
-        {"id", "id"}, {"name", "name"}, {"state", "state"}, {NULL, NULL}};
-    static const struct exchange_member rest[] = {
-        {"total", "total"},
-        {"remaining", "remaining"},
-        {"pending", "pending"},
-        {"issued", "issued"},
-        {"per_user_limit", "per user limit"},
-        {"reserve", "reserve"},
-        {"opens_at", "opens at"},
-        {"closes_at", "closes at"},
-        {"coupon_valid_days", "coupon valid days"},
-        {"created_at", "created at"},
-        {"closed_at", "closed at"},
-        {NULL, NULL},
+    static const struct table_column facts[] = {
+        FACT("id", "id"),
+        FACT("name", "name"),
+        FACT("state", "state"),
+        COLUMN_BY("discount", LEFT, discount_text),
+        FACT("total", "total"),
+        FACT("remaining", "remaining"),
+        FACT("pending", "pending"),
+        FACT("issued", "issued"),
+        FACT("per user limit", "per_user_limit"),
+        FACT("reserve", "reserve"),
+        FACT("opens at", "opens_at"),
+        FACT("closes at", "closes_at"),
+        FACT("coupon valid days", "coupon_valid_days"),
+        FACT("created at", "created_at"),
+        FACT("closed at", "closed_at"),
     };
-    char text[EXCHANGE_TEXT_SIZE];
-    struct table facts;
-    table_init(&facts, exchange_fact_columns, 2);
-    exchange_add_members(&facts, policy, first);
-    table_add(&facts, "discount");
-    table_add(&facts, discount_text(policy, text));
-    exchange_add_members(&facts, policy, rest);
-    exchange_print_table(&facts);
+    exchange_print_facts(policy, facts, COUNT_OF(facts));
 }
 
-static const struct table_column policy_columns[] = {
-    {"ID", TABLE_RIGHT},        {"STATE", TABLE_LEFT},    {"TOTAL", TABLE_RIGHT},
-    {"REMAINING", TABLE_RIGHT}, {"PENDING", TABLE_RIGHT}, {"ISSUED", TABLE_RIGHT},
-    {"DISCOUNT", TABLE_RIGHT},  {"NAME", TABLE_LEFT},
+static const struct table_column list_columns[] = {
+    COLUMN("ID", RIGHT, "id"),
+    COLUMN("STATE", LEFT, "state"),
+    COLUMN("TOTAL", RIGHT, "total"),
+    COLUMN("REMAINING", RIGHT, "remaining"),
+    COLUMN("PENDING", RIGHT, "pending"),
+    COLUMN("ISSUED", RIGHT, "issued"),
+    COLUMN_BY("DISCOUNT", RIGHT, discount_text),
+    COLUMN("NAME", LEFT, "name"),
 };
 
-static void add_page(struct table *table, yyjson_val *page)
-{
-    static const char *const before_discount[] = {"id",        "state",   "total",
-                                                  "remaining", "pending", "issued"};
-    char text[EXCHANGE_TEXT_SIZE];
-    yyjson_val *policy;
-    yyjson_arr_iter items;
-    yyjson_arr_iter_init(yyjson_obj_get(page, "items"), &items);
-    while ((policy = yyjson_arr_iter_next(&items)) != NULL) {
-        for (size_t i = 0; i < sizeof(before_discount) / sizeof(before_discount[0]); i++) {
-            table_add(table, exchange_text(policy, before_discount[i], text));
-        }
-        table_add(table, discount_text(policy, text));
-        table_add(table, exchange_text(policy, "name", text));
-    }
-}
+static const struct exchange_listing policies = {
+    .path = "/v1/policies",
+    .columns = list_columns,
+    .column_count = COUNT_OF(list_columns),
+    .nothing = "There are no policies yet; `dibs policy create` makes one.",
+};
 
-/* Appends "/v1/policies?limit=…&after=…" with the cursor escaped; `after` may be NULL. */
-static void policy_append_page_path(struct buffer *path, const char *limit, const char *after)
-{
-    buffer_printf(path, "/v1/policies?limit=%s", limit);
-    if (after == NULL) {
-        return;
-    }
-    buffer_append_text(path, "&after=");
-    for (const char *at = after; *at != '\0'; at++) {
-        if (isalnum((unsigned char)*at) || strchr("-._~", *at) != NULL) {
-            buffer_append(path, at, 1);
-        } else {
-            buffer_printf(path, "%%%02X", (unsigned char)*at);
-        }
-    }
-}
-
-int policy_print_all(struct exchange *exchange, const char *heading)
-{
-    struct table table;
-    char after[EXCHANGE_TEXT_SIZE] = "";
-    table_init(&table, policy_columns, sizeof(policy_columns) / sizeof(policy_columns[0]));
-    do {
-        struct buffer path;
-        buffer_init(&path, PATH_MAX_LENGTH);
-        policy_append_page_path(&path, PAGE_LIMIT, after[0] != '\0' ? after : NULL);
-        int code =
-            exchange_send(exchange, &(struct client_request){.method = "GET", .path = path.bytes});
-        buffer_release(&path);
-        if (code != COMMAND_FINE) {
-            table_release(&table);
-            return code;
-        }
-        add_page(&table, exchange->root);
-        bool more = yyjson_is_str(yyjson_obj_get(exchange->root, "next"));
-        char next[EXCHANGE_TEXT_SIZE];
-        exchange_text(exchange->root, "next", next);
-        /* A cursor that does not move would never end. */
-        more = more && strcmp(next, after) != 0;
-        snprintf(after, sizeof(after), "%s", more ? next : "");
-    } while (after[0] != '\0');
-    if (table.cell_count == 0) {
-        fprintf(stderr, "There are no policies yet; `dibs policy create` makes one.\n");
-        table_release(&table);
-        return COMMAND_FINE;
-    }
-    fputs(heading, stdout);
-    exchange_print_table(&table);
-    return COMMAND_FINE;
-}
-
-/* --- the commands --- */
+/* --- `dibs policy …` --- */
 
 /* One request about one policy, whose answer is that policy. */
 static int ask_about_policy(const struct command_call *call, const char *method, struct span body)
@@ -251,23 +169,13 @@ static int ask_about_policy(const struct command_call *call, const char *method,
     char path[64] = "/v1/policies";
     if (call->word_count > 0) {
         int code = exchange_check_policy(call, call->words[0]);
-        if (code != COMMAND_FINE) {
+        if (code != COMMAND_FINE)
             return code;
-        }
         snprintf(path, sizeof(path), "/v1/policies/%s", call->words[0]);
     }
-    struct exchange exchange;
-    int code = exchange_begin(&exchange, call, EXCHANGE_ADMIN);
-    if (code != COMMAND_FINE) {
-        return code;
-    }
-    code = exchange_send(&exchange,
-                         &(struct client_request){.method = method, .path = path, .body = body});
-    if (code == COMMAND_FINE && !exchange.json) {
-        show_policy(exchange.root);
-    }
-    exchange_end(&exchange);
-    return code;
+    return exchange_once(call, EXCHANGE_ADMIN,
+                         &(struct client_request){.method = method, .path = path, .body = body},
+                         show_policy);
 }
 
 int command_policy_create(const struct command_call *call)
@@ -275,41 +183,15 @@ int command_policy_create(const struct command_call *call)
     struct buffer body;
     buffer_init(&body, BODY_MAX);
     int code = write_new_policy(&body, call);
-    if (code == COMMAND_FINE) {
-        code = ask_about_policy(call, "POST", (struct span){body.bytes, body.length});
-    }
+    if (code == COMMAND_FINE)
+        code = ask_about_policy(call, "POST", buffer_span(&body));
     buffer_release(&body);
     return code;
 }
 
 int command_policy_list(const struct command_call *call)
 {
-    const char *limit = command_option(call, "limit");
-    const char *after = command_option(call, "after");
-    if (limit != NULL &&
-        (strlen(limit) > 4 || limit[0] == '\0' || limit[strspn(limit, "0123456789")] != '\0')) {
-        return command_usage(call, "--limit: \"%s\" is not a number from 1 to %s", limit,
-                             PAGE_LIMIT);
-    }
-    struct exchange exchange;
-    int code = exchange_begin(&exchange, call, EXCHANGE_ADMIN);
-    if (code != COMMAND_FINE) {
-        return code;
-    }
-    if (exchange.json) {
-        struct buffer path;
-        buffer_init(&path, PATH_MAX_LENGTH);
-        policy_append_page_path(&path, limit != NULL ? limit : PAGE_LIMIT, after);
-        code =
-            exchange_send(&exchange, &(struct client_request){.method = "GET", .path = path.bytes});
-        buffer_release(&path);
-    } else if (limit != NULL || after != NULL) {
-        code = command_usage(call, "--limit and --after are for pages of --json");
-    } else {
-        code = policy_print_all(&exchange, "");
-    }
-    exchange_end(&exchange);
-    return code;
+    return exchange_list(call, &policies);
 }
 
 int command_policy_show(const struct command_call *call)
@@ -334,23 +216,197 @@ int command_policy_close(const struct command_call *call)
 
 int command_policy_update(const struct command_call *call)
 {
-    static const struct policy_flag flags[] = {
-        {"total", "total", add_number},
-        {"opens-at", "opens_at", add_time},
-        {"closes-at", "closes_at", add_time},
-        {NULL, NULL, NULL},
-    };
     struct buffer body;
+    int code = COMMAND_FINE;
     buffer_init(&body, BODY_MAX);
     buffer_append_text(&body, "{");
-    int code = add_members(&body, call, flags);
+    for (int i = 0; i < POLICY_COLUMN_COUNT && code == COMMAND_FINE; i++)
+        if (policy_columns[i].later == POLICY_CHANGES && policy_columns[i].kind != POLICY_FLAG)
+            code = add_column(&body, call, (enum policy_column)i);
     buffer_append_text(&body, "}");
-    if (code == COMMAND_FINE && body.length == strlen("{}")) {
+    if (code == COMMAND_FINE && body.length == strlen("{}"))
         code = command_usage(call, "nothing to change: use --total, --opens-at or --closes-at");
-    }
-    if (code == COMMAND_FINE) {
-        code = ask_about_policy(call, "PATCH", (struct span){body.bytes, body.length});
-    }
+    if (code == COMMAND_FINE)
+        code = ask_about_policy(call, "PATCH", buffer_span(&body));
     buffer_release(&body);
+    return code;
+}
+
+/* --- `dibs claim` --- */
+
+static void show_claim(yyjson_val *claim)
+{
+    static const struct table_column facts[] = {
+        FACT("result", "result"), FACT("coupon", "coupon_id"),
+        FACT("code", "code"),     FACT("seq", "seq"),
+        FACT("nth", "nth"),       FACT("user", "user"),
+        FACT("state", "state"),   FACT("coupon state", "coupon_state"),
+    };
+    exchange_print_facts(claim, facts, COUNT_OF(facts));
+}
+
+static int check_key(const struct command_call *call, const char *key)
+{
+    bool visible = true;
+    for (const char *at = key; *at != '\0'; at++)
+        visible = visible && *at > ' ' && *at <= '~';
+    if (!visible || key[0] == '\0' || strlen(key) > KEY_LENGTH_MAX) {
+        return command_usage(call, "--key: must be 1 to %d visible ASCII characters",
+                             KEY_LENGTH_MAX);
+    }
+    return COMMAND_FINE;
+}
+
+int command_claim(const struct command_call *call)
+{
+    const char *key = command_option(call, "key");
+    char path[64];
+    char body[128];
+    int code = exchange_check_policy(call, call->words[0]);
+    if (code == COMMAND_FINE)
+        code = exchange_check_id(call, "a user", call->words[1]);
+    if (code == COMMAND_FINE && key != NULL)
+        code = check_key(call, key);
+    if (code != COMMAND_FINE)
+        return code;
+    snprintf(path, sizeof(path), "/v1/policies/%s/claims", call->words[0]);
+    snprintf(body, sizeof(body), "{\"user\":\"%s\"}", call->words[1]);
+    return exchange_once(
+        call, EXCHANGE_SERVICE,
+        &(struct client_request){
+            .method = "POST", .path = path, .body = span_of(body), .idempotency_key = key},
+        show_claim);
+}
+
+/* --- `dibs status` --- */
+
+static const char *readiness_text(yyjson_val *part, char text[EXCHANGE_TEXT_SIZE])
+{
+    return yyjson_is_true(yyjson_obj_get(part, "ready")) ? "ready" : "not ready";
+}
+
+static void print_parts(struct exchange *exchange)
+{
+    static const struct table_column columns[] = {
+        COLUMN(NULL, LEFT, "name"), COLUMN_BY(NULL, LEFT, readiness_text),
+        COLUMN(NULL, LEFT, "kind"), COLUMN(NULL, LEFT, "detail")};
+    struct table table;
+    table_init(&table, columns, COUNT_OF(columns));
+    table_add(&table, "server");
+    table_add(&table, readiness_text(exchange->root, NULL));
+    table_add(&table, "");
+    table_add(&table, exchange->client.url);
+    exchange_add_rows(&table, yyjson_obj_get(exchange->root, "parts"));
+    exchange_print_table(&table);
+}
+
+/* {"readiness":…,"policies":…}: both answers of the server as they are. */
+static int print_server_json(struct exchange *exchange)
+{
+    static const struct {
+        const char *name;
+        const char *path;
+    } parts[] = {{"readiness", "/readyz"}, {"policies", "/v1/policies?limit=1000"}};
+    struct buffer out;
+    int code = COMMAND_FINE;
+    buffer_init(&out, 2 * CLIENT_ANSWER_MAX);
+    for (size_t i = 0; i < COUNT_OF(parts); i++) {
+        if (!exchange_ask(exchange,
+                          &(struct client_request){.method = "GET", .path = parts[i].path})) {
+            buffer_release(&out);
+            return COMMAND_FAILED;
+        }
+        if (exchange->answer.status != 200)
+            code = COMMAND_FAILED;
+        buffer_printf(&out, "%s\"%s\":", i == 0 ? "{" : ",", parts[i].name);
+        buffer_append_span(&out, buffer_span(&exchange->answer.body));
+    }
+    buffer_append_text(&out, "}\n");
+    command_print(&out);
+    return code;
+}
+
+static int show_server(struct exchange *exchange)
+{
+    if (exchange->json)
+        return print_server_json(exchange);
+    if (!exchange_ask(exchange, &(struct client_request){.method = "GET", .path = "/readyz"}))
+        return COMMAND_FAILED;
+    /* Its parts are told to admins only; who is none hears that of the policies. */
+    if (yyjson_obj_get(exchange->root, "ready") == NULL)
+        return exchange_refused(exchange);
+    bool ready = yyjson_is_true(yyjson_obj_get(exchange->root, "ready"));
+    print_parts(exchange);
+    int code = exchange_print_list(exchange, &policies, "\n");
+    return ready ? code : COMMAND_FAILED;
+}
+
+static void show_status(yyjson_val *status)
+{
+    static const struct table_column facts[] = {
+        FACT("state", "state"),
+        FACT("coupon state", "coupon_state"),
+        FACT("reason", "reason"),
+        FACT("coupon", "coupon_id"),
+        FACT("merged into", "merged_into"),
+        FACT("code", "code"),
+        FACT("user", "user"),
+        FACT("seq", "seq"),
+        FACT("nth", "nth"),
+        FACT("ahead", "ahead"),
+        FACT("requested at", "requested_at"),
+        FACT("issued at", "issued_at"),
+        FACT("expires at", "expires_at"),
+    };
+    static const struct table_column columns[] = {
+        COLUMN("NTH", RIGHT, "nth"),
+        COLUMN("COUPON", LEFT, "coupon_id"),
+        COLUMN("STATE", LEFT, "state"),
+        COLUMN("COUPON STATE", LEFT, "coupon_state"),
+        COLUMN("REQUESTED AT", LEFT, "requested_at"),
+    };
+    yyjson_val *claims = yyjson_obj_get(status, "claims");
+    exchange_print_facts(status, facts, COUNT_OF(facts));
+    if (yyjson_arr_size(claims) > 1) {
+        fputc('\n', stdout);
+        exchange_print_rows(claims, columns, COUNT_OF(columns));
+    }
+}
+
+static int ask_about_claim(const struct command_call *call)
+{
+    char path[160];
+    int64_t wait_s = 0;
+    int code = command_number(call, "wait", 0, WAIT_MAX_S, &wait_s);
+    if (code == COMMAND_FINE)
+        code = exchange_check_policy(call, call->words[0]);
+    if (code == COMMAND_FINE)
+        code = exchange_check_id(call, "a user", call->words[1]);
+    if (code != COMMAND_FINE)
+        return code;
+    int length =
+        snprintf(path, sizeof(path), "/v1/policies/%s/claims/%s", call->words[0], call->words[1]);
+    if (command_option(call, "wait") != NULL)
+        snprintf(path + length, sizeof(path) - (size_t)length, "?wait=%" PRId64, wait_s);
+    return exchange_once(
+        call, EXCHANGE_SERVICE,
+        &(struct client_request){.method = "GET", .path = path, .extra_timeout_ms = wait_s * 1000},
+        show_status);
+}
+
+int command_status(const struct command_call *call)
+{
+    struct exchange exchange;
+    if (call->word_count == 2)
+        return ask_about_claim(call);
+    if (command_option(call, "wait") != NULL)
+        return command_usage(call, "--wait: is for the claim of a POLICY and USER");
+    if (call->word_count == 1)
+        return command_policy_show(call);
+    int code = exchange_begin(&exchange, call, EXCHANGE_ADMIN);
+    if (code != COMMAND_FINE)
+        return code;
+    code = show_server(&exchange);
+    exchange_end(&exchange);
     return code;
 }

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/random.h"
-#include "command/exchange.h"
+#include "version.h"
 
 #define PAGE_MAX       (8 * 1024 * 1024)
 #define POLL_MS        50
@@ -24,7 +24,6 @@ static volatile sig_atomic_t rush_stop;
 
 static void rush_on_signal(int number)
 {
-    (void)number;
     rush_stop = 1;
 }
 
@@ -39,7 +38,6 @@ static void rush_tell(void *context, const struct storm_numbers *numbers)
 {
     const uint64_t *outcomes = numbers->outcomes;
 
-    (void)context;
     if (!rush_is_watched())
         return;
     fprintf(stderr,
@@ -53,7 +51,6 @@ static void rush_tell(void *context, const struct storm_numbers *numbers)
 
 static void rush_tell_look(void *context, size_t done, size_t count)
 {
-    (void)context;
     if (rush_is_watched())
         fprintf(stderr, "\r\033[Klooking at what each of them holds: %zu of %zu", done, count);
 }
@@ -193,14 +190,11 @@ static void rush_await_start(const struct rush *rush)
 
 static int rush_storm(struct rush *rush)
 {
-    const struct client *client = &rush->exchange.client;
     struct error error;
     struct storm_options options = {
         .wire = rush->wire,
         .plan = &rush->plan,
-        .base = client->base,
-        .authority = client->authority,
-        .token = client->token,
+        .target = &rush->target,
         .run = rush->run,
         .policy_id = rush->policy_id,
         .sends_keys = rush->evidence.per_user_limit > 1,
@@ -245,35 +239,31 @@ static size_t rush_list_users(const struct rush *rush, uint32_t *users)
     }
     if (count > 1)
         qsort(users, count, sizeof(*users), rush_compare_users);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         if (kept == 0 || users[kept - 1] != users[i])
             users[kept++] = users[i];
-    }
     return kept;
 }
 
-static int rush_look_at_users(struct rush *rush)
+static int rush_holdings_at_users(struct rush *rush)
 {
-    const struct client *client = &rush->exchange.client;
     struct error error;
     uint32_t *users = malloc((rush->storm.press_count + 1) * sizeof(*users));
 
     if (users == NULL)
         return command_fail(rush->exchange.call, "no memory to look at the users");
-    struct look_options options = {
+    struct holdings_options options = {
         .wire = rush->wire,
-        .base = client->base,
-        .authority = client->authority,
-        .token = client->token,
+        .target = &rush->target,
         .run = rush->run,
         .policy_id = rush->policy_id,
         .users = users,
         .user_count = rush_list_users(rush, users),
-        .patience_ms = rush->options.settle_ms,
+        .timeout_ms = rush->options.settle_ms,
         .stop = &rush_stop,
         .tell = rush_tell_look,
     };
-    enum status status = rush_look(&rush->look, &options, &error);
+    enum status status = rush_holdings(&rush->look, &options, &error);
     free(users);
     rush_tell_nothing();
     rush->evidence.look = &rush->look;
@@ -408,8 +398,7 @@ static int rush_judge(struct rush *rush)
         rush_report_json(&out, &report);
     else
         rush_report_words(&out, &report, terminal_wants_colour(stdout));
-    fwrite(out.bytes, 1, out.length, stdout);
-    buffer_release(&out);
+    command_print(&out);
     int code = rush->options.report_path != NULL ? rush_write_page(rush, &report) : COMMAND_FINE;
     bool misses = rush_report_misses(&report);
     rush_figures_release(&figures);
@@ -438,6 +427,11 @@ static int rush_prepare(struct rush *rush)
                              "a rush is without TLS: give it the http:// address of the server "
                              "behind the proxy of %s",
                              rush->exchange.client.url);
+    const struct client *client = &rush->exchange.client;
+    rush->target = (struct wire_target){.base = client->base,
+                                        .authority = client->authority,
+                                        .token = client->token,
+                                        .agent = "dibs-rush/" DIBS_VERSION};
     int code = rush_find_policy(rush);
 
     if (code != COMMAND_FINE)
@@ -470,7 +464,7 @@ static int rush_all(struct rush *rush)
     code = rush_storm(rush);
     rush->won_count = (int64_t)rush->storm.numbers.outcomes[RUSH_WON];
     if (code == COMMAND_FINE)
-        code = rush_look_at_users(rush);
+        code = rush_holdings_at_users(rush);
     if (code == COMMAND_FINE) {
         rush_ask_stock(rush);
         rush_ask_audit(rush);
@@ -498,7 +492,7 @@ int command_rush(const struct command_call *call)
     rush_end_policy(&rush);
     wire_close(rush.wire);
     storm_release(&rush.storm);
-    rush_look_release(&rush.look);
+    rush_holdings_release(&rush.look);
     rush_plan_release(&rush.plan);
     exchange_end(&rush.exchange);
     return code;

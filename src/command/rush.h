@@ -2,13 +2,11 @@
  *
  * Threads: the main thread.
  */
-#ifndef COMMAND_RUSH_H
-#define COMMAND_RUSH_H
+#pragma once
 
 #include "base/model.h"
 #include "command/exchange.h"
-#include "rush/look.h"
-#include "rush/plan.h"
+#include "rush/holdings.h"
 #include "rush/prove.h"
 #include "rush/report.h"
 #include "rush/storm.h"
@@ -37,8 +35,9 @@ struct rush {
     char run[9];
     struct rush_plan plan;
     struct wire *wire;
+    struct wire_target target;
     struct storm storm;
-    struct rush_look look;
+    struct rush_holdings look;
     struct rush_evidence evidence;
     int64_t started_at_ms;
     int64_t won_count;
@@ -47,5 +46,3 @@ struct rush {
 
 /* Reads the flags. COMMAND_FINE, or COMMAND_USAGE in words. */
 int rush_read_options(const struct command_call *call, struct rush_options *options);
-
-#endif

@@ -1,12 +1,10 @@
 /* rush_options.c: the flags of `dibs rush`. */
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "command/rush.h"
-#include "config/value.h"
 
 #define CONNECTIONS_DEFAULT 256
 #define SETTLE_DEFAULT_MS   30000
@@ -14,52 +12,16 @@
 #define RETRY_MAX           100
 #define RATE_MAX            10000000
 
-/* --name N within a range; the default when it was not given. */
-static int rush_take_number(const struct command_call *call, const char *name, int64_t minimum,
-                            int64_t maximum, int64_t *number)
-{
-    const char *text = command_option(call, name);
-    if (text == NULL) {
-        return COMMAND_FINE;
-    }
-    size_t length = strlen(text);
-    int64_t value = length > 0 && length < 16 && strspn(text, "0123456789") == length
-                        ? strtoll(text, NULL, 10)
-                        : -1;
-    if (value < minimum || value > maximum) {
-        return command_usage(call, "--%s: \"%s\" is not a number from %" PRId64 " to %" PRId64,
-                             name, text, minimum, maximum);
-    }
-    *number = value;
-    return COMMAND_FINE;
-}
-
-static int rush_take_duration(const struct command_call *call, const char *name,
-                              int64_t *duration_ms)
-{
-    const char *text = command_option(call, name);
-    if (text == NULL) {
-        return COMMAND_FINE;
-    }
-    if (!config_parse_duration(text, duration_ms) || *duration_ms < 1) {
-        return command_usage(call, "--%s: \"%s\" is not a duration, as in 500ms or 30s", name,
-                             text);
-    }
-    return COMMAND_FINE;
-}
-
 /* "10%" */
 static int rush_take_share(const struct command_call *call, double *share)
 {
     const char *text = command_option(call, "duplicates");
     char *end = NULL;
-    if (text == NULL) {
+    if (text == NULL)
         return COMMAND_FINE;
-    }
     double percent = strtod(text, &end);
-    if (end == text || strcmp(end, "%") != 0 || !(percent >= 0 && percent <= 100)) {
+    if (end == text || strcmp(end, "%") != 0 || !(percent >= 0 && percent <= 100))
         return command_usage(call, "--duplicates: \"%s\" is not a percentage, as in 10%%", text);
-    }
     *share = percent / 100;
     return COMMAND_FINE;
 }
@@ -74,9 +36,8 @@ static int rush_take_start(const struct command_call *call, int64_t *start_at_ms
                              text);
     }
     /* Not at once instead: a slip in the date or the offset would give real coupons away. */
-    if (text != NULL && *start_at_ms < clock_wall_ms()) {
+    if (text != NULL && *start_at_ms < clock_wall_ms())
         return command_usage(call, "--at: %s is over", text);
-    }
     return COMMAND_FINE;
 }
 
@@ -89,28 +50,21 @@ static int rush_take_shape(const struct command_call *call, struct rush_plan_opt
     int64_t every_ms = EVERY_DEFAULT_MS;
     bool is_closed = command_option(call, "closed") != NULL;
     bool is_ramp = command_option(call, "ramp") != NULL;
-    int code = rush_take_number(call, "rate", 1, RATE_MAX, &rate);
-    if (code == COMMAND_FINE) {
-        code = rush_take_number(call, "bursts", 1, RUSH_PRESSES_MAX, &bursts);
-    }
-    if (code == COMMAND_FINE) {
-        code = rush_take_duration(call, "duration", &duration_ms);
-    }
-    if (code == COMMAND_FINE) {
-        code = rush_take_duration(call, "every", &every_ms);
-    }
-    if (code != COMMAND_FINE) {
+    int code = command_number(call, "rate", 1, RATE_MAX, &rate);
+    if (code == COMMAND_FINE)
+        code = command_number(call, "bursts", 1, RUSH_PRESSES_MAX, &bursts);
+    if (code == COMMAND_FINE)
+        code = command_duration(call, "duration", 1, &duration_ms);
+    if (code == COMMAND_FINE)
+        code = command_duration(call, "every", 1, &every_ms);
+    if (code != COMMAND_FINE)
         return code;
-    }
-    if (is_closed + (rate > 0) + (bursts > 0) > 1) {
+    if (is_closed + (rate > 0) + (bursts > 0) > 1)
         return command_usage(call, "--rate, --bursts and --closed do not go together");
-    }
-    if (is_ramp && rate == 0) {
+    if (is_ramp && rate == 0)
         return command_usage(call, "--ramp needs the --rate it leads to");
-    }
-    if (bursts == 0 && command_option(call, "every") != NULL) {
+    if (bursts == 0 && command_option(call, "every") != NULL)
         return command_usage(call, "--every needs the --bursts it is between");
-    }
     if (duration_ms > 0 && rate == 0 && bursts == 0) {
         return command_usage(call, "--duration needs --rate or --bursts; without them the storm is "
                                    "over when everybody has an answer");
@@ -128,17 +82,15 @@ static int rush_take_shape(const struct command_call *call, struct rush_plan_opt
 static int rush_take_target(const struct command_call *call, struct rush_options *options)
 {
     const char *policy = command_option(call, "policy");
-    int code = rush_take_number(call, "total", 1, POLICY_TOTAL_MAX, &options->total);
-    if (code == COMMAND_FINE && policy != NULL) {
+    int code = command_number(call, "total", 1, POLICY_TOTAL_MAX, &options->total);
+    if (code == COMMAND_FINE && policy != NULL)
         code = exchange_check_policy(call, policy);
-    }
     if (code == COMMAND_FINE) {
-        code = rush_take_number(call, "per-user-limit", 1, PER_USER_LIMIT_MAX,
-                                &options->per_user_limit);
+        code =
+            command_number(call, "per-user-limit", 1, PER_USER_LIMIT_MAX, &options->per_user_limit);
     }
-    if (code != COMMAND_FINE) {
+    if (code != COMMAND_FINE)
         return code;
-    }
     options->policy_id = policy != NULL ? strtoll(policy, NULL, 10) : 0;
     options->is_rehearsal = command_option(call, "rehearse") != NULL;
     options->keeps_policy = command_option(call, "keep") != NULL;
@@ -146,9 +98,8 @@ static int rush_take_target(const struct command_call *call, struct rush_options
         return command_usage(call, "say either --policy N, which is there, or --total N, for one "
                                    "that is made and closed again");
     }
-    if (options->is_rehearsal && policy == NULL) {
+    if (options->is_rehearsal && policy == NULL)
         return command_usage(call, "--rehearse needs the --policy to rehearse");
-    }
     if (policy != NULL && command_option(call, "per-user-limit") != NULL) {
         return command_usage(call, "--per-user-limit goes with --total; policy %s has its own",
                              policy);
@@ -164,30 +115,22 @@ int rush_read_options(const struct command_call *call, struct rush_options *opti
     *options = (struct rush_options){.per_user_limit = 1, .settle_ms = SETTLE_DEFAULT_MS};
     options->report_path = command_option(call, "report");
     int code = rush_take_target(call, options);
-    if (code == COMMAND_FINE) {
-        code = rush_take_number(call, "users", 1, RUSH_USERS_MAX, &users);
-    }
-    if (code == COMMAND_FINE) {
-        code = rush_take_number(call, "connections", 1, WIRE_CONNECTIONS_MAX, &connections);
-    }
-    if (code == COMMAND_FINE) {
-        code = rush_take_number(call, "retry", 0, RETRY_MAX, &retries);
-    }
-    if (code == COMMAND_FINE) {
-        code = rush_take_duration(call, "settle", &options->settle_ms);
-    }
-    if (code == COMMAND_FINE) {
-        code = rush_take_duration(call, "p99", &options->p99_target_ms);
-    }
-    if (code == COMMAND_FINE) {
+    if (code == COMMAND_FINE)
+        code = command_number(call, "users", 1, RUSH_USERS_MAX, &users);
+    if (code == COMMAND_FINE)
+        code = command_number(call, "connections", 1, WIRE_CONNECTIONS_MAX, &connections);
+    if (code == COMMAND_FINE)
+        code = command_number(call, "retry", 0, RETRY_MAX, &retries);
+    if (code == COMMAND_FINE)
+        code = command_duration(call, "settle", 1, &options->settle_ms);
+    if (code == COMMAND_FINE)
+        code = command_duration(call, "p99", 1, &options->p99_target_ms);
+    if (code == COMMAND_FINE)
         code = rush_take_share(call, &options->plan.duplicate_share);
-    }
-    if (code == COMMAND_FINE) {
+    if (code == COMMAND_FINE)
         code = rush_take_start(call, &options->start_at_ms);
-    }
-    if (code == COMMAND_FINE) {
+    if (code == COMMAND_FINE)
         code = rush_take_shape(call, &options->plan);
-    }
     options->plan.user_count = (uint32_t)users;
     options->connection_count = (size_t)connections;
     options->retry_max = (int)retries;

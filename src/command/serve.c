@@ -7,13 +7,11 @@
 #include "base/log.h"
 #include "claim/service.h"
 #include "command/command.h"
-#include "command/lookout.h"
 #include "command/service.h"
-#include "command/signals.h"
 #include "config/config.h"
 #include "demo/demo.h"
-#include "http/api.h"
-#include "http/server.h"
+#include "http/api/api.h"
+#include "http/server/server.h"
 #include "version.h"
 
 #define THREADS_MAX 256
@@ -33,8 +31,7 @@ static struct http_options http_options(const struct config *config, struct api 
         .threads = thread_count(config),
         .connections_max = (size_t)config->connections_max,
         .connections_per_address = (size_t)config->connections_per_address,
-        .uncounted = api_proxies(api)->networks,
-        .uncounted_count = api_proxies(api)->count,
+        .proxies = api_proxies(api),
         .unsent_max = (size_t)config->unsent_max_mib * 1024 * 1024,
         .header_timeout_ms = config->header_timeout_ms,
         .body_timeout_ms = config->body_timeout_ms,
@@ -51,9 +48,8 @@ static struct http_options http_options(const struct config *config, struct api 
 /* On a terminal: what to do now, ready to paste. */
 static void say_what_next(const struct config *config, const char *address)
 {
-    if (!isatty(STDERR_FILENO)) {
+    if (!isatty(STDERR_FILENO))
         return;
-    }
     const char *token = config->admin_token.bytes != NULL
                             ? " \\\n    -H \"Authorization: Bearer $DIBS_ADMIN_TOKEN\""
                             : "";
@@ -111,9 +107,8 @@ static enum status run_server(const struct config *config, struct serving *servi
 {
     struct http_options options = http_options(config, serving->api);
     enum status status = http_server_open(&serving->server, &options, error);
-    if (status != STATUS_OK) {
+    if (status != STATUS_OK)
         return status;
-    }
     const char *address = http_server_address(serving->server);
     api_attach(serving->api, serving->server);
     signal_watch_run(watch, stop_server, serving->server);
@@ -125,29 +120,26 @@ static enum status run_server(const struct config *config, struct serving *servi
     struct demo *demo = NULL;
     status = lookout_open(&serving->lookout, config->metrics_listen, serving->service, config,
                           serving->api, error);
-    if (status == STATUS_OK && config->demo == CONFIG_ON) {
+    if (status == STATUS_OK && config->demo == CONFIG_ON)
         status = start_demo(config, serving->server, &demo, error);
-    }
-    if (status == STATUS_OK) {
+    if (status == STATUS_OK)
         status = http_server_run(serving->server, error);
-    }
     signal_watch_rest(watch);
     demo_stop(demo);
     return status;
 }
 
 /* Opens in order; closes so that nobody is left who could still use what is gone: the loops have
- * ended, then the clerks with the service, then what both of them shared. */
+ * ended, then the pool threads with the service, then what both of them shared. */
 static enum status run_service(const struct config *config, struct signal_watch *watch,
                                struct error *error)
 {
     struct service_options options = command_service_options(config, SERVICE_SERVES);
     struct serving serving = {.service = NULL};
     enum status status = service_open(&serving.service, &options, error);
-    sodium_memzero(&options.code_key, sizeof options.code_key);
-    if (status != STATUS_OK) {
+    sodium_memzero(&options.code_key, sizeof(options.code_key));
+    if (status != STATUS_OK)
         return status;
-    }
     status = api_open(&serving.api,
                       &(struct api_options){.service = serving.service,
                                             .config = config,
@@ -161,46 +153,14 @@ static enum status run_service(const struct config *config, struct signal_watch 
     }
     service_close(serving.service);
     lookout_close(&serving.lookout);
-    if (serving.api != NULL) {
+    if (serving.api != NULL)
         api_close(serving.api);
-    }
-    if (serving.server != NULL) {
+    if (serving.server != NULL)
         http_server_close(serving.server);
-    }
     return status;
 }
 
 int command_serve(const struct command_call *call)
 {
-    struct config config;
-    struct error error;
-    struct signal_watch watch;
-    enum status status = config_load(&config, call->setting_count, call->settings, environ, &error);
-    if (status != STATUS_OK) {
-        return status == STATUS_INVALID ? command_usage(call, "%s", error.text)
-                                        : command_fail(call, "%s", error.text);
-    }
-    log_configure(config.log_level, config.log_format, STDERR_FILENO);
-    if (config_check(&config, &error) != STATUS_OK) {
-        config_release(&config);
-        return command_usage(call, "%s", error.text);
-    }
-    command_warn(&config);
-    ensure(sodium_init() >= 0);
-    log_start();
-    status = signal_watch_start(&watch, &error);
-    if (status == STATUS_OK) {
-        status = run_service(&config, &watch, &error);
-        signal_watch_end(&watch);
-    }
-    config_release(&config);
-    if (status == STATUS_OK) {
-        log_event(LOG_INFO, "stopped", LOG_FIELD("pid", LOG_I64(getpid())));
-    }
-    log_stop();
-    if (status != STATUS_OK) {
-        return status == STATUS_INVALID ? command_usage(call, "%s", error.text)
-                                        : command_fail(call, "%s", error.text);
-    }
-    return COMMAND_FINE;
+    return command_run_service(call, config_check, run_service);
 }

@@ -1,4 +1,5 @@
-/* service.c: settings as a service takes them. */
+/* service.c: settings as a service takes them, what every service begins and ends with, the signals
+ * that stop it, and the small listener beside it. */
 #include "command/service.h"
 
 #include <sodium.h>
@@ -6,10 +7,11 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "http/server/server.h"
 
 /* Threads for calls that block. Those that write share their commits, so more of them than cores
  * means more per commit. */
-#define CLERKS 8
+#define POOL_THREADS 8
 
 struct service_options command_service_options(const struct config *config, enum service_role role)
 {
@@ -29,7 +31,7 @@ struct service_options command_service_options(const struct config *config, enum
         .audit_interval_ms = config->audit_interval_ms,
         .fallback = strcmp(config->fallback, "ledger") == 0 ? FALLBACK_LEDGER : FALLBACK_REJECT,
         .stop_timeout_ms = config->stop_timeout_ms,
-        /* Whoever only looks is told at once that nothing is there. */
+        /* A command that only reads is told at once that nothing is there. */
         .start_timeout_ms = role == SERVICE_AUDITS ? 0 : config->start_timeout_ms,
         .ledger_url = config->ledger,
         .ledger_password = config->ledger_password.bytes,
@@ -47,18 +49,175 @@ struct service_options command_service_options(const struct config *config, enum
         .ranking_weights = config->ranking_weights,
         .pending_max = (size_t)config->pending_max,
         .ack_timeout_ms = config->ack_timeout_ms,
-        .clerks = CLERKS,
+        .pool_threads = POOL_THREADS,
         .has_code_key = config->code_key.bytes != NULL,
     };
     if (options.has_code_key) {
-        crypto_generichash((unsigned char *)&options.code_key, sizeof options.code_key,
+        crypto_generichash((unsigned char *)&options.code_key, sizeof(options.code_key),
                            (const unsigned char *)config->code_key.bytes, config->code_key.length,
                            NULL, 0);
     }
     return options;
 }
 
-void command_warn(const struct config *config)
+/* --- signals --- */
+
+/* Ends the watch itself; whoever else sends it is not heard. */
+#define SIGNAL_OVER SIGUSR1
+
+static void signal_watch_stop(struct signal_watch *watch, int number)
+{
+    log_event(LOG_INFO, "stopping", LOG_FIELD("signal", LOG_TEXT(sigabbrev_np(number))));
+    pthread_mutex_lock(&watch->lock);
+    if (watch->phase == SIGNALS_STARTING) {
+        log_event(LOG_INFO, "stopped", LOG_FIELD("pid", LOG_I64(getpid())));
+        log_flush();
+        _exit(COMMAND_FINE);
+    }
+    if (watch->phase == SIGNALS_RUNNING)
+        watch->stop(watch->context);
+    pthread_mutex_unlock(&watch->lock);
+}
+
+static void *signal_watch_main(void *context)
+{
+    struct signal_watch *watch = context;
+    bool asked = false;
+
+    for (;;) {
+        int number = 0;
+        if (sigwait(&watch->signals, &number) != 0 || number == SIGNAL_OVER) {
+            if (atomic_load(&watch->over))
+                return NULL;
+        } else if (asked) {
+            log_event(LOG_WARN, "stopped_at_once",
+                      LOG_FIELD("signal", LOG_TEXT(sigabbrev_np(number))));
+            log_flush();
+            _exit(COMMAND_FAILED);
+        } else {
+            asked = true;
+            signal_watch_stop(watch, number);
+        }
+    }
+}
+
+static enum status signal_watch_start(struct signal_watch *watch, struct error *error)
+{
+    *watch = (struct signal_watch){.phase = SIGNALS_STARTING};
+    pthread_mutex_init(&watch->lock, NULL);
+    sigemptyset(&watch->signals);
+    sigaddset(&watch->signals, SIGTERM);
+    sigaddset(&watch->signals, SIGINT);
+    sigaddset(&watch->signals, SIGHUP);
+    sigaddset(&watch->signals, SIGNAL_OVER);
+    pthread_sigmask(SIG_BLOCK, &watch->signals, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    if (pthread_create(&watch->thread, NULL, signal_watch_main, watch) != 0) {
+        pthread_mutex_destroy(&watch->lock);
+        return error_set(error, STATUS_FAILED, "cannot start a thread");
+    }
+    return STATUS_OK;
+}
+
+static void signal_watch_end(struct signal_watch *watch)
+{
+    atomic_store(&watch->over, true);
+    pthread_kill(watch->thread, SIGNAL_OVER);
+    pthread_join(watch->thread, NULL);
+    pthread_mutex_destroy(&watch->lock);
+}
+
+void signal_watch_run(struct signal_watch *watch, void (*stop)(void *context), void *context)
+{
+    pthread_mutex_lock(&watch->lock);
+    watch->phase = SIGNALS_RUNNING;
+    watch->stop = stop;
+    watch->context = context;
+    pthread_mutex_unlock(&watch->lock);
+}
+
+void signal_watch_rest(struct signal_watch *watch)
+{
+    pthread_mutex_lock(&watch->lock);
+    watch->phase = SIGNALS_ENDING;
+    pthread_mutex_unlock(&watch->lock);
+}
+
+/* --- the listener beside it --- */
+
+#define LOOKOUT_CONNECTIONS_MAX 64
+#define LOOKOUT_STOP_MS         1000
+
+static void *lookout_main(void *context)
+{
+    struct lookout *lookout = context;
+    struct error error = {""};
+    if (http_server_run(lookout->server, &error) != STATUS_OK)
+        log_event(LOG_ERROR, "lookout_ended", LOG_FIELD("error", LOG_TEXT(error.text)));
+    return NULL;
+}
+
+enum status lookout_open(struct lookout *lookout, const char *where, struct service *service,
+                         const struct config *config, struct api *watched, struct error *error)
+{
+    struct http_options options = {
+        .listen = where,
+        .threads = 1,
+        .connections_max = LOOKOUT_CONNECTIONS_MAX,
+        .header_timeout_ms = config->header_timeout_ms,
+        .body_timeout_ms = config->body_timeout_ms,
+        .idle_timeout_ms = config->idle_timeout_ms,
+        .write_timeout_ms = config->write_timeout_ms,
+        .stop_timeout_ms = LOOKOUT_STOP_MS,
+        .callbacks = api_callbacks(),
+    };
+    if (where[0] == '\0')
+        return STATUS_OK;
+    enum status status = api_open(&lookout->api,
+                                  &(struct api_options){.service = service,
+                                                        .config = config,
+                                                        .extent = API_WATCHED,
+                                                        .threads = 1,
+                                                        .watched = watched},
+                                  error);
+    if (status != STATUS_OK)
+        return status;
+    options.server_context = lookout->api;
+    status = http_server_open(&lookout->server, &options, error);
+    if (status != STATUS_OK)
+        return status;
+    api_attach(lookout->api, lookout->server);
+    lookout->is_running = pthread_create(&lookout->thread, NULL, lookout_main, lookout) == 0;
+    if (!lookout->is_running)
+        return error_set(error, STATUS_UNAVAILABLE, "cannot start a thread");
+    log_event(LOG_INFO, "listening",
+              LOG_FIELD("address", LOG_TEXT(http_server_address(lookout->server))));
+    return STATUS_OK;
+}
+
+void lookout_stop(struct lookout *lookout)
+{
+    if (lookout->is_running) {
+        http_server_stop(lookout->server);
+        pthread_join(lookout->thread, NULL);
+        lookout->is_running = false;
+    }
+    if (lookout->api != NULL)
+        api_stop(lookout->api);
+}
+
+void lookout_close(struct lookout *lookout)
+{
+    if (lookout->api != NULL)
+        api_close(lookout->api);
+    if (lookout->server != NULL)
+        http_server_close(lookout->server);
+}
+
+/* --- all of it --- */
+
+/* Logs what the operator should know before it serves or works. */
+static void command_warn(const struct config *config)
 {
     for (size_t index = 0; index < config->warnings.count; index++) {
         log_event(LOG_WARN, "settings",
@@ -69,4 +228,36 @@ void command_warn(const struct config *config)
             LOG_WARN, "running_as_root",
             LOG_FIELD("words", LOG_TEXT("nothing here needs it; run it as a user of its own")));
     }
+}
+
+int command_run_service(const struct command_call *call,
+                        enum status (*check)(const struct config *config, struct error *error),
+                        enum status (*run)(const struct config *config, struct signal_watch *watch,
+                                           struct error *error))
+{
+    struct config config;
+    struct error error;
+    struct signal_watch watch;
+    int code = command_load_settings(call, &config);
+    if (code != COMMAND_FINE)
+        return code;
+    log_configure(config.log_level, config.log_format, STDERR_FILENO);
+    enum status status = check(&config, &error);
+    if (status != STATUS_OK) {
+        config_release(&config);
+        return command_result(call, status, &error);
+    }
+    command_warn(&config);
+    ensure(sodium_init() >= 0);
+    log_start();
+    status = signal_watch_start(&watch, &error);
+    if (status == STATUS_OK) {
+        status = run(&config, &watch, &error);
+        signal_watch_end(&watch);
+    }
+    config_release(&config);
+    if (status == STATUS_OK)
+        log_event(LOG_INFO, "stopped", LOG_FIELD("pid", LOG_I64(getpid())));
+    log_stop();
+    return command_result(call, status, &error);
 }

@@ -1,17 +1,77 @@
-/* service.h: from the settings to the options of a service, for the commands that run one.
+/* service.h: what the commands that run a service share: from the settings to its options, its life
+ * until it is told to stop, and a small listener beside it.
  *
- * Threads: no state.
+ * Threads: the owner's, unless a part says otherwise.
  */
-#ifndef COMMAND_SERVICE_H
-#define COMMAND_SERVICE_H
+#pragma once
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 
 #include "claim/service.h"
+#include "command/command.h"
 #include "config/config.h"
+#include "http/api/api.h"
+
+/* --- SIGTERM, SIGINT and SIGHUP ---
+ *
+ * Before it runs there is nothing to end in order, so the first signal ends it at once, also while
+ * the start waits for another process. Once it runs, the first ends it in good order, the next at
+ * once.
+ *
+ * Threads: started before any other thread, because all of them inherit the blocked signals; its
+ * own thread calls stop(). */
+
+enum signal_phase { SIGNALS_STARTING, SIGNALS_RUNNING, SIGNALS_ENDING };
+
+struct signal_watch {
+    pthread_t thread;
+    sigset_t signals;
+    pthread_mutex_t lock;
+    enum signal_phase phase;
+    void (*stop)(void *context);
+    void *context;
+    atomic_bool over;
+};
+
+/* It runs: stop(context) is called by the first signal. */
+void signal_watch_run(struct signal_watch *watch, void (*stop)(void *context), void *context);
+
+/* It ends, for whichever reason: stop() is not called any more. */
+void signal_watch_rest(struct signal_watch *watch);
+
+/* --- a listener of its own for /healthz, /readyz and /metrics, on a thread of its own ---
+ *
+ * A worker has no other; in front of a server it is one that strangers do not reach. */
+
+struct lookout {
+    struct api *api;
+    struct http_server *server;
+    pthread_t thread;
+    bool is_running;
+};
+
+/* Listens on `where` and says so on the log; "" means nowhere. `watched`, if not NULL, is the API
+ * whose metrics it shows. When it fails, lookout_close() is still due. */
+enum status lookout_open(struct lookout *lookout, const char *where, struct service *service,
+                         const struct config *config, struct api *watched,
+                         struct error *error) MUST_CHECK;
+
+/* Before the service closes: nobody asks about it any more. */
+void lookout_stop(struct lookout *lookout);
+/* After it. */
+void lookout_close(struct lookout *lookout);
+
+/* --- a service --- */
 
 /* The texts are the config's. The code key in it is to be wiped by the caller. */
 struct service_options command_service_options(const struct config *config, enum service_role role);
 
-/* Logs what the operator should know before it serves or works. */
-void command_warn(const struct config *config);
-
-#endif
+/* Reads and checks the settings, starts log and signals, and runs a service until it is told to
+ * stop; returns what the command does. */
+int command_run_service(const struct command_call *call,
+                        enum status (*check)(const struct config *config, struct error *error),
+                        enum status (*run)(const struct config *config, struct signal_watch *watch,
+                                           struct error *error));

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/error.h"
 #include "base/utf8.h"
 
@@ -26,11 +27,9 @@ static const struct {
 
 static const char *colour_of(const char *text)
 {
-    for (size_t i = 0; i < sizeof(state_colours) / sizeof(state_colours[0]); i++) {
-        if (strcmp(state_colours[i].word, text) == 0) {
+    for (size_t i = 0; i < sizeof(state_colours) / sizeof(state_colours[0]); i++)
+        if (strcmp(state_colours[i].word, text) == 0)
             return state_colours[i].colour;
-        }
-    }
     return "";
 }
 
@@ -50,20 +49,15 @@ void table_init(struct table *table, const struct table_column *columns, size_t 
 
 void table_release(struct table *table)
 {
-    for (size_t i = 0; i < table->cell_count; i++) {
+    for (size_t i = 0; i < table->cell_count; i++)
         free(table->cells[i]);
-    }
     free(table->cells);
     *table = (struct table){0};
 }
 
 void table_add(struct table *table, const char *text)
 {
-    if (table->cell_count == table->cell_capacity) {
-        table->cell_capacity = table->cell_capacity == 0 ? 64 : table->cell_capacity * 2;
-        table->cells = realloc(table->cells, table->cell_capacity * sizeof(*table->cells));
-        ensure(table->cells != NULL);
-    }
+    ensure(array_make_room(table->cells, table->cell_count, table->cell_capacity));
     struct buffer clean;
     buffer_init(&clean, CELL_LENGTH_MAX);
     utf8_append_visible(&clean, span_of(text));
@@ -78,9 +72,8 @@ void table_add(struct table *table, const char *text)
 static size_t width_of(const char *text)
 {
     size_t width = 0;
-    for (const char *at = text; *at != '\0'; at++) {
+    for (const char *at = text; *at != '\0'; at++)
         width += ((unsigned char)*at & 0xc0) != 0x80;
-    }
     return width;
 }
 
@@ -88,13 +81,11 @@ static void append_cell(struct buffer *out, const char *text, size_t width, int 
                         const char *colour)
 {
     size_t padding = width - width_of(text);
-    if (side == TABLE_RIGHT) {
+    if (side == TABLE_RIGHT)
         buffer_printf(out, "%*s", (int)padding, "");
-    }
     buffer_printf(out, "%s%s%s", colour, text, colour[0] != '\0' ? COLOUR_RESET : "");
-    if (side == TABLE_LEFT && !last) {
+    if (side == TABLE_LEFT && !last)
         buffer_printf(out, "%*s", (int)padding, "");
-    }
     buffer_append_text(out, last ? "\n" : "  ");
 }
 
@@ -102,10 +93,9 @@ void table_append(struct buffer *out, const struct table *table, bool in_colour)
 {
     size_t widths[TABLE_COLUMNS_MAX] = {0};
     ensure(table->column_count > 0);
-    bool titled = table->columns[0].title != NULL;
-    for (size_t i = 0; i < table->column_count && titled; i++) {
+    bool titled = table->cell_count > 0 && table->columns[0].title != NULL;
+    for (size_t i = 0; i < table->column_count && titled; i++)
         widths[i] = width_of(table->columns[i].title);
-    }
     for (size_t i = 0; i < table->cell_count; i++) {
         size_t width = width_of(table->cells[i]);
         size_t *widest = &widths[i % table->column_count];

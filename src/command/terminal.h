@@ -5,8 +5,7 @@
  *
  * Threads: the main thread.
  */
-#ifndef COMMAND_TERMINAL_H
-#define COMMAND_TERMINAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,10 +15,18 @@
 
 #define TABLE_COLUMNS_MAX 12
 
+struct yyjson_val;
+
+/* Also what is shown of a JSON object: as a column of many, or as a line about one. */
 struct table_column {
     const char *title;
     enum { TABLE_LEFT, TABLE_RIGHT } side;
+    const char *member; /* of the object; NULL: `show` says it, or whoever adds the cells */
+    const char *(*show)(struct yyjson_val *object, char *text);
 };
+#define COLUMN(title, side, member)  {title, TABLE_##side, member, NULL}
+#define COLUMN_BY(title, side, show) {title, TABLE_##side, NULL, show}
+#define FACT(title, member)          COLUMN(title, LEFT, member)
 
 /* Cells are added row by row and printed together, when the widths are known. */
 struct table {
@@ -38,10 +45,8 @@ void table_release(struct table *table);
 void table_add(struct table *table, const char *text);
 
 /* Appends the titles and all rows; the last row must be complete. No titles when they are all
- * NULL. */
+ * NULL, or when there is no row. */
 void table_append(struct buffer *out, const struct table *table, bool in_colour);
 
 /* Whether this stream wants colours. */
 bool terminal_wants_colour(FILE *stream);
-
-#endif

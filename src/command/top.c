@@ -8,10 +8,9 @@
 
 #include "base/clock.h"
 #include "command/exchange.h"
-#include "config/value.h"
 #include "top/screen.h"
+#include "top/text.h"
 #include "top/view.h"
-#include "top/words.h"
 
 #define INTERVAL_MS   1000
 #define ONCE_MS       1000
@@ -23,7 +22,6 @@ static volatile sig_atomic_t top_stop;
 
 static void top_on_signal(int number)
 {
-    (void)number;
     top_stop = 1;
 }
 
@@ -40,8 +38,8 @@ struct top {
 
 /* --- looking --- */
 
-/* The answer's JSON, or NULL with the words in `sight`. 503 is an answer as well: of /readyz. */
-static yyjson_doc *top_get(struct top *top, const char *path, struct top_sight *sight)
+/* The answer's JSON, or NULL with the words in `snapshot`. 503 is an answer as well: of /readyz. */
+static yyjson_doc *top_get(struct top *top, const char *path, struct top_snapshot *snapshot)
 {
     struct client_answer answer;
     struct error error = {""};
@@ -53,28 +51,29 @@ static yyjson_doc *top_get(struct top *top, const char *path, struct top_sight *
     if (status == STATUS_OK && (answer.status == 200 || answer.status == 503))
         document = yyjson_read(answer.body.bytes, answer.body.length, YYJSON_READ_NOFLAG);
     if (status != STATUS_OK)
-        snprintf(sight->trouble, sizeof(sight->trouble), "%.250s", error.text);
+        snprintf(snapshot->trouble, sizeof(snapshot->trouble), "%.250s", error.text);
     else if (document == NULL)
-        snprintf(sight->trouble, sizeof(sight->trouble), "%s answered %d%s", path, answer.status,
+        snprintf(snapshot->trouble, sizeof(snapshot->trouble), "%s answered %d%s", path,
+                 answer.status,
                  answer.status == 401 ? ": set DIBS_ADMIN_TOKEN or use --token-file" : "");
     client_answer_release(&answer);
     return document;
 }
 
-static bool top_look_at_policies(struct top *top, struct top_sight *sight)
+static bool top_look_at_policies(struct top *top, struct top_snapshot *snapshot)
 {
     char path[PAGE_PATH_MAX] = "/v1/policies?limit=1000";
 
     for (;;) {
-        yyjson_doc *document = top_get(top, path, sight);
+        yyjson_doc *document = top_get(top, path, snapshot);
         yyjson_val *root = yyjson_doc_get_root(document);
         /* A 503 says that the database is away, for example. */
-        sight->lacks_policies = yyjson_is_obj(root) && yyjson_obj_get(root, "items") == NULL;
-        if (!yyjson_is_obj(root) || sight->lacks_policies) {
+        snapshot->lacks_policies = yyjson_is_obj(root) && yyjson_obj_get(root, "items") == NULL;
+        if (!yyjson_is_obj(root) || snapshot->lacks_policies) {
             yyjson_doc_free(document);
-            return sight->lacks_policies;
+            return snapshot->lacks_policies;
         }
-        top_sight_read_policies(sight, root);
+        top_snapshot_read_policies(snapshot, root);
         const char *next = yyjson_get_str(yyjson_obj_get(root, "next"));
         /* Cursors are made of letters, digits, - and _. */
         bool has_more = next != NULL && strlen(next) < 1000;
@@ -86,7 +85,7 @@ static bool top_look_at_policies(struct top *top, struct top_sight *sight)
     }
 }
 
-static void top_look_at_metrics(struct top *top, struct top_sight *sight)
+static void top_look_at_metrics(struct top *top, struct top_snapshot *snapshot)
 {
     struct client_answer answer;
     struct error error;
@@ -95,7 +94,7 @@ static void top_look_at_metrics(struct top *top, struct top_sight *sight)
                     &(struct client_request){.method = "GET", .path = "/metrics?fresh=true"},
                     &answer, &error) == STATUS_OK &&
         answer.status == 200)
-        top_sight_read_metrics(sight, (struct span){answer.body.bytes, answer.body.length});
+        top_snapshot_read_metrics(snapshot, buffer_span(&answer.body));
     client_answer_release(&answer);
 }
 
@@ -108,17 +107,17 @@ static void top_select(struct top *top, size_t place)
 
 static void top_look(struct top *top)
 {
-    struct top_sight sight = {.wall_ms = clock_wall_ms()};
-    yyjson_doc *readiness = top_get(top, "/readyz", &sight);
+    struct top_snapshot snapshot = {.wall_ms = clock_wall_ms()};
+    yyjson_doc *readiness = top_get(top, "/readyz", &snapshot);
 
     if (readiness != NULL) {
-        top_sight_read_readiness(&sight, yyjson_doc_get_root(readiness));
-        top_look_at_metrics(top, &sight);
-        sight.is_reachable = top_look_at_policies(top, &sight);
+        top_snapshot_read_readiness(&snapshot, yyjson_doc_get_root(readiness));
+        top_look_at_metrics(top, &snapshot);
+        snapshot.is_reachable = top_look_at_policies(top, &snapshot);
     }
     yyjson_doc_free(readiness);
-    sight.seen_at_ms = clock_monotonic_ms();
-    top_view_take(&top->view, &sight);
+    snapshot.seen_at_ms = clock_monotonic_ms();
+    top_view_take(&top->view, &snapshot);
     top->selected = top_view_place(&top->view, top->selected_id, top->selected);
     top_select(top, top->selected);
 }
@@ -229,24 +228,18 @@ static int top_once(struct top *top)
         top_json(&out, &top->view, top->exchange.client.url);
     else
         top_words(&out, &top->view, top->exchange.client.url);
-    fwrite(out.bytes, 1, out.length, stdout);
-    buffer_release(&out);
+    command_print(&out);
     return COMMAND_FINE;
 }
 
 int command_top(const struct command_call *call)
 {
     struct top *top = calloc(1, sizeof(*top));
-    const char *interval = command_option(call, "interval");
-    int code = COMMAND_FINE;
 
     if (top == NULL)
         return command_fail(call, "no memory");
     top->interval_ms = INTERVAL_MS;
-    if (interval != NULL &&
-        (!config_parse_duration(interval, &top->interval_ms) || top->interval_ms < 100))
-        code =
-            command_usage(call, "--interval: \"%s\" is not a duration of 100ms or more", interval);
+    int code = command_duration(call, "interval", 100, &top->interval_ms);
     if (code == COMMAND_FINE)
         code = exchange_begin(&top->exchange, call, EXCHANGE_ADMIN);
     if (code == COMMAND_FINE) {

@@ -6,9 +6,7 @@
 
 #include "base/log.h"
 #include "command/command.h"
-#include "command/lookout.h"
 #include "command/service.h"
-#include "command/signals.h"
 #include "version.h"
 
 /* What a worker needs, beyond settings that are right by themselves. */
@@ -42,10 +40,9 @@ static enum status work(const struct config *config, struct signal_watch *watch,
     struct lookout lookout = {.api = NULL};
     sem_t stop;
     enum status status = service_open(&service, &options, error);
-    sodium_memzero(&options.code_key, sizeof options.code_key);
-    if (status != STATUS_OK) {
+    sodium_memzero(&options.code_key, sizeof(options.code_key));
+    if (status != STATUS_OK)
         return status;
-    }
     sem_init(&stop, 0, 0);
     status = lookout_open(&lookout, config->worker_listen, service, config, NULL, error);
     signal_watch_run(watch, stop_working, &stop);
@@ -65,34 +62,5 @@ static enum status work(const struct config *config, struct signal_watch *watch,
 
 int command_worker(const struct command_call *call)
 {
-    struct config config;
-    struct error error;
-    struct signal_watch watch;
-    enum status status = config_load(&config, call->setting_count, call->settings, environ, &error);
-    if (status != STATUS_OK) {
-        return status == STATUS_INVALID ? command_usage(call, "%s", error.text)
-                                        : command_fail(call, "%s", error.text);
-    }
-    log_configure(config.log_level, config.log_format, STDERR_FILENO);
-    command_warn(&config);
-    status = check(&config, &error);
-    ensure(sodium_init() >= 0);
-    log_start();
-    if (status == STATUS_OK) {
-        status = signal_watch_start(&watch, &error);
-    }
-    if (status == STATUS_OK) {
-        status = work(&config, &watch, &error);
-        signal_watch_end(&watch);
-    }
-    config_release(&config);
-    if (status == STATUS_OK) {
-        log_event(LOG_INFO, "stopped", LOG_FIELD("pid", LOG_I64(getpid())));
-    }
-    log_stop();
-    if (status != STATUS_OK) {
-        return status == STATUS_INVALID ? command_usage(call, "%s", error.text)
-                                        : command_fail(call, "%s", error.text);
-    }
-    return COMMAND_FINE;
+    return command_run_service(call, check, work);
 }

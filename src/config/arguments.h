@@ -1,12 +1,12 @@
-/* arguments.h: walks a command line as flags and words.
+/* arguments.h: walks a command line as flags and words, and finds the known word that a mistyped
+ * one was probably meant to be.
  *
  * A flag is "--name", "--name=value" or "-n"; everything after "--" is a word, and so is "-".
  * Which flags take a value is the caller's knowledge, so the caller takes it.
  *
  * Threads: a walk belongs to one thread; the strings belong to whoever owns argv.
  */
-#ifndef CONFIG_ARGUMENTS_H
-#define CONFIG_ARGUMENTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,4 +38,29 @@ bool arguments_next(struct arguments *arguments, struct argument *argument);
  * used up. NULL when there is none; the next argument is none when it starts with "--". */
 const char *arguments_value(struct arguments *arguments, const struct argument *argument);
 
-#endif
+/* --- what was meant ---
+ *
+ * Distance counts inserted, dropped, changed and swapped characters; "-" and "_" are the same, so
+ * that a key's name finds its flag. */
+
+/* Longer words are not compared. */
+#define SUGGEST_LENGTH_MAX 48
+
+struct suggestion {
+    const char *word;
+    const char *best;
+    size_t best_distance;
+    char hint[128];
+};
+
+/* Begins a search; `word` is borrowed until the search is over. */
+void suggestion_begin(struct suggestion *suggestion, const char *word);
+
+/* Compares one known word; it must outlive the search. */
+void suggestion_offer(struct suggestion *suggestion, const char *known);
+
+/* "; did you mean --total?" with the nearest word offered, the first of equals, behind `prefix`.
+ * `otherwise` when none is near: more than one change per three characters, and than one. Valid as
+ * long as the search. */
+const char *suggestion_hint(struct suggestion *suggestion, const char *prefix,
+                            const char *otherwise);

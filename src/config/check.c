@@ -1,63 +1,46 @@
-/* check.c: addresses, the ledger's URL, tokens, origins, time zones, and the rules between them. */
+/* check.c: addresses, backends' URLs, tokens, origins, time zones, the rules between them, and what
+ * passwords are exposed to. */
 #include "config/check.h"
 
-#include <arpa/inet.h>
-#include <ctype.h>
-#include <limits.h>
-#include <netinet/in.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <strings.h>
 
 #include "base/address.h"
+#include "base/digits.h"
+#include "base/ledgers.h"
 #include "base/url.h"
+#include "base/zone.h"
 #include "config/config.h"
+#include "config/value.h"
 
-#define ZONEINFO_FOLDER "/usr/share/zoneinfo"
-#define SQLITE_SCHEME   "sqlite:"
-
-static const char *const database_schemes[] = {"postgres", "postgresql", "mysql", "mariadb"};
-
-#define DATABASE_SCHEME_COUNT (sizeof(database_schemes) / sizeof(database_schemes[0]))
-
-/* The port of "host:port", or -1. */
-static long port_of(const char *text)
+/* What follows the colon of "host:port". */
+static bool is_port(const char *text)
 {
-    size_t length = strlen(text);
-    if (length == 0 || length > 5 || strspn(text, "0123456789") != length) {
-        return -1;
-    }
-    long port = strtol(text, NULL, 10);
-    return port <= 65535 ? port : -1;
+    uint64_t port;
+    return strlen(text) <= 5 && digits_read(span_of(text), 65535, &port);
 }
 
-/* Cuts "host:port" or "[host]:port" into numbers: AF_INET, AF_INET6 or -1. */
-static int parse_address(const char *value, unsigned char bytes[16])
+/* Cuts "host:port" or "[host]:port", in numbers; IPv6 stands in brackets. */
+static bool parse_address(const char *value, struct address *address)
 {
     const char *colon = strrchr(value, ':');
-    if (colon == NULL || port_of(colon + 1) < 0) {
-        return -1;
-    }
-    size_t length = (size_t)(colon - value);
-    bool bracketed = length >= 2 && value[0] == '[' && value[length - 1] == ']';
-    char host[INET6_ADDRSTRLEN];
-    if (length - (bracketed ? 2 : 0) >= sizeof(host)) {
-        return -1;
-    }
-    snprintf(host, sizeof(host), "%.*s", (int)(length - (bracketed ? 2 : 0)),
-             value + (bracketed ? 1 : 0));
-    int family = bracketed ? AF_INET6 : AF_INET;
-    return inet_pton(family, host, bytes) == 1 ? family : -1;
+    if (colon == NULL || !is_port(colon + 1))
+        return false;
+    struct span host = {value, (size_t)(colon - value)};
+    bool bracketed = host.length >= 2 && value[0] == '[' && colon[-1] == ']';
+    if (bracketed)
+        host = (struct span){value + 1, host.length - 2};
+    return address_parse(host, address) &&
+           bracketed == (memchr(host.bytes, ':', host.length) != NULL);
 }
 
 enum status config_check_address(const char *value, struct error *error)
 {
-    unsigned char bytes[16];
-    if (parse_address(value, bytes) >= 0) {
+    struct address address;
+    if (parse_address(value, &address))
         return STATUS_OK;
-    }
-    if (value[0] == ':' && port_of(value + 1) >= 0) {
+    if (value[0] == ':' && is_port(value + 1)) {
         return error_set(error, STATUS_INVALID,
                          "\"%.64s\" has no address; write 0.0.0.0%.6s for all addresses or "
                          "127.0.0.1%.6s for this machine",
@@ -74,30 +57,26 @@ enum status config_check_address_or_none(const char *value, struct error *error)
     return value[0] == '\0' ? STATUS_OK : config_check_address(value, error);
 }
 
-bool config_address_is_loopback(const char *address)
+bool config_address_is_loopback(const char *text)
 {
-    unsigned char bytes[16] = {0};
-    int family = parse_address(address, bytes);
-    if (family == AF_INET) {
-        return bytes[0] == 127;
-    }
-    static const unsigned char mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-    if (family == AF_INET6 && memcmp(bytes, mapped, sizeof(mapped)) == 0) {
-        return bytes[12] == 127;
-    }
-    return family == AF_INET6 && memcmp(bytes, &in6addr_loopback, sizeof(bytes)) == 0;
+    struct address address;
+    return parse_address(text, &address) && address_is_loopback(&address);
 }
 
-static bool is_sqlite(const char *url)
+/* A ledger that is a file of this machine's: what follows the colon is its path. */
+static bool is_file(const char *url)
 {
-    return strncmp(url, SQLITE_SCHEME, strlen(SQLITE_SCHEME)) == 0;
+    const struct ledger_kind *kind = ledger_kind_of(url);
+
+    return kind != NULL && kind->verified == NULL && strchr(url, ':') != NULL;
 }
 
-static enum status check_sqlite(const char *path, struct error *error)
+static enum status check_file(const char *url, struct error *error)
 {
-    if (*path == '\0') {
-        return error_set(error, STATUS_INVALID, "the path of the file is missing after sqlite:");
-    }
+    const char *path = strchr(url, ':') + 1;
+
+    if (*path == '\0')
+        return error_set(error, STATUS_INVALID, "the path of the file is missing after %s", url);
     if (strncmp(path, ":memory:", strlen(":memory:")) == 0 || strncmp(path, "file:", 5) == 0) {
         return error_set(error, STATUS_INVALID,
                          "\"%.64s\" is not a plain file; a coupon must survive the process", path);
@@ -105,90 +84,68 @@ static enum status check_sqlite(const char *path, struct error *error)
     return STATUS_OK;
 }
 
-enum status config_check_gate(const char *value, struct error *error)
+/* The URL of a backend with one of these schemes. */
+static enum status check_backend(const char *value, const char *const *schemes, const char *what,
+                                 struct span known, struct error *error)
 {
-    static const char *const schemes[] = {"redis",           "rediss",        "redis+sentinel",
-                                          "rediss+sentinel", "redis+cluster", "rediss+cluster"};
     size_t length = strcspn(value, ":");
-
-    if (strcmp(value, "local") == 0) {
-        return STATUS_OK;
-    }
-    for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++) {
+    for (size_t i = 0; schemes[i] != NULL; i++) {
         struct url url;
-        if (!span_equal((struct span){value, length}, span_of(schemes[i]))) {
+        if (!span_equal((struct span){value, length}, span_of(schemes[i])))
             continue;
-        }
         enum status status = url_parse(&url, value, error);
-        if (status != STATUS_OK) {
+        if (status == STATUS_OK)
+            url_release(&url);
+        else
             error_prefix(error, "the %s URL", schemes[i]);
-            return status;
-        }
-        url_release(&url);
-        return STATUS_OK;
+        return status;
     }
     /* Only what should be the scheme is repeated: the rest of a URL may hold a password. */
-    return error_set(error, STATUS_INVALID,
-                     "\"%.*s\" is not a gate that dibs knows; known: local, redis://host:6379, "
-                     "rediss://…, redis+sentinel://host,host/master and redis+cluster://host,host",
-                     (int)(length < 64 ? length : 64), value);
+    return error_set(error, STATUS_INVALID, "\"%.*s\" is not a %s that dibs knows; known: %.*s",
+                     (int)(length < 64 ? length : 64), value, what, (int)known.length, known.bytes);
+}
+
+enum status config_check_gate(const char *value, struct error *error)
+{
+    static const char *const schemes[] = {
+        "redis",          "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster",
+        "rediss+cluster", NULL};
+
+    if (strcmp(value, "local") == 0)
+        return STATUS_OK;
+    return check_backend(
+        value, schemes, "gate",
+        SPAN("local, redis://host:6379, rediss://…, redis+sentinel://host,host/master "
+             "and redis+cluster://host,host"),
+        error);
 }
 
 enum status config_check_relay(const char *value, struct error *error)
 {
-    struct url url;
-    size_t length = strcspn(value, ":");
+    static const char *const schemes[] = {"kafka", NULL};
 
-    if (strcmp(value, "direct") == 0) {
+    if (strcmp(value, "direct") == 0)
         return STATUS_OK;
-    }
-    if (!span_equal((struct span){value, length}, SPAN("kafka"))) {
-        return error_set(error, STATUS_INVALID,
-                         "\"%.*s\" is not a relay that dibs knows; known: direct, "
-                         "kafka://host:9092,host:9092",
-                         (int)(length < 64 ? length : 64), value);
-    }
-    enum status status = url_parse(&url, value, error);
-    if (status != STATUS_OK) {
-        error_prefix(error, "the kafka URL");
-        return status;
-    }
-    url_release(&url);
-    return STATUS_OK;
+    return check_backend(value, schemes, "relay", SPAN("direct, kafka://host:9092,host:9092"),
+                         error);
 }
 
 enum status config_check_ledger(const char *value, struct error *error)
 {
-    if (is_sqlite(value)) {
-        return check_sqlite(value + strlen(SQLITE_SCHEME), error);
-    }
-    size_t length = strcspn(value, ":");
-    for (size_t i = 0; i < DATABASE_SCHEME_COUNT; i++) {
-        if (!span_equal((struct span){value, length}, span_of(database_schemes[i]))) {
-            continue;
-        }
-        struct url url;
-        enum status status = url_parse(&url, value, error);
-        if (status != STATUS_OK) {
-            error_prefix(error, "the %s URL", database_schemes[i]);
-            return status;
-        }
-        url_release(&url);
-        return STATUS_OK;
-    }
-    /* Only what should be the scheme is repeated: the rest of a URL may hold a password. */
-    return error_set(error, STATUS_INVALID,
-                     "\"%.*s\" is not a ledger that dibs knows; known: sqlite:PATH, as in "
-                     "sqlite:dibs.db, postgres://user@host/database and mysql://user@host/database",
-                     (int)(length < 64 ? length : 64), value);
+    static const char *const none[] = {NULL};
+    const struct ledger_kind *kind = ledger_kind_of(value);
+
+    if (is_file(value))
+        return check_file(value, error);
+    return check_backend(value, kind != NULL ? kind->schemes : none, "ledger", LEDGER_KIND_EXAMPLES,
+                         error);
 }
 
 bool config_url_has_password(const char *text)
 {
     struct url url;
-    if (is_sqlite(text) || url_parse(&url, text, NULL) != STATUS_OK) {
+    if (is_file(text) || url_parse(&url, text, NULL) != STATUS_OK)
         return false;
-    }
     bool has = url_has_password(&url);
     url_release(&url);
     return has;
@@ -196,37 +153,32 @@ bool config_url_has_password(const char *text)
 
 void config_append_url(struct buffer *out, const char *url)
 {
-    if (is_sqlite(url)) {
+    if (is_file(url))
         buffer_append_text(out, url);
-    } else {
+    else
         url_mask(out, url);
-    }
 }
 
 enum status config_check_password(const char *value, struct error *error)
 {
-    if (strpbrk(value, "\r\n") != NULL) {
+    if (strpbrk(value, "\r\n") != NULL)
         return error_set(error, STATUS_INVALID, "must be a single line");
-    }
     return STATUS_OK;
 }
 
 enum status config_check_token(const char *value, struct error *error)
 {
-    for (const char *at = value; *at != '\0'; at++) {
-        if (*at <= ' ' || *at > '~') {
+    for (const char *at = value; *at != '\0'; at++)
+        if (*at <= ' ' || *at > '~')
             return error_set(error, STATUS_INVALID, "must be visible ASCII characters only");
-        }
-    }
     return STATUS_OK;
 }
 
 enum status config_check_network(const char *value, struct error *error)
 {
     struct network network;
-    if (network_parse(span_of(value), &network)) {
+    if (network_parse(span_of(value), &network))
         return STATUS_OK;
-    }
     return error_set(error, STATUS_INVALID,
                      "\"%.128s\" is not a network or an address in numbers, as in 10.0.0.0/8, "
                      "192.0.2.7 or 2001:db8::/32",
@@ -235,9 +187,8 @@ enum status config_check_network(const char *value, struct error *error)
 
 enum status config_check_origin(const char *value, struct error *error)
 {
-    if (strcmp(value, "*") == 0) {
+    if (strcmp(value, "*") == 0)
         return STATUS_OK;
-    }
     const char *host = strncmp(value, "https://", 8) == 0  ? value + 8
                        : strncmp(value, "http://", 7) == 0 ? value + 7
                                                            : NULL;
@@ -252,61 +203,27 @@ enum status config_check_origin(const char *value, struct error *error)
     return STATUS_OK;
 }
 
-/* Files of time zones begin with these four bytes. */
-static bool is_zone_file(const char *path)
-{
-    char magic[4] = {0};
-    FILE *file = fopen(path, "re");
-    if (file == NULL) {
-        return false;
-    }
-    size_t length = fread(magic, 1, sizeof(magic), file);
-    fclose(file);
-    return length == sizeof(magic) && memcmp(magic, "TZif", sizeof(magic)) == 0;
-}
-
 enum status config_check_timezone(const char *value, struct error *error)
 {
-    if (strcmp(value, "UTC") == 0) {
-        return STATUS_OK;
-    }
-    bool shaped = isalpha((unsigned char)value[0]) && strlen(value) <= 64;
-    for (const char *at = value; *at != '\0'; at++) {
-        shaped = shaped && (isalnum((unsigned char)*at) || strchr("_+-/", *at) != NULL);
-    }
-    struct stat folder;
-    char path[sizeof(ZONEINFO_FOLDER) + 1 + 64 + 1];
-    snprintf(path, sizeof(path), ZONEINFO_FOLDER "/%.64s", value);
-    if (!shaped || (stat(ZONEINFO_FOLDER, &folder) == 0 && !is_zone_file(path))) {
-        return error_set(
-            error, STATUS_INVALID,
-            "\"%.64s\" is not a time zone's IANA name, as in UTC, Asia/Seoul or Europe/Berlin",
-            value);
-    }
-    return STATUS_OK;
-}
-
-bool config_listens_on_loopback(const struct config *config)
-{
-    return config_address_is_loopback(config->listen);
+    struct zone *zone;
+    enum status status = zone_open(&zone, value, error);
+    zone_free(zone);
+    return status;
 }
 
 static bool allows_any_origin(const struct config *config)
 {
-    for (size_t i = 0; i < config->cors_origin.count; i++) {
-        if (strcmp(config->cors_origin.items[i], "*") == 0) {
+    for (size_t i = 0; i < config->cors_origin.count; i++)
+        if (strcmp(config->cors_origin.items[i], "*") == 0)
             return true;
-        }
-    }
     return false;
 }
 
 enum status config_check_backends(const struct config *config, struct error *error)
 {
-    if (config->ledger_password.bytes == NULL) {
+    if (config->ledger_password.bytes == NULL)
         return STATUS_OK;
-    }
-    if (is_sqlite(config->ledger)) {
+    if (is_file(config->ledger)) {
         return error_set(error, STATUS_INVALID,
                          "ledger_password: is set, and the ledger is %.128s, which has none; set "
                          "ledger to the database that it is for",
@@ -322,7 +239,7 @@ enum status config_check_backends(const struct config *config, struct error *err
 
 enum status config_check(const struct config *config, struct error *error)
 {
-    if (config->admin_token.bytes == NULL && !config_listens_on_loopback(config)) {
+    if (config->admin_token.bytes == NULL && !config_address_is_loopback(config->listen)) {
         return error_set(
             error, STATUS_INVALID,
             "listen: %s can be reached from other machines, and without an admin token "
@@ -359,7 +276,7 @@ enum status config_check(const struct config *config, struct error *error)
                          "service_token: is the same as admin_token, so the shop's backend could "
                          "change policies; make them different");
     }
-    if (config->demo == CONFIG_ON && !config_listens_on_loopback(config)) {
+    if (config->demo == CONFIG_ON && !config_address_is_loopback(config->listen)) {
         return error_set(
             error, STATUS_INVALID,
             "demo: makes policies, claims and orders of its own, and %s can be reached "
@@ -367,4 +284,85 @@ enum status config_check(const struct config *config, struct error *error)
             config->listen);
     }
     return config_check_backends(config, error);
+}
+
+/* --- passwords that would go to a machine which has not proven who it is --- */
+
+static bool is_this_machine(const char *host)
+{
+    struct address address;
+    return host[0] == '\0' || host[0] == '/' || strcasecmp(host, "localhost") == 0 ||
+           (address_parse(span_of(host), &address) && address_is_loopback(&address));
+}
+
+/* The first of its hosts that is another machine, or NULL. */
+static const char *host_elsewhere(const struct url *url)
+{
+    for (size_t index = 0; index < url->host_count; index++)
+        if (!is_this_machine(url->hosts[index].name))
+            return url->hosts[index].name;
+    return NULL;
+}
+
+/* The parameter of "sslmode=verify-full", or its like, says that the certificate has to be right.
+ */
+static bool says_verify(const struct url *url, const char *verified)
+{
+    size_t length = strcspn(verified, "=");
+
+    for (size_t index = 0; index < url->parameter_count; index++) {
+        const struct url_parameter *parameter = &url->parameters[index];
+        if (strlen(parameter->name) == length && strncmp(parameter->name, verified, length) == 0)
+            return strncmp(parameter->value, "verify-", strlen("verify-")) == 0;
+    }
+    return false;
+}
+
+/* A user of Kafka without TLS: said, or by default where nothing about TLS is said. */
+static bool is_plain_kafka(const struct url *url)
+{
+    const char *security = url_parameter(url, "security");
+    bool says_tls = false;
+    for (size_t index = 0; index < url->parameter_count; index++)
+        says_tls |= strncmp(url->parameters[index].name, "ssl_", strlen("ssl_")) == 0;
+    return security != NULL ? strcmp(security, "sasl_plaintext") == 0 : !says_tls;
+}
+
+/* What would keep the password of this URL safe, or NULL where something does. */
+static const char *remedy_for(const struct url *url)
+{
+    const struct ledger_kind *ledger = ledger_kind_of(url->scheme);
+
+    if (ledger != NULL && ledger->verified != NULL)
+        return says_verify(url, ledger->verified) ? NULL : ledger->verified;
+    if (strcmp(url->scheme, "kafka") == 0)
+        return is_plain_kafka(url) ? "security=sasl_ssl" : NULL;
+    return strncmp(url->scheme, "redis", strlen("redis")) == 0 &&
+                   strncmp(url->scheme, "rediss", strlen("rediss")) != 0
+               ? "rediss://"
+               : NULL;
+}
+
+static void warn_about(struct config *config, const char *key, const char *text,
+                       const struct config_secret *password)
+{
+    struct url url;
+    if (url_parse(&url, text, NULL) != STATUS_OK)
+        return;
+    const char *host = host_elsewhere(&url);
+    const char *remedy = remedy_for(&url);
+    if (host != NULL && remedy != NULL && (password->bytes != NULL || url_has_password(&url))) {
+        config_warn(config,
+                    "%s: its password goes to %.200s, and whoever poses as that host gets it; say "
+                    "%s",
+                    key, host, remedy);
+    }
+    url_release(&url);
+}
+
+void config_warn_of_exposure(struct config *config)
+{
+    warn_about(config, "ledger", config->ledger, &config->ledger_password);
+    warn_about(config, "gate", config->gate, &config->gate_password);
+    warn_about(config, "relay", config->relay, &config->relay_password);
 }

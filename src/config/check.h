@@ -5,8 +5,7 @@
  *
  * Threads: pure, but for a look at the time zone files.
  */
-#ifndef CONFIG_CHECK_H
-#define CONFIG_CHECK_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -49,13 +48,11 @@ enum status config_check_network(const char *value, struct error *error) MUST_CH
 /* One item of cors_origin: "*" or "https://host[:port]". */
 enum status config_check_origin(const char *value, struct error *error) MUST_CHECK;
 
-/* UTC, or a name of the system's time zone files; only its shape when there are no such files. */
+/* UTC, or a name of the system's time zone files. */
 enum status config_check_timezone(const char *value, struct error *error) MUST_CHECK;
 
 struct config;
 
 /* Adds a warning for each password that would go to another machine, unencrypted or to whoever
- * poses as it (exposure.c). */
+ * poses as it. */
 void config_warn_of_exposure(struct config *config);
-
-#endif

@@ -11,8 +11,7 @@
  *
  * Threads: written by config_load() before threads start, then read by all.
  */
-#ifndef CONFIG_CONFIG_H
-#define CONFIG_CONFIG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -84,7 +83,7 @@ struct config {
     char *worker_listen;  /* "": nowhere */
     char *metrics_listen; /* "": where the rest is */
     char *fallback;       /* "reject" or "ledger" */
-    char *ledger; /* "sqlite:PATH", "postgres://…" or "mysql://…"; may hold a password */
+    char *ledger;         /* "sqlite:PATH", "postgres://…" or "mysql://…"; may hold a password */
     char *ledger_password_file;
     struct config_secret ledger_password; /* not set: as the URL or the client library says */
     int64_t ledger_timeout_ms;
@@ -195,9 +194,6 @@ enum status config_check(const struct config *config, struct error *error) MUST_
 /* Those of them that are about the ledger, for a command that uses only that. */
 enum status config_check_backends(const struct config *config, struct error *error) MUST_CHECK;
 
-/* True when `listen` is a loopback address. */
-bool config_listens_on_loopback(const struct config *config);
-
 /* The row of that name, or NULL. */
 const struct config_key *config_key_find(const char *name);
 
@@ -226,5 +222,3 @@ void config_append_allowed(struct buffer *out, const struct config_key *key);
 
 /* Appends docs/configuration.md. */
 void config_append_reference(struct buffer *out);
-
-#endif

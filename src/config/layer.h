@@ -2,8 +2,7 @@
  *
  * Threads: start-up only.
  */
-#ifndef CONFIG_LAYER_H
-#define CONFIG_LAYER_H
+#pragma once
 
 #include <sys/stat.h>
 
@@ -40,5 +39,3 @@ void config_layer_release(struct config_layer *layer);
  * value came from. */
 enum status config_layer_apply(const struct config_layer *layer, struct config *config,
                                struct error *error) MUST_CHECK;
-
-#endif

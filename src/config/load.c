@@ -7,7 +7,6 @@
 #include "config/check.h"
 #include "config/config.h"
 #include "config/layer.h"
-#include "config/read.h"
 #include "config/value.h"
 
 #define SETTINGS_FILE "dibs.conf"
@@ -45,20 +44,14 @@ static void warn_of_passwords(struct config *config, const struct config_layer *
         const struct config_key *key = &config_keys[i];
         const char *value = settings->values[i];
         if (open_to == 0 || !S_ISREG(settings->mode) || key->type != CONFIG_URL || value == NULL ||
-            !config_url_has_password(value)) {
+            !config_url_has_password(value))
             continue;
-        }
-        struct buffer words;
-        buffer_init(&words, CONFIG_VALUE_LENGTH_MAX * 3);
-        buffer_printf(&words,
-                      "%s: %s holds a password and is open to %s (mode %04o); chmod 600 %s, or use "
-                      "%s_password_file",
-                      key->name, settings->file,
-                      (open_to & (S_IROTH | S_IWOTH)) != 0 ? "everyone on this machine"
-                                                           : "its group",
-                      (unsigned)(settings->mode & 07777), settings->file, key->name);
-        config_list_add(&config->warnings, (struct span){words.bytes, words.length});
-        buffer_release(&words);
+        config_warn(config,
+                    "%s: %s holds a password and is open to %s (mode %04o); chmod 600 %s, or use "
+                    "%s_password_file",
+                    key->name, settings->file,
+                    (open_to & (S_IROTH | S_IWOTH)) != 0 ? "everyone on this machine" : "its group",
+                    (unsigned)(settings->mode & 07777), settings->file, key->name);
     }
 }
 
@@ -69,9 +62,8 @@ static enum status config_apply_layers(struct config *config, int argc, char *co
     struct config_layer variables = {0};
     struct config_layer settings = {0};
     enum status status = config_layer_read_flags(&flags, argc, argv, error);
-    if (status == STATUS_OK) {
+    if (status == STATUS_OK)
         status = config_layer_read_environment(&variables, environment, error);
-    }
     if (status == STATUS_OK) {
         const char *asked_for = flags.file != NULL ? flags.file : variables.file;
         status = config_read_settings(&settings, asked_for, error);
@@ -82,12 +74,10 @@ static enum status config_apply_layers(struct config *config, int argc, char *co
         status = config_layer_apply(&settings, config, error);
         warn_of_passwords(config, &settings);
     }
-    if (status == STATUS_OK) {
+    if (status == STATUS_OK)
         status = config_layer_apply(&variables, config, error);
-    }
-    if (status == STATUS_OK) {
+    if (status == STATUS_OK)
         status = config_layer_apply(&flags, config, error);
-    }
     config_layer_release(&flags);
     config_layer_release(&variables);
     config_layer_release(&settings);
@@ -98,15 +88,9 @@ static void warn_if_public(struct config *config, const struct config_key *file_
                            const char *path, mode_t mode)
 {
     /* Only regular files: a pipe or a device has no lasting reader but us. */
-    if (!S_ISREG(mode) || (mode & (S_IROTH | S_IWOTH)) == 0) {
-        return;
-    }
-    struct buffer words;
-    buffer_init(&words, CONFIG_VALUE_LENGTH_MAX * 3);
-    buffer_printf(&words, "%s: %s is open to everyone on this machine (mode %04o); chmod 600 %s",
-                  file_key->name, path, (unsigned)(mode & 07777), path);
-    config_list_add(&config->warnings, (struct span){words.bytes, words.length});
-    buffer_release(&words);
+    if (S_ISREG(mode) && (mode & (S_IROTH | S_IWOTH)) != 0)
+        config_warn(config, "%s: %s is open to everyone on this machine (mode %04o); chmod 600 %s",
+                    file_key->name, path, (unsigned)(mode & 07777), path);
 }
 
 /* Reads the file of one secret; an editor's newline at its end is not a part of it. */
@@ -127,9 +111,8 @@ static enum status config_read_secret(struct config *config, const struct config
             length -= length > 0 && bytes.bytes[length - 1] == '\r';
         }
         status = config_secret_set(config, key, (struct span){bytes.bytes, length}, error);
-        if (status != STATUS_OK) {
+        if (status != STATUS_OK)
             error_prefix(error, "%s", path);
-        }
     }
     if (status != STATUS_OK) {
         error_prefix(error, "%s", file_key->name);
@@ -137,9 +120,8 @@ static enum status config_read_secret(struct config *config, const struct config
     } else {
         warn_if_public(config, file_key, path, mode);
     }
-    if (bytes.bytes != NULL) {
+    if (bytes.bytes != NULL)
         explicit_bzero(bytes.bytes, bytes.length);
-    }
     buffer_release(&bytes);
     return status;
 }
@@ -153,9 +135,8 @@ static enum status config_resolve_secret(struct config *config, const struct con
     const char *path = config_text(config, file_key);
     struct config_origin *origin = &config->origins[key - config_keys];
     const struct config_origin *file_origin = &config->origins[file_key - config_keys];
-    if (path[0] == '\0' || file_origin->source < origin->source) {
+    if (path[0] == '\0' || file_origin->source < origin->source)
         return STATUS_OK;
-    }
     if (file_origin->source == origin->source) {
         struct buffer names;
         buffer_init(&names, 256);
@@ -179,24 +160,20 @@ enum status config_load(struct config *config, int argc, char *const *argv,
     *config = (struct config){.file = config_copy(SPAN(""))};
     config_set_defaults(config);
     enum status status = config_apply_layers(config, argc, argv, environment, error);
-    for (size_t i = 0; i < config_key_count && status == STATUS_OK; i++) {
-        if (config_keys[i].type == CONFIG_SECRET) {
+    for (size_t i = 0; i < config_key_count && status == STATUS_OK; i++)
+        if (config_keys[i].type == CONFIG_SECRET)
             status = config_resolve_secret(config, &config_keys[i], error);
-        }
-    }
-    if (status != STATUS_OK) {
+    if (status != STATUS_OK)
         config_release(config);
-    } else {
+    else
         config_warn_of_exposure(config);
-    }
     return status == STATUS_NOT_FOUND ? STATUS_FAILED : status;
 }
 
 void config_release(struct config *config)
 {
-    for (size_t i = 0; i < config_key_count; i++) {
+    for (size_t i = 0; i < config_key_count; i++)
         config_value_release(config, &config_keys[i]);
-    }
     config_list_release(&config->warnings);
     free(config->file);
     *config = (struct config){0};

@@ -8,9 +8,8 @@
 static void append_cell(struct buffer *out, const char *text)
 {
     for (const char *at = text; *at != '\0'; at++) {
-        if (*at == '|' || *at == '*') {
+        if (*at == '|' || *at == '*')
             buffer_append_text(out, "\\");
-        }
         buffer_append(out, at, 1);
     }
 }
@@ -19,9 +18,8 @@ static void append_kind(struct buffer *out, const struct config_key *key)
 {
     size_t before = out->length;
     config_append_allowed(out, key);
-    if (out->length != before) {
+    if (out->length != before)
         return;
-    }
     switch (key->type) {
     case CONFIG_ADDRESS:
         buffer_append_text(out, "address:port");
@@ -52,16 +50,14 @@ static void append_row(struct buffer *out, const struct config_key *key)
         buffer_append_text(out, "`");
     }
     buffer_append_text(out, " | ");
-    if (key->fallback[0] != '\0') {
+    if (key->fallback[0] != '\0')
         buffer_printf(out, "`%s`", key->fallback);
-    }
     buffer_append_text(out, " | ");
     append_kind(out, key);
     buffer_append_text(out, " | ");
     append_cell(out, key->help);
-    if (key->example != NULL && strcmp(key->example, key->fallback) != 0) {
+    if (key->example != NULL && strcmp(key->example, key->fallback) != 0)
         buffer_printf(out, " Example: `%s`", key->example);
-    }
     buffer_append_text(out, " |\n");
 }
 

@@ -17,22 +17,52 @@ static const char *const config_log_formats[] = {"logfmt", "json", NULL};
 #define MINUTE_MS INT64_C(60000)
 #define HOUR_MS   (60 * MINUTE_MS)
 
+/* What every row begins with: its name, its group, the type of its value and where that is. */
+#define KEY(key, heading, value_type, member)                \
+    .name = (key), .group = (heading), .type = (value_type), \
+    .offset = offsetof(struct config, member)
+
+/* A number, a rate or a duration, with its default, the least and the most that it may be, an
+ * example and what it does. */
+#define NUMBER(value_type, key, heading, member, usual, least, most, shown, says) \
+    {KEY(key, heading, CONFIG_##value_type, member),                              \
+     .fallback = (usual),                                                         \
+     .minimum = (least),                                                          \
+     .maximum = (most),                                                           \
+     .example = (shown),                                                          \
+     .help = (says)}
+
+/* One of several words, with its default, all of them, what stands for one, an example and what it
+ * does. */
+#define WORD(value_type, key, heading, member, usual, words, word, shown, says) \
+    {KEY(key, heading, CONFIG_##value_type, member),                            \
+     .fallback = (usual),                                                       \
+     .choices = (words),                                                        \
+     .value_word = (word),                                                      \
+     .example = (shown),                                                        \
+     .help = (says)}
+
+/* A secret's two rows: the name of its file, and itself for when there is none to put it into. */
+#define SECRET(key, heading, least, checked_by, what, file_has)           \
+    {KEY(#key "_file", heading, CONFIG_FILE, key##_file), .fallback = "", \
+     .help = "A file with " file_has, .example = "/etc/dibs/" #key},      \
+        {KEY(#key, heading, CONFIG_SECRET, key),                          \
+         .fallback = "",                                                  \
+         .minimum = (least),                                              \
+         .secret_file = #key "_file",                                     \
+         .check = (checked_by),                                           \
+         .help = "The " what " itself, for when there is no file to put it into."}
+
 const struct config_key config_keys[] = {
     {
-        .name = "listen",
-        .group = "Server",
-        .type = CONFIG_ADDRESS,
-        .offset = offsetof(struct config, listen),
+        KEY("listen", "Server", CONFIG_ADDRESS, listen),
         .fallback = "127.0.0.1:8080",
         .help = "Where to listen: an address and a port, in numbers. Port 0 picks a free one. "
                 "Anything but loopback needs an admin token.",
         .example = "0.0.0.0:8080",
     },
     {
-        .name = "worker_listen",
-        .group = "Server",
-        .type = CONFIG_TEXT,
-        .offset = offsetof(struct config, worker_listen),
+        KEY("worker_listen", "Server", CONFIG_TEXT, worker_listen),
         .fallback = "",
         .value_word = "ADDRESS",
         .help = "Where a worker answers /healthz, /readyz and /metrics; empty means nowhere.",
@@ -40,10 +70,7 @@ const struct config_key config_keys[] = {
         .check = config_check_address_or_none,
     },
     {
-        .name = "metrics_listen",
-        .group = "Server",
-        .type = CONFIG_TEXT,
-        .offset = offsetof(struct config, metrics_listen),
+        KEY("metrics_listen", "Server", CONFIG_TEXT, metrics_listen),
         .fallback = "",
         .value_word = "ADDRESS",
         .help = "Where a server answers /metrics, and /healthz and /readyz as well, apart from the "
@@ -52,72 +79,25 @@ const struct config_key config_keys[] = {
         .example = "127.0.0.1:9090",
         .check = config_check_address_or_none,
     },
+    NUMBER(INTEGER, "threads", "Server", threads, "0", 0, 256, "4",
+           "How many event loops serve requests; 0 means one per core."),
+    NUMBER(INTEGER, "connections_max", "Server", connections_max, "0", 0, 10000000, "20000",
+           "The most connections that may be open at once; 0 means as many as the limit of open "
+           "files allows."),
+    NUMBER(INTEGER, "connections_per_address", "Server", connections_per_address, "500", 0,
+           10000000, "50",
+           "The most connections of one address (of IPv6: one /64); 0 means any number. Those of "
+           "127.0.0.1, ::1 and trusted_proxies are not counted; what a trusted proxy asks counts "
+           "for the client it names."),
+    NUMBER(INTEGER, "streams_per_address", "Server", streams_per_address, "100", 0, 10000000, "20",
+           "The most event streams of one client address, counted as connections are; 0 means any "
+           "number. Those of admins and of the service token are not counted."),
+    NUMBER(INTEGER, "unsent_max", "Server", unsent_max_mib, "64", 1, 1000000, "256",
+           "How many MiB of answers may be under way to clients that have not taken them. Beyond "
+           "that, lists, pages and streams get 503, and connections that do not read are cut off "
+           "sooner; claims go on."),
     {
-        .name = "threads",
-        .group = "Server",
-        .type = CONFIG_INTEGER,
-        .offset = offsetof(struct config, threads),
-        .fallback = "0",
-        .minimum = 0,
-        .maximum = 256,
-        .help = "How many event loops serve requests; 0 means one per core.",
-        .example = "4",
-    },
-    {
-        .name = "connections_max",
-        .group = "Server",
-        .type = CONFIG_INTEGER,
-        .offset = offsetof(struct config, connections_max),
-        .fallback = "0",
-        .minimum = 0,
-        .maximum = 10000000,
-        .help = "The most connections that may be open at once; 0 means as many as the limit of "
-                "open files allows.",
-        .example = "20000",
-    },
-    {
-        .name = "connections_per_address",
-        .group = "Server",
-        .type = CONFIG_INTEGER,
-        .offset = offsetof(struct config, connections_per_address),
-        .fallback = "500",
-        .minimum = 0,
-        .maximum = 10000000,
-        .help = "The most connections of one address (of IPv6: one /64); 0 means any number. Those "
-                "of 127.0.0.1, ::1 and trusted_proxies are not counted; what a trusted proxy asks "
-                "counts for the client it names.",
-        .example = "50",
-    },
-    {
-        .name = "streams_per_address",
-        .group = "Server",
-        .type = CONFIG_INTEGER,
-        .offset = offsetof(struct config, streams_per_address),
-        .fallback = "100",
-        .minimum = 0,
-        .maximum = 10000000,
-        .help = "The most event streams of one client address, counted as connections are; 0 means "
-                "any number. Those of admins and of the service token are not counted.",
-        .example = "20",
-    },
-    {
-        .name = "unsent_max",
-        .group = "Server",
-        .type = CONFIG_INTEGER,
-        .offset = offsetof(struct config, unsent_max_mib),
-        .fallback = "64",
-        .minimum = 1,
-        .maximum = 1000000,
-        .help = "How many MiB of answers may be under way to clients that have not taken them. "
-                "Beyond that, lists, pages and streams get 503, and connections that do not read "
-                "are cut off sooner; claims go on.",
-        .example = "256",
-    },
-    {
-        .name = "demo",
-        .group = "Server",
-        .type = CONFIG_ENUM,
-        .offset = offsetof(struct config, demo),
+        KEY("demo", "Server", CONFIG_ENUM, demo),
         .fallback = "off",
         .choices = config_switches,
         .value_word = "[on]",
@@ -127,10 +107,7 @@ const struct config_key config_keys[] = {
         .alone = "on",
     },
     {
-        .name = "gate",
-        .group = "Backends",
-        .type = CONFIG_URL,
-        .offset = offsetof(struct config, gate),
+        KEY("gate", "Backends", CONFIG_URL, gate),
         .fallback = "local",
         .help = "Who decides which claims win: local is this process, in memory; the URL of a "
                 "Redis (redis://, rediss:// with TLS, redis+sentinel://, redis+cluster://) lets "
@@ -138,157 +115,45 @@ const struct config_key config_keys[] = {
         .example = "redis://redis.example:6379",
         .check = config_check_gate,
     },
+    SECRET(gate_password, "Backends", 1, config_check_password, "password for Redis",
+           "the password for Redis."),
+    NUMBER(DURATION, "gate_timeout", "Backends", gate_timeout_ms, "1s", 10, MINUTE_MS, "500ms",
+           "How long Redis may take to answer before it counts as away."),
+    WORD(CHOICE, "ack", "Backends", ack, "gate", config_acks, "WHEN", "ledger",
+         "With Redis, when a winner is answered: gate at once, with 202 ACCEPTED; ledger when the "
+         "coupon is in the database, with 201 ISSUED."),
+    NUMBER(INTEGER, "replicas", "Backends", replicas, "0", 0, 100, "1",
+           "With Redis, how many of its replicas must have a win before it is answered; with too "
+           "few the answer is 503, and the retry finds the claim."),
+    WORD(CHOICE, "board", "Backends", board, "auto", config_boards, "WHERE", "local",
+         "Where the ranking's counters are: local in the memory of each server, redis in the "
+         "gate's Redis, shared by all; auto goes with the gate."),
+    NUMBER(DURATION, "sync_interval", "Backends", sync_interval_ms, "10s", 10, 10 * MINUTE_MS, "1m",
+           "With Redis, how often a worker compares each policy and its leases there with the "
+           "ledger; what is changed through a server is there at once."),
+    NUMBER(DURATION, "audit_interval", "Backends", audit_interval_ms, "1m", 0, 24 * 60 * MINUTE_MS,
+           "5m",
+           "How often every policy is audited in the background, by a worker or by the server of a "
+           "local gate; one that is oversold is paused. 0s is never."),
+    WORD(CHOICE, "fallback", "Backends", fallback, "reject", config_fallbacks, "WHAT", "ledger",
+         "With Redis, what happens to claims while it is away: reject answers 503; ledger serves "
+         "them from each policy's reserve."),
     {
-        .name = "gate_password_file",
-        .group = "Backends",
-        .type = CONFIG_FILE,
-        .offset = offsetof(struct config, gate_password_file),
-        .fallback = "",
-        .help = "A file with the password for Redis.",
-        .example = "/etc/dibs/gate_password",
-    },
-    {
-        .name = "gate_password",
-        .group = "Backends",
-        .type = CONFIG_SECRET,
-        .offset = offsetof(struct config, gate_password),
-        .fallback = "",
-        .minimum = 1,
-        .help = "The password for Redis itself, for when there is no file to put it into.",
-        .secret_file = "gate_password_file",
-        .check = config_check_password,
-    },
-    {
-        .name = "gate_timeout",
-        .group = "Backends",
-        .type = CONFIG_DURATION,
-        .offset = offsetof(struct config, gate_timeout_ms),
-        .fallback = "1s",
-        .minimum = 10,
-        .maximum = MINUTE_MS,
-        .help = "How long Redis may take to answer before it counts as away.",
-        .example = "500ms",
-    },
-    {
-        .name = "ack",
-        .group = "Backends",
-        .type = CONFIG_CHOICE,
-        .offset = offsetof(struct config, ack),
-        .fallback = "gate",
-        .choices = config_acks,
-        .value_word = "WHEN",
-        .help = "With Redis, when a winner is answered: gate at once, with 202 ACCEPTED; ledger "
-                "when the coupon is in the database, with 201 ISSUED.",
-        .example = "ledger",
-    },
-    {
-        .name = "replicas",
-        .group = "Backends",
-        .type = CONFIG_INTEGER,
-        .offset = offsetof(struct config, replicas),
-        .fallback = "0",
-        .minimum = 0,
-        .maximum = 100,
-        .help = "With Redis, how many of its replicas must have a win before it is answered; with "
-                "too few the answer is 503, and the retry finds the claim.",
-        .example = "1",
-    },
-    {
-        .name = "board",
-        .group = "Backends",
-        .type = CONFIG_CHOICE,
-        .offset = offsetof(struct config, board),
-        .fallback = "auto",
-        .choices = config_boards,
-        .value_word = "WHERE",
-        .help = "Where the ranking's counters are: local in the memory of each server, redis in "
-                "the gate's Redis, shared by all; auto goes with the gate.",
-        .example = "local",
-    },
-    {
-        .name = "sync_interval",
-        .group = "Backends",
-        .type = CONFIG_DURATION,
-        .offset = offsetof(struct config, sync_interval_ms),
-        .fallback = "10s",
-        .minimum = 10,
-        .maximum = 10 * MINUTE_MS,
-        .help = "With Redis, how often a worker compares each policy and its leases there with the "
-                "ledger; what is changed through a server is there at once.",
-        .example = "1m",
-    },
-    {
-        .name = "audit_interval",
-        .group = "Backends",
-        .type = CONFIG_DURATION,
-        .offset = offsetof(struct config, audit_interval_ms),
-        .fallback = "1m",
-        .minimum = 0,
-        .maximum = 24 * 60 * MINUTE_MS,
-        .help = "How often every policy is audited in the background, by a worker or by the server "
-                "of a local gate; one that is oversold is paused. 0s is never.",
-        .example = "5m",
-    },
-    {
-        .name = "fallback",
-        .group = "Backends",
-        .type = CONFIG_CHOICE,
-        .offset = offsetof(struct config, fallback),
-        .fallback = "reject",
-        .choices = config_fallbacks,
-        .value_word = "WHAT",
-        .help = "With Redis, what happens to claims while it is away: reject answers 503; ledger "
-                "serves them from each policy's reserve.",
-        .example = "ledger",
-    },
-    {
-        .name = "ledger",
-        .group = "Backends",
-        .type = CONFIG_URL,
-        .offset = offsetof(struct config, ledger),
+        KEY("ledger", "Backends", CONFIG_URL, ledger),
         .fallback = "sqlite:dibs.db",
         .help = "The database that holds policies and coupons: sqlite: and the path of its file, "
                 "or the URL of a PostgreSQL (postgres://) or MySQL or MariaDB (mysql://) database.",
         .example = "postgres://dibs@db.example/shop?sslmode=verify-full",
         .check = config_check_ledger,
     },
+    SECRET(ledger_password, "Backends", 1, config_check_password, "ledger's password",
+           "the password for the ledger's database."),
+    NUMBER(DURATION, "ledger_timeout", "Backends", ledger_timeout_ms, "10s", 100, 5 * MINUTE_MS,
+           "3s",
+           "How long PostgreSQL or MySQL may take to connect, to run a statement or to give a lock "
+           "before it counts as away."),
     {
-        .name = "ledger_password_file",
-        .group = "Backends",
-        .type = CONFIG_FILE,
-        .offset = offsetof(struct config, ledger_password_file),
-        .fallback = "",
-        .help = "A file with the password for the ledger's database.",
-        .example = "/etc/dibs/ledger_password",
-    },
-    {
-        .name = "ledger_password",
-        .group = "Backends",
-        .type = CONFIG_SECRET,
-        .offset = offsetof(struct config, ledger_password),
-        .fallback = "",
-        .minimum = 1,
-        .help = "The ledger's password itself, for when there is no file to put it into.",
-        .secret_file = "ledger_password_file",
-        .check = config_check_password,
-    },
-    {
-        .name = "ledger_timeout",
-        .group = "Backends",
-        .type = CONFIG_DURATION,
-        .offset = offsetof(struct config, ledger_timeout_ms),
-        .fallback = "10s",
-        .minimum = 100,
-        .maximum = 5 * MINUTE_MS,
-        .help = "How long PostgreSQL or MySQL may take to connect, to run a statement or to give a "
-                "lock before it counts as away.",
-        .example = "3s",
-    },
-    {
-        .name = "relay",
-        .group = "Backends",
-        .type = CONFIG_URL,
-        .offset = offsetof(struct config, relay),
+        KEY("relay", "Backends", CONFIG_URL, relay),
         .fallback = "direct",
         .help = "How winning claims travel from a gate in Redis to the ledger: direct is within "
                 "the worker; the URL of a Kafka (kafka://host:9092,host:9092) lets others listen, "
@@ -296,170 +161,40 @@ const struct config_key config_keys[] = {
         .example = "kafka://kafka.example:9092",
         .check = config_check_relay,
     },
+    SECRET(relay_password, "Backends", 1, config_check_password, "password for Kafka",
+           "the password for Kafka."),
+    NUMBER(DURATION, "ack_timeout", "Backends", ack_timeout_ms, "5s", 10, 10 * MINUTE_MS, "2s",
+           "How long a claim may wait for the ledger before it is answered 503; its retry finds "
+           "the claim."),
+    NUMBER(INTEGER, "pending_max", "Backends", pending_max, "100000", 1, 10000000, "50000",
+           "How many claims may wait for the ledger; more are answered 503 before the gate sees "
+           "them."),
+    WORD(ENUM, "integrity_check", "Backends", integrity_check, "quick", config_integrity_checks,
+         "MODE", "full",
+         "How thoroughly the SQLite file is checked at start. full also compares every index with "
+         "its table."),
+    SECRET(admin_token, "Access", 16, config_check_token, "admin token",
+           "the token for admin calls. Without an admin token, dibs listens on loopback only."),
+    SECRET(service_token, "Access", 16, config_check_token, "service token",
+           "the token with which a shop's backend claims for its users."),
+    SECRET(user_key, "Access", 32, NULL, "users' key",
+           "the key that signs users' HS256 tokens. When it is set, the user of a claim is the sub "
+           "of such a token and nothing else."),
     {
-        .name = "relay_password_file",
-        .group = "Backends",
-        .type = CONFIG_FILE,
-        .offset = offsetof(struct config, relay_password_file),
-        .fallback = "",
-        .help = "A file with the password for Kafka.",
-        .example = "/etc/dibs/relay_password",
-    },
-    {
-        .name = "relay_password",
-        .group = "Backends",
-        .type = CONFIG_SECRET,
-        .offset = offsetof(struct config, relay_password),
-        .fallback = "",
-        .minimum = 1,
-        .help = "The password for Kafka itself, for when there is no file to put it into.",
-        .secret_file = "relay_password_file",
-        .check = config_check_password,
-    },
-    {
-        .name = "ack_timeout",
-        .group = "Backends",
-        .type = CONFIG_DURATION,
-        .offset = offsetof(struct config, ack_timeout_ms),
-        .fallback = "5s",
-        .minimum = 10,
-        .maximum = 10 * MINUTE_MS,
-        .help = "How long a claim may wait for the ledger before it is answered 503; its retry "
-                "finds the claim.",
-        .example = "2s",
-    },
-    {
-        .name = "pending_max",
-        .group = "Backends",
-        .type = CONFIG_INTEGER,
-        .offset = offsetof(struct config, pending_max),
-        .fallback = "100000",
-        .minimum = 1,
-        .maximum = 10000000,
-        .help = "How many claims may wait for the ledger; more are answered 503 before the gate "
-                "sees them.",
-        .example = "50000",
-    },
-    {
-        .name = "integrity_check",
-        .group = "Backends",
-        .type = CONFIG_ENUM,
-        .offset = offsetof(struct config, integrity_check),
-        .fallback = "quick",
-        .choices = config_integrity_checks,
-        .value_word = "MODE",
-        .help = "How thoroughly the SQLite file is checked at start. full also compares every "
-                "index with its table.",
-        .example = "full",
-    },
-    {
-        .name = "admin_token_file",
-        .group = "Access",
-        .type = CONFIG_FILE,
-        .offset = offsetof(struct config, admin_token_file),
-        .fallback = "",
-        .help = "A file with the token for admin calls. Without an admin token, dibs listens on "
-                "loopback only.",
-        .example = "/etc/dibs/admin_token",
-    },
-    {
-        .name = "admin_token",
-        .group = "Access",
-        .type = CONFIG_SECRET,
-        .offset = offsetof(struct config, admin_token),
-        .fallback = "",
-        .minimum = 16,
-        .help = "The admin token itself, for when there is no file to put it into.",
-        .secret_file = "admin_token_file",
-        .check = config_check_token,
-    },
-    {
-        .name = "service_token_file",
-        .group = "Access",
-        .type = CONFIG_FILE,
-        .offset = offsetof(struct config, service_token_file),
-        .fallback = "",
-        .help = "A file with the token with which a shop's backend claims for its users.",
-        .example = "/etc/dibs/service_token",
-    },
-    {
-        .name = "service_token",
-        .group = "Access",
-        .type = CONFIG_SECRET,
-        .offset = offsetof(struct config, service_token),
-        .fallback = "",
-        .minimum = 16,
-        .help = "The service token itself, for when there is no file to put it into.",
-        .secret_file = "service_token_file",
-        .check = config_check_token,
-    },
-    {
-        .name = "user_key_file",
-        .group = "Access",
-        .type = CONFIG_FILE,
-        .offset = offsetof(struct config, user_key_file),
-        .fallback = "",
-        .help = "A file with the key that signs users' HS256 tokens. When it is set, the user of "
-                "a claim is the sub of such a token and nothing else.",
-        .example = "/etc/dibs/user_key",
-    },
-    {
-        .name = "user_key",
-        .group = "Access",
-        .type = CONFIG_SECRET,
-        .offset = offsetof(struct config, user_key),
-        .fallback = "",
-        .minimum = 32,
-        .help = "The users' key itself, for when there is no file to put it into.",
-        .secret_file = "user_key_file",
-    },
-    {
-        .name = "user_audience",
-        .group = "Access",
-        .type = CONFIG_TEXT,
-        .offset = offsetof(struct config, user_audience),
+        KEY("user_audience", "Access", CONFIG_TEXT, user_audience),
         .fallback = "",
         .help = "What the aud of a user's token must contain; empty means that aud is not checked.",
         .example = "shop",
     },
+    WORD(CHOICE, "claims", "Access", claims, "token", config_claims, "WHO", "open",
+         "Who may claim once any token is set: token, whoever has a user's, the service or the "
+         "admin token; open, anyone, to whom a code is shown only by the answer that made it or "
+         "for the same Idempotency-Key. Without any token claims are open."),
+    SECRET(code_key, "Access", 16, NULL, "codes' key",
+           "the key from which coupon codes are made; empty means that the ledger keeps a key of "
+           "its own. Another key makes other codes."),
     {
-        .name = "claims",
-        .group = "Access",
-        .type = CONFIG_CHOICE,
-        .offset = offsetof(struct config, claims),
-        .fallback = "token",
-        .choices = config_claims,
-        .value_word = "WHO",
-        .help = "Who may claim once any token is set: token, whoever has a user's, the service or "
-                "the admin token; open, anyone, to whom a code is shown only by the answer that "
-                "made it or for the same Idempotency-Key. Without any token claims are open.",
-        .example = "open",
-    },
-    {
-        .name = "code_key_file",
-        .group = "Access",
-        .type = CONFIG_FILE,
-        .offset = offsetof(struct config, code_key_file),
-        .fallback = "",
-        .help = "A file with the key from which coupon codes are made; empty means that the "
-                "ledger keeps a key of its own. Another key makes other codes.",
-        .example = "/etc/dibs/code_key",
-    },
-    {
-        .name = "code_key",
-        .group = "Access",
-        .type = CONFIG_SECRET,
-        .offset = offsetof(struct config, code_key),
-        .fallback = "",
-        .minimum = 16,
-        .help = "The codes' key itself, for when there is no file to put it into.",
-        .secret_file = "code_key_file",
-    },
-    {
-        .name = "cors_origin",
-        .group = "Access",
-        .type = CONFIG_LIST,
-        .offset = offsetof(struct config, cors_origin),
+        KEY("cors_origin", "Access", CONFIG_LIST, cors_origin),
         .fallback = "",
         .value_word = "ORIGINS",
         .help = "The origins whose pages may call the API from a browser: a list, or * for all; "
@@ -468,10 +203,7 @@ const struct config_key config_keys[] = {
         .check = config_check_origin,
     },
     {
-        .name = "trusted_proxies",
-        .group = "Access",
-        .type = CONFIG_LIST,
-        .offset = offsetof(struct config, trusted_proxies),
+        KEY("trusted_proxies", "Access", CONFIG_LIST, trusted_proxies),
         .fallback = "",
         .value_word = "NETWORKS",
         .help = "The addresses of proxies in front, as networks. What they say in X-Forwarded-For "
@@ -480,137 +212,35 @@ const struct config_key config_keys[] = {
         .example = "10.0.0.0/8, 2001:db8::/32",
         .check = config_check_network,
     },
+    NUMBER(RATE, "rate_limit_user", "Limits", rate_limit_user, "0", 0, 1000000, "2",
+           "How many claims per second one user may make; 0 turns the limit off."),
+    NUMBER(INTEGER, "rate_limit_user_burst", "Limits", rate_limit_user_burst, "10", 1, 1000000, "5",
+           "How many claims a user who was quiet may make at once."),
+    NUMBER(RATE, "rate_limit_address", "Limits", rate_limit_address, "0", 0, 1000000, "100",
+           "How many requests per second one address may send; 0 turns the limit off. Behind a "
+           "proxy that is not one of trusted_proxies all requests come from its address."),
+    NUMBER(INTEGER, "rate_limit_address_burst", "Limits", rate_limit_address_burst, "100", 1,
+           1000000, "200", "How many requests an address that was quiet may send at once."),
+    NUMBER(DURATION, "header_timeout", "Limits", header_timeout_ms, "5s", 10, HOUR_MS, "2s",
+           "How long a client may take to send all headers of a request."),
+    NUMBER(DURATION, "body_timeout", "Limits", body_timeout_ms, "5s", 10, HOUR_MS, "2s",
+           "How long a client may take to send the body of a request."),
+    NUMBER(DURATION, "idle_timeout", "Limits", idle_timeout_ms, "15s", 10, HOUR_MS, "1m",
+           "How long a connection may be open without a request."),
+    NUMBER(DURATION, "write_timeout", "Limits", write_timeout_ms, "10s", 10, HOUR_MS, "5s",
+           "How long a client may stop reading an answer. One that takes less than 4 KiB per "
+           "second is cut off, too, after a while."),
+    NUMBER(DURATION, "stop_timeout", "Limits", stop_timeout_ms, "10s", 10, HOUR_MS, "30s",
+           "How long a stopping server waits for the answers that are in flight."),
+    NUMBER(DURATION, "start_timeout", "Limits", start_timeout_ms, "1m", 0, HOUR_MS, "5m",
+           "How long a starting server or worker waits for a Redis or a database that is not there "
+           "yet; 0 does not wait."),
+    NUMBER(DURATION, "ranking_half_life", "Ranking", ranking_half_life_ms, "0s", 0,
+           30 * 24 * HOUR_MS, "6h",
+           "After this time a sale counts half in the ranking, after twice the time a quarter: 1h "
+           "to 720h; 0 ranks by what was sold. The same on every server of a ledger."),
     {
-        .name = "rate_limit_user",
-        .group = "Limits",
-        .type = CONFIG_RATE,
-        .offset = offsetof(struct config, rate_limit_user),
-        .fallback = "0",
-        .minimum = 0,
-        .maximum = 1000000,
-        .help = "How many claims per second one user may make; 0 turns the limit off.",
-        .example = "2",
-    },
-    {
-        .name = "rate_limit_user_burst",
-        .group = "Limits",
-        .type = CONFIG_INTEGER,
-        .offset = offsetof(struct config, rate_limit_user_burst),
-        .fallback = "10",
-        .minimum = 1,
-        .maximum = 1000000,
-        .help = "How many claims a user who was quiet may make at once.",
-        .example = "5",
-    },
-    {
-        .name = "rate_limit_address",
-        .group = "Limits",
-        .type = CONFIG_RATE,
-        .offset = offsetof(struct config, rate_limit_address),
-        .fallback = "0",
-        .minimum = 0,
-        .maximum = 1000000,
-        .help = "How many requests per second one address may send; 0 turns the limit off. Behind "
-                "a proxy that is not one of trusted_proxies all requests come from its address.",
-        .example = "100",
-    },
-    {
-        .name = "rate_limit_address_burst",
-        .group = "Limits",
-        .type = CONFIG_INTEGER,
-        .offset = offsetof(struct config, rate_limit_address_burst),
-        .fallback = "100",
-        .minimum = 1,
-        .maximum = 1000000,
-        .help = "How many requests an address that was quiet may send at once.",
-        .example = "200",
-    },
-    {
-        .name = "header_timeout",
-        .group = "Limits",
-        .type = CONFIG_DURATION,
-        .offset = offsetof(struct config, header_timeout_ms),
-        .fallback = "5s",
-        .minimum = 10,
-        .maximum = HOUR_MS,
-        .help = "How long a client may take to send all headers of a request.",
-        .example = "2s",
-    },
-    {
-        .name = "body_timeout",
-        .group = "Limits",
-        .type = CONFIG_DURATION,
-        .offset = offsetof(struct config, body_timeout_ms),
-        .fallback = "5s",
-        .minimum = 10,
-        .maximum = HOUR_MS,
-        .help = "How long a client may take to send the body of a request.",
-        .example = "2s",
-    },
-    {
-        .name = "idle_timeout",
-        .group = "Limits",
-        .type = CONFIG_DURATION,
-        .offset = offsetof(struct config, idle_timeout_ms),
-        .fallback = "15s",
-        .minimum = 10,
-        .maximum = HOUR_MS,
-        .help = "How long a connection may be open without a request.",
-        .example = "1m",
-    },
-    {
-        .name = "write_timeout",
-        .group = "Limits",
-        .type = CONFIG_DURATION,
-        .offset = offsetof(struct config, write_timeout_ms),
-        .fallback = "10s",
-        .minimum = 10,
-        .maximum = HOUR_MS,
-        .help = "How long a client may stop reading an answer. One that takes less than 4 KiB per "
-                "second is cut off, too, after a while.",
-        .example = "5s",
-    },
-    {
-        .name = "stop_timeout",
-        .group = "Limits",
-        .type = CONFIG_DURATION,
-        .offset = offsetof(struct config, stop_timeout_ms),
-        .fallback = "10s",
-        .minimum = 10,
-        .maximum = HOUR_MS,
-        .help = "How long a stopping server waits for the answers that are in flight.",
-        .example = "30s",
-    },
-    {
-        .name = "start_timeout",
-        .group = "Limits",
-        .type = CONFIG_DURATION,
-        .offset = offsetof(struct config, start_timeout_ms),
-        .fallback = "1m",
-        .minimum = 0,
-        .maximum = HOUR_MS,
-        .help = "How long a starting server or worker waits for a Redis or a database that is not "
-                "there yet; 0 does not wait.",
-        .example = "5m",
-    },
-    {
-        .name = "ranking_half_life",
-        .group = "Ranking",
-        .type = CONFIG_DURATION,
-        .offset = offsetof(struct config, ranking_half_life_ms),
-        .fallback = "0s",
-        .minimum = 0,
-        .maximum = 30 * 24 * HOUR_MS,
-        .help =
-            "After this time a sale counts half in the ranking, after twice the time a quarter: "
-            "1h to 720h; 0 ranks by what was sold. The same on every server of a ledger.",
-        .example = "6h",
-    },
-    {
-        .name = "ranking_weights",
-        .group = "Ranking",
-        .type = CONFIG_TEXT,
-        .offset = offsetof(struct config, ranking_weights),
+        KEY("ranking_weights", "Ranking", CONFIG_TEXT, ranking_weights),
         .fallback = "",
         .value_word = "LIST",
         .help = "How much a view, a cart and an order of a product count in the ranking; orders "
@@ -618,10 +248,7 @@ const struct config_key config_keys[] = {
         .example = "view:1,cart:5,order:20",
     },
     {
-        .name = "timezone",
-        .group = "Time and logs",
-        .type = CONFIG_TEXT,
-        .offset = offsetof(struct config, timezone),
+        KEY("timezone", "Time and logs", CONFIG_TEXT, timezone),
         .fallback = "UTC",
         .value_word = "NAME",
         .help = "The IANA name of the time zone in which the days of sales begin and end. A ledger "
@@ -629,28 +256,10 @@ const struct config_key config_keys[] = {
         .example = "Asia/Seoul",
         .check = config_check_timezone,
     },
-    {
-        .name = "log_level",
-        .group = "Time and logs",
-        .type = CONFIG_ENUM,
-        .offset = offsetof(struct config, log_level),
-        .fallback = "info",
-        .choices = config_log_levels,
-        .value_word = "LEVEL",
-        .help = "The least important events that are logged.",
-        .example = "debug",
-    },
-    {
-        .name = "log_format",
-        .group = "Time and logs",
-        .type = CONFIG_ENUM,
-        .offset = offsetof(struct config, log_format),
-        .fallback = "logfmt",
-        .choices = config_log_formats,
-        .value_word = "FORMAT",
-        .help = "How log lines are written on stderr.",
-        .example = "json",
-    },
+    WORD(ENUM, "log_level", "Time and logs", log_level, "info", config_log_levels, "LEVEL", "debug",
+         "The least important events that are logged."),
+    WORD(ENUM, "log_format", "Time and logs", log_format, "logfmt", config_log_formats, "FORMAT",
+         "json", "How log lines are written on stderr."),
 };
 
 const size_t config_key_count = sizeof(config_keys) / sizeof(config_keys[0]);

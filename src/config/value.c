@@ -1,11 +1,15 @@
-/* value.c: reads, keeps and prints values by their type. */
+/* value.c: reads, keeps and prints values by their type, and reads the files they are in. */
 #include "config/value.h"
 
 #include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "config/check.h"
 
@@ -21,38 +25,37 @@ static const struct {
 
 #define DURATION_UNIT_COUNT (sizeof(duration_units) / sizeof(duration_units[0]))
 
-static void *config_allocate(size_t size)
-{
-    void *memory = calloc(1, size);
-    ensure(memory != NULL);
-    return memory;
-}
-
 char *config_copy(struct span text)
 {
-    char *copy = config_allocate(text.length + 1);
-    if (text.length > 0) {
+    char *copy = calloc(1, text.length + 1);
+    ensure(copy != NULL);
+    if (text.length > 0)
         memcpy(copy, text.bytes, text.length);
-    }
     return copy;
 }
 
-void config_list_add(struct config_list *list, struct span text)
+static void config_list_add(struct config_list *list, struct span text)
 {
-    char **items = config_allocate((list->count + 1) * sizeof(*items));
-    if (list->count > 0) {
-        memcpy(items, list->items, list->count * sizeof(*items));
-    }
-    free(list->items);
+    char **items = realloc(list->items, (list->count + 1) * sizeof(*items));
+    ensure(items != NULL);
     items[list->count++] = config_copy(text);
     list->items = items;
 }
 
+void config_warn(struct config *config, const char *format, ...)
+{
+    char words[3 * CONFIG_VALUE_LENGTH_MAX];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(words, sizeof(words), format, arguments);
+    va_end(arguments);
+    config_list_add(&config->warnings, span_of(words));
+}
+
 void config_list_release(struct config_list *list)
 {
-    for (size_t i = 0; i < list->count; i++) {
+    for (size_t i = 0; i < list->count; i++)
         free(list->items[i]);
-    }
     free(list->items);
     *list = (struct config_list){0};
 }
@@ -70,9 +73,8 @@ static const void *field_in(const struct config *config, const struct config_key
 bool config_parse_duration(const char *text, int64_t *duration_ms)
 {
     size_t digits = strspn(text, "0123456789");
-    if (digits == 0 || digits > 12) {
+    if (digits == 0 || digits > 12)
         return false;
-    }
     int64_t number = strtoll(text, NULL, 10);
     for (size_t i = 0; i < DURATION_UNIT_COUNT; i++) {
         if (strcmp(text + digits, duration_units[i].name) == 0) {
@@ -88,9 +90,8 @@ void config_append_duration(struct buffer *out, int64_t duration_ms)
     size_t unit = 0;
     while (unit + 1 < DURATION_UNIT_COUNT &&
            (duration_ms == 0 ? duration_units[unit].unit_ms != SECOND_MS
-                             : duration_ms % duration_units[unit].unit_ms != 0)) {
+                             : duration_ms % duration_units[unit].unit_ms != 0))
         unit++;
-    }
     buffer_printf(out, "%" PRId64 "%s", duration_ms / duration_units[unit].unit_ms,
                   duration_units[unit].name);
 }
@@ -102,13 +103,11 @@ static bool parse_rate(const char *text, double *rate)
     const char *rest = text + whole;
     size_t fraction = *rest == '.' ? strspn(rest + 1, "0123456789") : 0;
     if (whole == 0 || whole > 9 || fraction > 3 || (*rest == '.' && fraction == 0) ||
-        rest[*rest == '.' ? fraction + 1 : 0] != '\0') {
+        rest[*rest == '.' ? fraction + 1 : 0] != '\0')
         return false;
-    }
     double thousandths = 0;
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 3; i++)
         thousandths = thousandths * 10 + (i < fraction ? rest[1 + i] - '0' : 0);
-    }
     *rate = (double)strtoll(text, NULL, 10) + thousandths / 1000;
     return true;
 }
@@ -154,31 +153,38 @@ void config_append_allowed(struct buffer *out, const struct config_key *key)
     }
 }
 
-/* "X is not …; allowed: …", with no more of a URL than its scheme, which holds no password. */
-static enum status refuse(const struct config_key *key, const char *text, const char *what,
-                          struct error *error)
+/* "is too short; allowed: …" */
+static enum status refuse(const struct config_key *key, const char *words, struct error *error)
 {
     struct buffer allowed;
     buffer_init(&allowed, 512);
     config_append_allowed(&allowed, key);
+    error_set(error, STATUS_INVALID, "%s; allowed: %s", words, allowed.bytes);
+    buffer_release(&allowed);
+    return STATUS_INVALID;
+}
+
+/* The same with the text in front, but of a URL no more than its scheme, which holds no password.
+ */
+static enum status refuse_text(const struct config_key *key, const char *text, const char *what,
+                               struct error *error)
+{
+    char words[256];
     const char *scheme_end = strstr(text, "://");
     int length = scheme_end != NULL ? (int)(scheme_end - text) : (int)strnlen(text, 64);
-    enum status status =
-        error_set(error, STATUS_INVALID, "\"%.*s%s\" %s; allowed: %s", length > 64 ? 64 : length,
-                  text, scheme_end != NULL ? "://…" : "", what, allowed.bytes);
-    buffer_release(&allowed);
-    return status;
+    snprintf(words, sizeof(words), "\"%.*s%s\" %s", length > 64 ? 64 : length, text,
+             scheme_end != NULL ? "://…" : "", what);
+    return refuse(key, words, error);
 }
 
 static enum status set_text(struct config *config, const struct config_key *key, const char *text,
                             struct error *error)
 {
     enum status status = STATUS_OK;
-    if (key->type == CONFIG_ADDRESS) {
+    if (key->type == CONFIG_ADDRESS)
         status = config_check_address(text, error);
-    } else if (key->check != NULL) {
+    else if (key->check != NULL)
         status = key->check(text, error);
-    }
     if (status == STATUS_OK) {
         config_value_release(config, key);
         *(char **)field_of(config, key) = config_copy(span_of(text));
@@ -192,19 +198,17 @@ static enum status set_integer(struct config *config, const struct config_key *k
     int64_t number = 0;
     if (key->type == CONFIG_DURATION) {
         if (!config_parse_duration(text, &number)) {
-            return refuse(key, text, "is not a duration with its unit, as in 500ms, 5s, 2m or 1h",
-                          error);
+            return refuse_text(key, text,
+                               "is not a duration with its unit, as in 500ms, 5s, 2m or 1h", error);
         }
     } else {
         size_t length = strlen(text);
-        if (length == 0 || strspn(text, "0123456789") != length) {
-            return refuse(key, text, "is not a whole number", error);
-        }
+        if (length == 0 || strspn(text, "0123456789") != length)
+            return refuse_text(key, text, "is not a whole number", error);
         number = length <= 18 ? strtoll(text, NULL, 10) : INT64_MAX;
     }
-    if (number < key->minimum || number > key->maximum) {
-        return refuse(key, text, "is out of range", error);
-    }
+    if (number < key->minimum || number > key->maximum)
+        return refuse_text(key, text, "is out of range", error);
     *(int64_t *)field_of(config, key) = number;
     return STATUS_OK;
 }
@@ -213,12 +217,10 @@ static enum status set_rate(struct config *config, const struct config_key *key,
                             struct error *error)
 {
     double rate = 0;
-    if (!parse_rate(text, &rate)) {
-        return refuse(key, text, "is not a number, as in 5 or 0.5", error);
-    }
-    if (rate < (double)key->minimum || rate > (double)key->maximum) {
-        return refuse(key, text, "is out of range", error);
-    }
+    if (!parse_rate(text, &rate))
+        return refuse_text(key, text, "is not a number, as in 5 or 0.5", error);
+    if (rate < (double)key->minimum || rate > (double)key->maximum)
+        return refuse_text(key, text, "is out of range", error);
     *(double *)field_of(config, key) = rate;
     return STATUS_OK;
 }
@@ -227,18 +229,14 @@ static enum status set_choice(struct config *config, const struct config_key *ke
                               struct error *error)
 {
     for (int i = 0; key->choices[i] != NULL; i++) {
-        if (strcmp(key->choices[i], text) != 0) {
+        if (strcmp(key->choices[i], text) != 0)
             continue;
-        }
-        if (key->type == CONFIG_ENUM) {
-            *(int *)field_of(config, key) = i;
-        } else {
-            config_value_release(config, key);
-            *(char **)field_of(config, key) = config_copy(span_of(text));
-        }
+        if (key->type == CONFIG_CHOICE)
+            return set_text(config, key, text, error);
+        *(int *)field_of(config, key) = i;
         return STATUS_OK;
     }
-    return refuse(key, text, "is not known", error);
+    return refuse_text(key, text, "is not known", error);
 }
 
 static enum status set_list(struct config *config, const struct config_key *key, const char *text,
@@ -271,15 +269,8 @@ static enum status set_list(struct config *config, const struct config_key *key,
 enum status config_secret_set(struct config *config, const struct config_key *key,
                               struct span bytes, struct error *error)
 {
-    if (bytes.length < (size_t)key->minimum) {
-        struct buffer allowed;
-        buffer_init(&allowed, 512);
-        config_append_allowed(&allowed, key);
-        error_set(error, STATUS_INVALID, "%s; allowed: %s",
-                  bytes.length == 0 ? "is empty" : "is too short", allowed.bytes);
-        buffer_release(&allowed);
-        return STATUS_INVALID;
-    }
+    if (bytes.length < (size_t)key->minimum)
+        return refuse(key, bytes.length == 0 ? "is empty" : "is too short", error);
     struct config_secret secret = {.bytes = config_copy(bytes), .length = bytes.length};
     if (key->check != NULL) {
         /* The checks read text, and a NUL would hide what follows it. */
@@ -300,17 +291,13 @@ enum status config_secret_set(struct config *config, const struct config_key *ke
 enum status config_value_set(struct config *config, const struct config_key *key, const char *text,
                              struct error *error)
 {
-    if (key->type == CONFIG_SECRET) {
+    if (key->type == CONFIG_SECRET)
         return config_secret_set(config, key, span_of(text), error);
-    }
-    if (strlen(text) > CONFIG_VALUE_LENGTH_MAX) {
+    if (strlen(text) > CONFIG_VALUE_LENGTH_MAX)
         return error_set(error, STATUS_INVALID, "is longer than %d bytes", CONFIG_VALUE_LENGTH_MAX);
-    }
-    for (const char *at = text; *at != '\0'; at++) {
-        if (iscntrl((unsigned char)*at) && *at != '\t') {
+    for (const char *at = text; *at != '\0'; at++)
+        if (iscntrl((unsigned char)*at) && *at != '\t')
             return error_set(error, STATUS_INVALID, "contains a control character");
-        }
-    }
     switch (key->type) {
     case CONFIG_INTEGER:
     case CONFIG_DURATION:
@@ -341,9 +328,8 @@ void config_value_release(struct config *config, const struct config_key *key)
     case CONFIG_URL:
     case CONFIG_CHOICE: {
         char **text = field_of(config, key);
-        if (*text != NULL) {
+        if (*text != NULL)
             explicit_bzero(*text, strlen(*text));
-        }
         free(*text);
         *text = NULL;
         break;
@@ -399,10 +385,53 @@ void config_append_value(struct buffer *out, const struct config *config,
         break;
     case CONFIG_LIST: {
         const struct config_list *list = field;
-        for (size_t i = 0; i < list->count; i++) {
+        for (size_t i = 0; i < list->count; i++)
             buffer_printf(out, "%s%s", i == 0 ? "" : ", ", list->items[i]);
-        }
         break;
     }
     }
+}
+
+/* --- files --- */
+
+static enum status read_to_end(int file, const char *path, struct buffer *out, struct error *error)
+{
+    char piece[4096];
+    for (;;) {
+        ssize_t length = read(file, piece, sizeof(piece));
+        if (length == 0)
+            return STATUS_OK;
+        if (length < 0 && errno == EINTR)
+            continue;
+        if (length < 0)
+            return error_set(error, STATUS_FAILED, "%s: cannot be read: %s", path, strerror(errno));
+        buffer_append(out, piece, (size_t)length);
+        explicit_bzero(piece, (size_t)length);
+        if (out->overflowed) {
+            return error_set(error, STATUS_FAILED, "%s: is larger than %zu bytes", path,
+                             out->length_max);
+        }
+    }
+}
+
+enum status config_read_file(const char *path, struct buffer *out, mode_t *mode,
+                             struct error *error)
+{
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) {
+        return error_set(error, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_FAILED,
+                         "%s: cannot be opened: %s", path, strerror(errno));
+    }
+    struct stat about;
+    enum status status = STATUS_OK;
+    if (fstat(file, &about) != 0)
+        status = error_set(error, STATUS_FAILED, "%s: %s", path, strerror(errno));
+    else if (S_ISDIR(about.st_mode))
+        status = error_set(error, STATUS_FAILED, "%s: is a folder, not a file", path);
+    else
+        status = read_to_end(file, path, out, error);
+    if (status == STATUS_OK && mode != NULL)
+        *mode = about.st_mode;
+    close(file);
+    return status;
 }

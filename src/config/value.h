@@ -1,9 +1,11 @@
-/* value.h: one setting's value between its text and its field in struct config.
+/* value.h: one setting's value between its text and its field in struct config, and the files that
+ * values are in.
  *
  * Threads: as struct config.
  */
-#ifndef CONFIG_VALUE_H
-#define CONFIG_VALUE_H
+#pragma once
+
+#include <sys/stat.h>
 
 #include "config/config.h"
 
@@ -25,9 +27,15 @@ bool config_parse_duration(const char *text, int64_t *duration_ms);
 /* Appends the shortest of those that is exact. */
 void config_append_duration(struct buffer *out, int64_t duration_ms);
 
+/* Adds a warning for the operator. */
+void config_warn(struct config *config, const char *format, ...) PRINTF_LIKE(2, 3);
+
+/* Reads a small file whole: appends it to `out`. STATUS_NOT_FOUND when there is no such file,
+ * STATUS_FAILED when it cannot be read or is larger than the buffer's maximum; the words begin with
+ * the path. `mode` (may be NULL) gets its permissions. */
+enum status config_read_file(const char *path, struct buffer *out, mode_t *mode,
+                             struct error *error) MUST_CHECK;
+
 /* Running out of memory at start-up leaves nothing to do: these end the process then. */
 char *config_copy(struct span text);
-void config_list_add(struct config_list *list, struct span text);
 void config_list_release(struct config_list *list);
-
-#endif

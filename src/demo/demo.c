@@ -1,6 +1,7 @@
 /* demo.c: the timetable of the demo, as what to ask the server next. */
 #include "demo/demo.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,12 +10,11 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "demo/crowd.h"
-#include "demo/request.h"
 #include "demo/shop.h"
 #include "rush/wire.h"
 
 #define CONNECTIONS    16
+#define REQUEST_MAX    ((size_t)64 * 1024)
 #define TIMEOUT_MS     5000
 #define DROP_NAME      "Demo drop"
 #define FIRST_ID       900001 /* out of the way of those that people make */
@@ -23,6 +23,8 @@
 #define ORDER_EVERY_MS 500
 #define AGAIN_MS       500 /* after a step that failed */
 #define LEFT_MAX       64  /* drops of an earlier run that are closed */
+
+/* --- the demo --- */
 
 /* What has to be done one after the other before people come, and then for each drop. */
 enum demo_step {
@@ -44,7 +46,9 @@ struct demo {
     struct buffer token;
     pthread_t thread;
     struct wire *wire;
-    struct request_maker maker;
+    struct wire_target target;
+    struct buffer body; /* scratch, for the next request */
+    struct buffer request;
     struct shop shop;
 
     enum demo_step step;
@@ -61,11 +65,22 @@ struct demo {
     bool has_told;
 };
 
+/* --- requests --- */
+
+/* "POST", "/v1/orders" and what is in demo->body, which may be empty. Valid until the next. */
+static struct span demo_request(struct demo *demo, const char *method, const char *path)
+{
+    buffer_clear(&demo->request);
+    wire_append_request(&demo->request, &demo->target, method, path, "", buffer_span(&demo->body));
+    buffer_clear(&demo->body);
+    return buffer_span(&demo->request);
+}
+
 /* --- steps --- */
 
 static void append_policy(struct demo *demo, int64_t now_ms)
 {
-    struct buffer *body = &demo->maker.body;
+    struct buffer *body = &demo->body;
     demo->opens_ms = now_ms + OPENS_AFTER_MS;
     buffer_append_literal(body, "{");
     json_put(body, "id", demo->policy_id);
@@ -76,28 +91,27 @@ static void append_policy(struct demo *demo, int64_t now_ms)
 
 static struct span step_request(struct demo *demo, int64_t now_ms)
 {
-    struct request_maker *maker = &demo->maker;
     char path[128];
     switch (demo->step) {
     case STEP_PRODUCTS:
-        shop_append_products(&maker->body);
-        return request_make(maker, "POST", "/v1/products");
+        shop_append_products(&demo->body);
+        return demo_request(demo, "POST", "/v1/products");
     case STEP_PAST:
-        shop_append_past(&maker->body, clock_wall_ms());
-        return request_make(maker, "POST", "/v1/orders");
+        shop_append_past(&demo->body, clock_wall_ms());
+        return demo_request(demo, "POST", "/v1/orders");
     case STEP_LOOK:
-        snprintf(path, sizeof path, "/v1/policies?limit=500%s%s",
+        snprintf(path, sizeof(path), "/v1/policies?limit=500%s%s",
                  demo->after[0] != '\0' ? "&after=" : "", demo->after);
-        return request_make(maker, "GET", path);
+        return demo_request(demo, "GET", path);
     case STEP_CLEAR:
-        snprintf(path, sizeof path, "/v1/policies/%" PRId64, demo->left[demo->left_count - 1]);
-        return request_make(maker, "DELETE", path);
+        snprintf(path, sizeof(path), "/v1/policies/%" PRId64, demo->left[demo->left_count - 1]);
+        return demo_request(demo, "DELETE", path);
     case STEP_CREATE:
     case STEP_DROP:
         break;
     }
     append_policy(demo, now_ms);
-    return request_make(maker, "POST", "/v1/policies");
+    return demo_request(demo, "POST", "/v1/policies");
 }
 
 /* Which of the policies on this page were ours. */
@@ -111,26 +125,23 @@ static void note_left(struct demo *demo, yyjson_val *root)
     {
         int64_t id = yyjson_get_sint(yyjson_obj_get(item, "id"));
         bool is_open = !yyjson_equals_str(yyjson_obj_get(item, "state"), "CLOSED");
-        if (!yyjson_equals_str(yyjson_obj_get(item, "name"), DROP_NAME)) {
+        if (!yyjson_equals_str(yyjson_obj_get(item, "name"), DROP_NAME))
             continue;
-        }
         demo->policy_id = id >= demo->policy_id ? id + 1 : demo->policy_id;
-        if (is_open && demo->left_count < LEFT_MAX) {
+        if (is_open && demo->left_count < LEFT_MAX)
             demo->left[demo->left_count++] = id;
-        }
     }
     const char *next = yyjson_get_str(yyjson_obj_get(root, "next"));
-    snprintf(demo->after, sizeof demo->after, "%s", next != NULL ? next : "");
+    snprintf(demo->after, sizeof(demo->after), "%s", next != NULL ? next : "");
 }
 
 static void tell(struct demo *demo)
 {
-    if (demo->has_told) {
+    if (demo->has_told)
         return;
-    }
     demo->has_told = true;
     char words[160];
-    snprintf(words, sizeof words,
+    snprintf(words, sizeof(words),
              "a drop of %d coupons opens in %d s, and a new one every %d s; watch http://%s/",
              CROWD_TOTAL, OPENS_AFTER_MS / 1000, DROP_EVERY_MS / 1000, demo->address);
     log_event(LOG_INFO, "demo", LOG_FIELD("policy", LOG_I64(demo->policy_id)),
@@ -152,15 +163,13 @@ static void step_done(struct demo *demo, int64_t now_ms, const struct rush_reply
         demo->after[0] = '\0';
         note_left(demo, yyjson_doc_get_root(page));
         yyjson_doc_free(page);
-        if (demo->after[0] == '\0') {
+        if (demo->after[0] == '\0')
             demo->step = demo->left_count > 0 ? STEP_CLEAR : STEP_CREATE;
-        }
         return;
     }
     case STEP_CLEAR:
-        if (--demo->left_count == 0) {
+        if (--demo->left_count == 0)
             demo->step = STEP_CREATE;
-        }
         return;
     case STEP_CREATE:
         demo->step = STEP_DROP;
@@ -183,11 +192,10 @@ static void end_drop(struct demo *demo)
 static void step_failed(struct demo *demo, int64_t now_ms, int status)
 {
     /* Someone has a policy of that id; or has removed what was to be closed. */
-    if (demo->step == STEP_CREATE && status == 409) {
+    if (demo->step == STEP_CREATE && status == 409)
         demo->policy_id++;
-    } else if (demo->step == STEP_CLEAR && status == 404 && --demo->left_count == 0) {
+    else if (demo->step == STEP_CLEAR && status == 404 && --demo->left_count == 0)
         demo->step = STEP_CREATE;
-    }
     demo->step_at_ms = now_ms + AGAIN_MS;
 }
 
@@ -213,22 +221,20 @@ static struct span claim_request(struct demo *demo)
     char path[64];
     char user[CROWD_USER_SIZE];
     crowd_user(demo->pressed++, user);
-    snprintf(path, sizeof path, "/v1/policies/%" PRId64 "/claims", demo->policy_id);
-    buffer_printf(&demo->maker.body, "{\"user\":\"%s\"}", user);
-    return request_make(&demo->maker, "POST", path);
+    snprintf(path, sizeof(path), "/v1/policies/%" PRId64 "/claims", demo->policy_id);
+    buffer_printf(&demo->body, "{\"user\":\"%s\"}", user);
+    return demo_request(demo, "POST", path);
 }
 
 static bool demo_next(void *context, int64_t now_ns, struct span *request, uint64_t *job)
 {
     struct demo *demo = context;
     int64_t now_ms = now_ns / 1000000;
-    if (is_over(demo) || now_ms < demo->quiet_until_ms) {
+    if (is_over(demo) || now_ms < demo->quiet_until_ms)
         return false;
-    }
     if (!demo->step_is_out && now_ms >= demo->step_at_ms) {
-        if (demo->step == STEP_DROP) {
+        if (demo->step == STEP_DROP)
             end_drop(demo);
-        }
         demo->step_is_out = true;
         *job = JOB_STEP;
         *request = step_request(demo, now_ms);
@@ -241,9 +247,9 @@ static bool demo_next(void *context, int64_t now_ns, struct span *request, uint6
     }
     if (demo->step > STEP_PAST && now_ms >= demo->order_at_ms) {
         demo->order_at_ms = now_ms + ORDER_EVERY_MS;
-        shop_append_order(&demo->shop, &demo->maker.body, clock_wall_ms());
+        shop_append_order(&demo->shop, &demo->body, clock_wall_ms());
         *job = JOB_ORDER;
-        *request = request_make(&demo->maker, "POST", "/v1/orders");
+        *request = demo_request(demo, "POST", "/v1/orders");
         return true;
     }
     return false;
@@ -252,17 +258,13 @@ static bool demo_next(void *context, int64_t now_ns, struct span *request, uint6
 static int64_t demo_next_at_ns(void *context, int64_t now_ns)
 {
     const struct demo *demo = context;
-    (void)now_ns;
-    if (is_over(demo)) {
+    if (is_over(demo))
         return WIRE_NEVER;
-    }
     int64_t due_ms = demo->order_at_ms;
-    if (!demo->step_is_out && demo->step_at_ms < due_ms) {
+    if (!demo->step_is_out && demo->step_at_ms < due_ms)
         due_ms = demo->step_at_ms;
-    }
-    if (has_crowd(demo) && next_press_ms(demo) < due_ms) {
+    if (has_crowd(demo) && next_press_ms(demo) < due_ms)
         due_ms = next_press_ms(demo);
-    }
     return (due_ms > demo->quiet_until_ms ? due_ms : demo->quiet_until_ms) * 1000000;
 }
 
@@ -273,24 +275,20 @@ static void demo_answered(void *context, uint64_t job, int64_t now_ns,
 {
     struct demo *demo = context;
     int64_t now_ms = now_ns / 1000000;
-    if ((reply->status == 429 || reply->status == 503) && reply->retry_after_s > 0) {
+    if ((reply->status == 429 || reply->status == 503) && reply->retry_after_s > 0)
         demo->quiet_until_ms = now_ms + reply->retry_after_s * INT64_C(1000);
-    }
-    if (job != JOB_STEP) {
+    if (job != JOB_STEP)
         return;
-    }
     demo->step_is_out = false;
-    if (reply->status >= 200 && reply->status < 300) {
+    if (reply->status >= 200 && reply->status < 300)
         step_done(demo, now_ms, reply);
-    } else {
+    else
         step_failed(demo, now_ms, reply->status);
-    }
 }
 
 static void demo_failed(void *context, uint64_t job, int64_t now_ns, const char *why)
 {
     struct demo *demo = context;
-    (void)why;
     if (job == JOB_STEP) {
         demo->step_is_out = false;
         step_failed(demo, now_ns / 1000000, 0);
@@ -299,8 +297,6 @@ static void demo_failed(void *context, uint64_t job, int64_t now_ns, const char 
 
 static void demo_tick(void *context, int64_t now_ns)
 {
-    (void)context;
-    (void)now_ns;
 }
 
 /* --- life --- */
@@ -321,11 +317,10 @@ static void *demo_run(void *context)
                                  .context = demo};
     pthread_setname_np(pthread_self(), "demo");
     demo->step_at_ms = clock_monotonic_ms();
-    if (wire_open(&demo->wire, &options, &error) == STATUS_OK) {
+    if (wire_open(&demo->wire, &options, &error) == STATUS_OK)
         wire_run(demo->wire, &caller);
-    } else if (!is_over(demo)) {
+    else if (!is_over(demo))
         log_event(LOG_WARN, "demo_failed", LOG_FIELD("error", LOG_TEXT(error.text)));
-    }
     wire_close(demo->wire);
     return NULL;
 }
@@ -337,34 +332,38 @@ static void cut_address(struct demo *demo, const char *address)
     ensure(colon != NULL);
     const char *first = address[0] == '[' ? address + 1 : address;
     const char *end = colon > first && colon[-1] == ']' ? colon - 1 : colon;
-    snprintf(demo->address, sizeof demo->address, "%s", address);
-    snprintf(demo->host, sizeof demo->host, "%.*s", (int)(end - first), first);
-    snprintf(demo->port, sizeof demo->port, "%s", colon + 1);
+    snprintf(demo->address, sizeof(demo->address), "%s", address);
+    snprintf(demo->host, sizeof(demo->host), "%.*s", (int)(end - first), first);
+    snprintf(demo->port, sizeof(demo->port), "%s", colon + 1);
 }
 
 static void demo_free(struct demo *demo)
 {
-    request_maker_release(&demo->maker);
-    if (demo->token.bytes != NULL) {
+    buffer_release(&demo->body);
+    buffer_release(&demo->request);
+    if (demo->token.bytes != NULL)
         explicit_bzero(demo->token.bytes, demo->token.capacity);
-    }
     buffer_release(&demo->token);
     free(demo);
 }
 
 enum status demo_start(struct demo **demo, const struct demo_options *options, struct error *error)
 {
-    struct demo *started = calloc(1, sizeof *started);
+    struct demo *started = calloc(1, sizeof(*started));
     *demo = NULL;
-    if (started == NULL) {
+    if (started == NULL)
         return error_set(error, STATUS_FAILED, "no memory for the demo");
-    }
     started->options = *options;
     cut_address(started, options->address);
     buffer_init(&started->token, 4096);
     buffer_append_span(&started->token, options->admin_token);
-    request_maker_init(&started->maker, started->address,
-                       (struct span){started->token.bytes, started->token.length});
+    started->target =
+        (struct wire_target){.base = "",
+                             .authority = started->address,
+                             .token = started->token.length > 0 ? started->token.bytes : "",
+                             .agent = "dibs-demo"};
+    buffer_init(&started->body, REQUEST_MAX);
+    buffer_init(&started->request, REQUEST_MAX);
     shop_init(&started->shop, clock_wall_ms());
     started->policy_id = FIRST_ID;
     if (pthread_create(&started->thread, NULL, demo_run, started) != 0) {
@@ -377,9 +376,8 @@ enum status demo_start(struct demo **demo, const struct demo_options *options, s
 
 void demo_stop(struct demo *demo)
 {
-    if (demo == NULL) {
+    if (demo == NULL)
         return;
-    }
     pthread_join(demo->thread, NULL);
     demo_free(demo);
 }

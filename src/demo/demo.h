@@ -7,8 +7,7 @@
  *
  * Threads: demo_start() and demo_stop() are called by one thread.
  */
-#ifndef DEMO_DEMO_H
-#define DEMO_DEMO_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -31,5 +30,3 @@ enum status demo_start(struct demo **demo, const struct demo_options *options,
 
 /* Waits until its thread has ended, which is at once when the server is over. NULL is fine. */
 void demo_stop(struct demo *demo);
-
-#endif

@@ -1,9 +1,9 @@
-/* shop.h: the products that the demo's shop sells, and its orders, as bodies of API calls.
+/* shop.h: the demo's shop: what it sells and its orders, as bodies of API calls, and the crowd that
+ * comes to its drops.
  *
  * Threads: a struct shop belongs to one thread.
  */
-#ifndef DEMO_SHOP_H
-#define DEMO_SHOP_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -28,4 +28,17 @@ void shop_append_past(struct buffer *out, int64_t wall_ms);
 /* One new order; what sells well changes with time. */
 void shop_append_order(struct shop *shop, struct buffer *out, int64_t wall_ms);
 
-#endif
+/* --- the crowd ---
+ *
+ * Some are early, most come when it opens, more come when it is sold out already; one in ten
+ * presses again. */
+
+#define CROWD_TOTAL     500 /* coupons of a drop */
+#define CROWD_COUNT     2780
+#define CROWD_USER_SIZE 32
+
+/* When the press with that index, of CROWD_COUNT, is made: in milliseconds since the opening. */
+int64_t crowd_time_ms(size_t index);
+
+/* Whose press it is. */
+void crowd_user(size_t index, char user[CROWD_USER_SIZE]);

@@ -2,8 +2,7 @@
  *
  * Threads: every function may be called from any thread.
  */
-#ifndef GATE_BLOCKLIST_H
-#define GATE_BLOCKLIST_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,7 +14,7 @@
 
 struct blocklist {
     pthread_rwlock_t lock;
-    struct user_id *users; /* sorted */
+    struct id *users; /* sorted */
     _Atomic size_t count;
     size_t capacity;
 };
@@ -23,25 +22,20 @@ struct blocklist {
 void blocklist_init(struct blocklist *list);
 void blocklist_release(struct blocklist *list);
 
-/* False when there is no memory. */
-bool blocklist_set(struct blocklist *list, const struct user_id *user, bool blocked);
+/* UNAVAILABLE: no memory. */
+enum status blocklist_set(struct blocklist *list, const struct id *user, bool blocked,
+                          struct error *error) MUST_CHECK;
 
-bool blocklist_find(struct blocklist *list, const struct user_id *user);
+bool blocklist_find(struct blocklist *list, const struct id *user);
 
-/* Up to `max` of those behind `after` (NULL: from the first), in the order of their bytes. */
-size_t blocklist_list(struct blocklist *list, const struct user_id *after, struct user_id *users,
-                      size_t max);
-
-/* Tells every user, in the same order and without the lock, until a status is not OK. */
-typedef enum status (*blocklist_visit_fn)(void *context, const struct user_id *user,
+/* Tells every user, in the order of their bytes and without the lock, until a status is not OK. */
+typedef enum status (*blocklist_visit_fn)(void *context, const struct id *user,
                                           struct error *error);
 enum status blocklist_visit(struct blocklist *list, blocklist_visit_fn visit, void *context,
                             struct error *error) MUST_CHECK;
 
-static inline bool blocklist_has(struct blocklist *list, const struct user_id *user)
+static inline bool blocklist_has(struct blocklist *list, const struct id *user)
 {
     return atomic_load_explicit(&list->count, memory_order_relaxed) != 0 &&
            blocklist_find(list, user);
 }
-
-#endif

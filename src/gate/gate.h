@@ -12,8 +12,7 @@
  *
  * Threads: every function may be called from any thread, unless it says otherwise.
  */
-#ifndef GATE_GATE_H
-#define GATE_GATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,7 +25,7 @@
 struct wish {
     /* asked */
     int64_t policy_id;
-    struct user_id user;
+    struct id user;
     struct request_id request_id;
     /* decided */
     enum verdict verdict;
@@ -75,22 +74,6 @@ struct gate_claim {
     enum coupon_state coupon_state;
 };
 
-/* What a gate tells of itself. A status other than OK ends the walk and is returned by it. */
-struct gate_visitor {
-    /* The row as last set; `next_seq` is above every seq the gate has seen. */
-    enum status (*policy)(void *context, const struct policy *policy, struct error *error);
-    /* A lease with units left, of which the first `given_count` were given out. When the highest
-     * lease seen has none left, it comes last: closed and empty. */
-    enum status (*lease)(void *context, const struct lease *lease, int64_t given_count,
-                         struct error *error);
-    /* In rising seq order, also those whose slot was freed as far as the gate keeps them. The lease
-     * is not kept: its id is 0. */
-    enum status (*claim)(void *context, const struct held_claim *held, struct error *error);
-    enum status (*key)(void *context, const struct key_binding *binding, struct error *error);
-    enum status (*blocked)(void *context, const struct user_id *user, struct error *error);
-    void *context;
-};
-
 #define GATE_VISIT_ALL 0
 
 /* A recall touches at most this many leases. */
@@ -108,49 +91,6 @@ struct gate_outlet {
 
 struct gate;
 struct traces;
-
-/* What a shared gate keeps of a policy until the ledger has it, and how the policy stands. */
-#define GATE_PENDING_MAX 500
-struct gate_pending {
-    struct claim claims[GATE_PENDING_MAX]; /* in seq order */
-    size_t claim_count;
-    struct key_binding bindings[GATE_PENDING_MAX];
-    size_t binding_count;
-    size_t stray_count; /* claims passed over, because their users do not hold them */
-    int64_t stray_seq;  /* the first of them */
-    bool is_known;      /* the gate has the policy */
-    bool is_armed;      /* and answers for it */
-    bool is_suspended;
-    bool is_continuous; /* armed, or nothing but time keeps it from being so */
-    int64_t now_ms;     /* the gate's clock */
-    int64_t remaining;
-    int64_t unleased; /* as the gate has been told */
-    int64_t pending_count;
-    int64_t version;
-    int64_t term;             /* the latest that it was told of */
-    int64_t selling_lease_id; /* that the next win is from; 0: none */
-};
-
-/* The time of the server that has a policy, and which process it is. */
-#define GATE_PROCESS_SIZE 33
-struct gate_moment {
-    int64_t now_ms;
-    char process[GATE_PROCESS_SIZE];
-};
-
-/* For how long a policy is armed: counted from a moment before the ledger confirmed that the term
- * is its newest. */
-struct gate_arming {
-    int64_t term;
-    struct gate_moment since;
-    int64_t length_ms;
-};
-
-/* The newest term of a policy. */
-struct gate_term {
-    int64_t policy_id;
-    int64_t term;
-};
 
 /* A lease as a shared gate has it: the seqs up to `next_seq` are given out, those from `end_seq` on
  * were recalled. */
@@ -182,32 +122,7 @@ struct gate_state {
     size_t lease_count;
 };
 
-/* What is put right in a shared gate, of one claim. */
-enum gate_mending {
-    GATE_MEND_PENDING, /* it is held, and goes to the ledger once more */
-    GATE_MEND_HELD,    /* it is pending, and is held again */
-    GATE_MEND_REMOVE,  /* no lease ever gave it */
-};
-struct gate_mend {
-    enum gate_mending mending;
-    struct claim claim;
-};
-
 enum gate_ack { GATE_ACK_GATE, GATE_ACK_LEDGER };
-
-/* What may be lost of wins that were told. */
-enum gate_loss {
-    GATE_LOSES_NOTHING,
-    GATE_LOSES_AT_FAILOVER, /* the last ones, when a replica takes over that lacks them */
-    GATE_LOSES_SECONDS,     /* those of the last two seconds, when it crashes */
-    GATE_LOSES_PENDING,     /* all that the ledger has not yet, when it crashes */
-};
-
-/* What to know of a gate before a policy opens. */
-struct gate_survey {
-    int64_t ahead_ms; /* how far the clock that judges the window is before ours */
-    enum gate_loss loss;
-};
 
 struct gate_options {
     const char *url;      /* "local", "redis://…" */
@@ -218,7 +133,7 @@ struct gate_options {
     int64_t timeout_ms;     /* for an answer of another process; then UNAVAILABLE */
     int64_t pending_max;    /* over so many pending claims nobody is asked */
     int replicas;           /* of a shared gate: that must have a win before it is told */
-    /* Of a shared gate, from a thread of its own: stock or terms of a policy have changed. */
+    /* Shared gate only, called on its own thread: stock or terms of a policy have changed. */
     void (*stock_changed)(void *context);
     void *context;
     /* A shared gate keeps with a win the trace that its request is found with here, and puts it
@@ -241,82 +156,95 @@ struct gate_line {
     struct gate *gate;
 };
 
-/* A backend. Every slot is required. */
+/* A backend: what every gate does. What only a gate that processes share does is in
+ * gate/shared.h. Every slot is required. */
 struct gate_ops {
     const char *name;
-    bool decides_at_once; /* gate_claim() is never false: wishes may lie anywhere meanwhile */
-    bool is_shared;       /* by processes: it keeps what is pending until the ledger has it */
+
     void (*close)(struct gate *gate);
+
+    /* Makes a policy known, or brings its limit, window, pause, close and unleased count up to
+     * date. An older version than the one held is ignored. Never touches the stock in the gate.
+     * Local gate only: one that was damaged answers nobody until the process starts again. */
     enum status (*policy_set)(struct gate *gate, const struct policy *policy, struct error *error);
-    enum status (*announce)(struct gate *gate, int64_t policy_id, int64_t count, int64_t *wait_ms,
-                            struct error *error);
+
+    /* Adds a lease's units, of which the first `given_count` were given out already (0 for a new
+     * one; more only when restoring). A lease whose id is not above every lease seen, or whose next
+     * seq is not above every seq seen, is refused with CONFLICT: a stalled steward's second push;
+     * so is one of a term before the policy's. UNKNOWN: a gate in another process may have taken
+     * it; lending it again tells, by OK or CONFLICT. */
     enum status (*lend)(struct gate *gate, const struct lease *lease, int64_t given_count,
                         int64_t term, struct error *error);
+
+    /* Takes `count` units back from the end of the leases, all or none: CONFLICT when the gate has
+     * fewer. GATE_RECALL_ALL takes whatever there is, in as many calls as it needs: the last one
+     * shrinks no lease. `shrunk` has GATE_RECALL_LEASES_MAX places. UNKNOWN: a gate in another
+     * process may have given them up; they come back when the policy is built anew. Such a gate
+     * takes `count` units for unleased until the total is lower or as many are lent. */
     enum status (*recall)(struct gate *gate, int64_t policy_id, int64_t count,
                           struct lease_shrunk *shrunk, size_t *shrunk_count, struct error *error);
+
+    /* Rebuilding from the ledger: a claim that is durable, in rising seq order per policy, before
+     * anything is claimed. */
     enum status (*restore)(struct gate *gate, const struct claim *claim, enum coupon_state state,
                            struct error *error);
+
+    /* A key bound to a restored claim besides its own. NOT_FOUND: there is no such claim. */
     enum status (*restore_key)(struct gate *gate, const struct key_binding *binding,
                                struct error *error);
+
+    /* A line belongs to the thread of its loop, which opens, uses and closes it. */
     enum status (*line_open)(struct gate *gate, const struct gate_line_options *options,
                              struct gate_line **line, struct error *error);
+
+    /* Batches that are not decided when it closes never will be. */
     void (*line_close)(struct gate_line *line);
+
+    /* Decides all wishes of one tick for one policy, in their order. True: they are decided. False:
+     * options.decided() will be called for this batch, exactly once. */
     bool (*claim)(struct gate_line *line, struct gate_batch *batch, int64_t now_ms);
+
+    /* The ledger has these claims now, each in this state; VOID and MERGED free the user's slot. */
     void (*acknowledge)(struct gate *gate, const struct claim *claims,
                         const enum coupon_state *states, size_t count);
-    enum status (*settle)(struct gate *gate, int64_t policy_id, const struct user_id *user,
-                          int64_t seq, enum coupon_state state, struct error *error);
-    enum status (*block)(struct gate *gate, const struct user_id *user, bool blocked,
+
+    /* A coupon's state changed in the ledger (redeemed, cancelled); CANCELLED and VOID free the
+     * slot. A claim or policy that a shared gate does not have any more is no error. UNAVAILABLE:
+     * also while it is being built anew. */
+    enum status (*settle)(struct gate *gate, int64_t policy_id, const struct id *user, int64_t seq,
+                          enum coupon_state state, struct error *error);
+
+    /* From here on the user may, or may not, win anything. */
+    enum status (*block)(struct gate *gate, const struct id *user, bool blocked,
                          struct error *error);
-    enum status (*find)(struct gate *gate, int64_t policy_id, const struct user_id *user,
+
+    /* The user's active claims, newest first; *count may exceed claims_max. NOT_FOUND: no policy.
+     */
+    enum status (*find)(struct gate *gate, int64_t policy_id, const struct id *user,
                         struct gate_claim *claims, size_t claims_max, size_t *count,
                         struct error *error);
+
+    /* NOT_FOUND: no such policy. UNAVAILABLE: it is damaged. Never blocks, and cheap enough for a
+     * few calls a second per watcher: of a shared gate they are the numbers of a moment ago, and a
+     * policy that another process has just created may not be among them. */
     enum status (*count)(struct gate *gate, int64_t policy_id, int64_t now_ms,
                          struct gate_numbers *numbers);
-    enum status (*look)(struct gate *gate, int64_t policy_id, struct error *error);
+
+    /* Policy ids above `after_id` in rising order, as far as this process knows them. */
     size_t (*list)(struct gate *gate, int64_t after_id, int64_t *ids, size_t ids_max);
-    size_t (*place)(struct gate *gate, int64_t policy_id);
-    bool (*stands)(struct gate *gate, const struct wish *wish);
-    enum status (*pending)(struct gate *gate, int64_t policy_id, int64_t after_seq,
-                           struct gate_pending *pending, struct error *error);
-    enum status (*acknowledge_keys)(struct gate *gate, const struct key_binding *bindings,
-                                    size_t count, struct error *error);
-    bool (*can_move)(const struct gate *gate);
-    enum status (*take_over)(struct gate *gate, int64_t policy_id, int64_t term, int64_t previous,
-                             bool *is_continuous, struct error *error);
-    enum status (*reset)(struct gate *gate, int64_t policy_id, int64_t last_seq, int64_t term,
-                         struct error *error);
-    enum status (*moment)(struct gate *gate, int64_t policy_id, struct gate_moment *moment,
-                          struct error *error);
-    enum status (*arm)(struct gate *gate, int64_t policy_id, int64_t active_count,
-                       const struct gate_arming *arming, struct error *error);
-    bool (*renewal_begin)(struct gate *gate, int64_t pause_ms);
-    void (*renew)(struct gate *gate, const struct gate_term *terms, size_t count, int64_t length_ms,
-                  bool is_confirmed);
-    enum status (*enter)(struct gate *gate, int64_t policy_id, const struct claim *claims,
-                         const enum coupon_state *states, size_t count, struct error *error);
-    enum status (*leases)(struct gate *gate, int64_t policy_id, struct gate_lease **leases,
-                          size_t *count, int64_t *highest_id, struct error *error);
-    enum status (*retire)(struct gate *gate, int64_t policy_id, int64_t seconds,
-                          struct error *error);
-    enum status (*publish)(struct gate *gate, int64_t policy_id, const char *token, int64_t *mark,
-                           struct error *error);
-    enum status (*published)(struct gate *gate, int64_t policy_id, const char *token, int64_t seq,
-                             struct error *error);
+
+    /* How the policy stands, for an audit; `state` is zeroed. Not knowing the policy is no failure:
+     * is_known tells. */
     enum status (*inspect)(struct gate *gate, int64_t policy_id, struct gate_state *state,
                            struct error *error);
-    enum status (*strays)(struct gate *gate, int64_t policy_id, struct claim *strays, size_t max,
-                          size_t *count, struct error *error);
-    enum status (*mend)(struct gate *gate, int64_t policy_id, const struct gate_mend *mends,
-                        size_t count, int64_t *changed_count, struct error *error);
-    enum status (*lay_down)(struct gate *gate, int64_t policy_id, struct error *error);
-    enum status (*enumerate)(struct gate *gate, int64_t **ids, size_t *count, struct error *error);
-    enum status (*suspend)(struct gate *gate, int64_t policy_id, struct error *error);
-    enum status (*forget)(struct gate *gate, int64_t policy_id, struct error *error);
-    bool (*is_ready)(struct gate *gate, struct error *words);
-    enum status (*survey)(struct gate *gate, int64_t policy_id, struct gate_survey *survey,
-                          struct error *error);
-    enum status (*visit)(struct gate *gate, int64_t policy_id, const struct gate_visitor *visitor,
+
+    /* Tells all that the gate holds of one policy: its row, its leases, its claims, the keys bound
+     * to them; with GATE_VISIT_ALL of every policy in rising order of ids, and then the blocked
+     * users. Claims go on meanwhile, and the visitor may take its time: it is called without a
+     * lock. What was there when the walk began is told once; of what comes or changes meanwhile a
+     * part may be. A claim that is not told was decided during the walk, under a lease that is
+     * told. NOT_FOUND: no such policy. */
+    enum status (*visit)(struct gate *gate, int64_t policy_id, const struct claim_visitor *visitor,
                          struct error *error);
 };
 
@@ -329,230 +257,141 @@ struct gate {
  * copied where they are needed longer. */
 enum status gate_open(struct gate **gate, const struct gate_options *options,
                       struct error *error) MUST_CHECK;
-void gate_close(struct gate *gate);
 
-/* Makes a policy known, or brings its limit, window, pause, close and unleased count up to date.
- * An older version than the one held is ignored. Never touches the stock in the gate. */
-enum status gate_policy_set(struct gate *gate, const struct policy *policy,
+/* The backends. Redis is connected to, its version and settings are checked, and the function
+ * library is loaded; FAILED: it is a Redis that must not be used, and why. What it keeps where, and
+ * how it decides, is in redis.lua. */
+enum status gate_local_open(struct gate **gate, const struct gate_options *options,
                             struct error *error) MUST_CHECK;
+enum status gate_redis_open(struct gate **gate, const struct gate_options *options,
+                            struct error *error) MUST_CHECK;
+extern const struct gate_ops gate_redis_ops;
 
-/* So many units are about to leave the ledger for the gate: until they are lent it tells nobody
- * that nothing is left, whatever the policy's row says. 0: none are on their way. After *wait_ms
- * they may be lent. */
-enum status gate_announce(struct gate *gate, int64_t policy_id, int64_t count, int64_t *wait_ms,
-                          struct error *error) MUST_CHECK;
+/* --- the slots of struct gate_ops, which say what each does --- */
 
-/* Adds a lease's units, of which the first `given_count` were given out already (0 for a new
- * one; more only when restoring). A lease whose id is not above every lease seen, or whose next
- * seq is not above every seq seen, is refused with CONFLICT: a stalled steward's second push; so is
- * one of a term before the policy's. UNKNOWN: a gate in another process may have taken it; lending
- * it again tells, by OK or CONFLICT. */
-enum status gate_lend(struct gate *gate, const struct lease *lease, int64_t given_count,
-                      int64_t term, struct error *error) MUST_CHECK;
+static inline void gate_close(struct gate *gate)
+{
+    if (gate != NULL)
+        gate->ops->close(gate);
+}
 
-/* Takes `count` units back from the end of the leases, all or none: CONFLICT when the gate has
- * fewer. GATE_RECALL_ALL takes whatever there is, in as many calls as it needs: the last one
- * shrinks no lease. `shrunk` has GATE_RECALL_LEASES_MAX places. UNKNOWN: a gate in another process
- * may have given them up; they come back when the policy is built anew. */
-enum status gate_recall(struct gate *gate, int64_t policy_id, int64_t count,
-                        struct lease_shrunk *shrunk, size_t *shrunk_count,
-                        struct error *error) MUST_CHECK;
+static inline MUST_CHECK enum status gate_policy_set(struct gate *gate, const struct policy *policy,
+                                                     struct error *error)
+{
+    ensure(policy->id >= 1 && policy->id <= POLICY_ID_MAX);
+    ensure(policy->per_user_limit >= 1 && policy->per_user_limit <= PER_USER_LIMIT_MAX);
+    return gate->ops->policy_set(gate, policy, error);
+}
 
-/* Rebuilding from the ledger: a claim that is durable, in rising seq order per policy, before
- * anything is claimed; and the keys bound to it besides its own. NOT_FOUND: a key of a claim that
- * there is none of. */
-enum status gate_restore(struct gate *gate, const struct claim *claim, enum coupon_state state,
-                         struct error *error) MUST_CHECK;
-enum status gate_restore_key(struct gate *gate, const struct key_binding *binding,
-                             struct error *error) MUST_CHECK;
+static inline MUST_CHECK enum status gate_lend(struct gate *gate, const struct lease *lease,
+                                               int64_t given_count, int64_t term,
+                                               struct error *error)
+{
+    ensure(lease->count >= 0 && given_count >= 0 && given_count <= lease->count);
+    return gate->ops->lend(gate, lease, given_count, term, error);
+}
 
-/* A line belongs to the thread of its loop, which opens, uses and closes it. Batches that are not
- * decided when it closes never will be. */
-enum status gate_line_open(struct gate *gate, const struct gate_line_options *options,
-                           struct gate_line **line, struct error *error) MUST_CHECK;
-void gate_line_close(struct gate_line *line);
+static inline MUST_CHECK enum status gate_recall(struct gate *gate, int64_t policy_id,
+                                                 int64_t count, struct lease_shrunk *shrunk,
+                                                 size_t *shrunk_count, struct error *error)
+{
+    ensure(count >= 0);
+    return gate->ops->recall(gate, policy_id, count, shrunk, shrunk_count, error);
+}
 
-/* Decides all wishes of one tick for one policy, in their order. True: they are decided. False:
- * options.decided() will be called for this batch, exactly once. */
-bool gate_claim(struct gate_line *line, struct gate_batch *batch, int64_t now_ms) MUST_CHECK;
+static inline MUST_CHECK enum status gate_restore(struct gate *gate, const struct claim *claim,
+                                                  enum coupon_state state, struct error *error)
+{
+    return gate->ops->restore(gate, claim, state, error);
+}
+
+static inline MUST_CHECK enum status gate_restore_key(struct gate *gate,
+                                                      const struct key_binding *binding,
+                                                      struct error *error)
+{
+    return gate->ops->restore_key(gate, binding, error);
+}
+
+static inline MUST_CHECK enum status gate_line_open(struct gate *gate,
+                                                    const struct gate_line_options *options,
+                                                    struct gate_line **line, struct error *error)
+{
+    return gate->ops->line_open(gate, options, line, error);
+}
+
+static inline void gate_line_close(struct gate_line *line)
+{
+    if (line != NULL)
+        line->gate->ops->line_close(line);
+}
+
+static inline MUST_CHECK bool gate_claim(struct gate_line *line, struct gate_batch *batch,
+                                         int64_t now_ms)
+{
+    return line->gate->ops->claim(line, batch, now_ms);
+}
+
+static inline void gate_acknowledge(struct gate *gate, const struct claim *claims,
+                                    const enum coupon_state *states, size_t count)
+{
+    gate->ops->acknowledge(gate, claims, states, count);
+}
+
+static inline MUST_CHECK enum status gate_settle(struct gate *gate, int64_t policy_id,
+                                                 const struct id *user, int64_t seq,
+                                                 enum coupon_state state, struct error *error)
+{
+    return gate->ops->settle(gate, policy_id, user, seq, state, error);
+}
+
+static inline MUST_CHECK enum status gate_block(struct gate *gate, const struct id *user,
+                                                bool blocked, struct error *error)
+{
+    return gate->ops->block(gate, user, blocked, error);
+}
+
+static inline MUST_CHECK enum status gate_find(struct gate *gate, int64_t policy_id,
+                                               const struct id *user, struct gate_claim *claims,
+                                               size_t claims_max, size_t *count,
+                                               struct error *error)
+{
+    return gate->ops->find(gate, policy_id, user, claims, claims_max, count, error);
+}
+
+static inline MUST_CHECK enum status gate_count(struct gate *gate, int64_t policy_id,
+                                                int64_t now_ms, struct gate_numbers *numbers)
+{
+    return gate->ops->count(gate, policy_id, now_ms, numbers);
+}
+
+static inline size_t gate_list(struct gate *gate, int64_t after_id, int64_t *ids, size_t ids_max)
+{
+    return gate->ops->list(gate, after_id, ids, ids_max);
+}
+
+static inline MUST_CHECK enum status gate_visit(struct gate *gate, int64_t policy_id,
+                                                const struct claim_visitor *visitor,
+                                                struct error *error)
+{
+    return gate->ops->visit(gate, policy_id, visitor, error);
+}
+
+static inline MUST_CHECK enum status gate_inspect(struct gate *gate, int64_t policy_id,
+                                                  struct gate_state *state, struct error *error)
+{
+    *state = (struct gate_state){0};
+    return gate->ops->inspect(gate, policy_id, state, error);
+}
+
+/* --- and besides --- */
 
 /* Decides one wish, and waits for it: for those who have no line. Blocks. OK, whatever the verdict;
  * UNAVAILABLE: no memory to ask. */
 enum status gate_ask(struct gate *gate, struct wish *wish, int64_t now_ms,
                      struct error *error) MUST_CHECK;
 
-/* The ledger has these claims now, each in this state; VOID and MERGED free the user's slot. */
-void gate_acknowledge(struct gate *gate, const struct claim *claims,
-                      const enum coupon_state *states, size_t count);
-
-/* A coupon's state changed in the ledger (redeemed, cancelled); CANCELLED and VOID free the slot. A
- * claim or policy that a shared gate does not have any more is no error. UNAVAILABLE: also while it
- * is being built anew. */
-enum status gate_settle(struct gate *gate, int64_t policy_id, const struct user_id *user,
-                        int64_t seq, enum coupon_state state, struct error *error) MUST_CHECK;
-
-enum status gate_block(struct gate *gate, const struct user_id *user, bool blocked,
-                       struct error *error) MUST_CHECK;
-
-/* The user's active claims, newest first; *count may exceed claims_max. NOT_FOUND: no policy. */
-enum status gate_find(struct gate *gate, int64_t policy_id, const struct user_id *user,
-                      struct gate_claim *claims, size_t claims_max, size_t *count,
-                      struct error *error) MUST_CHECK;
-
-/* NOT_FOUND: no such policy. Never blocks, and cheap enough for a few calls a second per watcher:
- * of a shared gate they are the numbers of a moment ago, and a policy that another process has just
- * created may not be among them. */
-enum status gate_count(struct gate *gate, int64_t policy_id, int64_t now_ms,
-                       struct gate_numbers *numbers) MUST_CHECK;
-
-/* From here on gate_count() tells of all that happened before this call. May block. NOT_FOUND: a
- * shared gate has no such policy. UNAVAILABLE: it is away, and gate_count() tells what was. */
-enum status gate_look(struct gate *gate, int64_t policy_id, struct error *error) MUST_CHECK;
-
-/* Policy ids above `after_id` in rising order. */
-size_t gate_list(struct gate *gate, int64_t after_id, int64_t *ids, size_t ids_max);
-
-/* Which of a gate's servers has the policy, as far as known: a number below GATE_PLACES_MAX. What
- * is slow or away at one place says nothing about the others. It may change at any time. Never
- * blocks.
- */
-#define GATE_PLACES_MAX 64
-size_t gate_place(struct gate *gate, int64_t policy_id);
-
-/* Whether a verdict that waited for its ticket may be told now that the ticket is durable. False
- * when it may rest on a claim that ended VOID or MERGED: then it has to be decided again. A win
- * whose own claim was issued always stands, or one wish would take two units. */
+/* Whether a verdict that waited for its ticket, as only one of the gate in memory does, may be told
+ * now that the ticket is durable. False when it may rest on a claim that ended VOID or MERGED: then
+ * it has to be decided again. A win whose own claim was issued always stands, or one wish would
+ * take two units. */
 bool gate_stands(struct gate *gate, const struct wish *wish);
-
-/* --- a gate that processes share ---
- *
- * It is the outbox: a win stays in it until the ledger has it and says so. It answers for a policy
- * only while it is armed, which it forgets whenever it may have forgotten anything else; then the
- * steward resets it, restores the users from the ledger, lends it a fresh lease and arms it. It is
- * armed for a short time only, by its own clock, and stays so while that is renewed: only in the
- * term that is the ledger's newest, and only in the process that was armed. What a steward writes
- * in an earlier term is refused with CONFLICT. A gate in memory has nothing pending here, knows no
- * terms and is always armed. */
-
-/* Up to GATE_PENDING_MAX claims and bound keys after that seq. NOT_FOUND is no status of this:
- * is_known tells. */
-enum status gate_pending(struct gate *gate, int64_t policy_id, int64_t after_seq,
-                         struct gate_pending *pending, struct error *error) MUST_CHECK;
-
-/* The ledger has these bound keys, all of one policy. */
-enum status gate_acknowledge_keys(struct gate *gate, const struct key_binding *bindings,
-                                  size_t count, struct error *error) MUST_CHECK;
-
-/* Whether another server may take the place of the one that has a policy: then something may be
- * armed there for as long as it was once armed. */
-bool gate_can_move(const struct gate *gate);
-
-/* The policy is in that term from now on; `previous` is the newest one before. When it was armed in
- * that one and has lost nothing since, it goes on as it is; else it is disarmed. NOT_FOUND: the
- * gate does not have it. */
-enum status gate_take_over(struct gate *gate, int64_t policy_id, int64_t term, int64_t previous,
-                           bool *is_continuous, struct error *error) MUST_CHECK;
-
-/* Disarms the policy and forgets its stock and users; leases up to `last_seq`, the last that was
- * ever lent, stay refused. CONFLICT: something is pending in it, or it was lent more than that, so
- * that whoever asks is late. */
-enum status gate_reset(struct gate *gate, int64_t policy_id, int64_t last_seq, int64_t term,
-                       struct error *error) MUST_CHECK;
-
-/* What time it is where the policy is. */
-enum status gate_moment(struct gate *gate, int64_t policy_id, struct gate_moment *moment,
-                        struct error *error) MUST_CHECK;
-
-/* From now on the gate answers for the policy, until the arming's time is over; `active_count` is
- * how many active coupons the ledger has, all of them restored before. UNAVAILABLE: what was built
- * since the reset is not there any more, or the time is over already. */
-enum status gate_arm(struct gate *gate, int64_t policy_id, int64_t active_count,
-                     const struct gate_arming *arming, struct error *error) MUST_CHECK;
-
-/* Renewing what is armed, from one thread: asks every server what time it is, then the caller asks
- * the ledger for the newest terms, then what is armed in them stays so for that long from the time
- * that was told. False: wherever there is one, somebody has renewed less than `pause_ms` ago, and
- * nothing need be done. Terms that the ledger did not confirm after the beginning may be given
- * where nothing can move. */
-bool gate_renewal_begin(struct gate *gate, int64_t pause_ms);
-void gate_renew(struct gate *gate, const struct gate_term *terms, size_t count, int64_t length_ms,
-                bool is_confirmed);
-
-/* Coupons of one policy that the ledger gave while the gate was away: their users hold them here
- * too from now on, and their keys answer; of those that are not active only the keys. Takes no
- * stock; what is here already is passed over. UNAVAILABLE: the gate does not answer for the policy
- * just now, which it tells also of no coupons at all; NOT_FOUND: it does not have it. */
-enum status gate_enter(struct gate *gate, int64_t policy_id, const struct claim *claims,
-                       const enum coupon_state *states, size_t count,
-                       struct error *error) MUST_CHECK;
-
-/* The leases that a shared gate remembers, the caller's to free(), also when this fails; and the
- * highest id of all it has ever had: one up to that which is not told is sold. */
-enum status gate_leases(struct gate *gate, int64_t policy_id, struct gate_lease **leases,
-                        size_t *count, int64_t *highest_id, struct error *error) MUST_CHECK;
-
-/* Lets go of a policy that is closed and has nothing pending, after so many seconds. BUSY: it is
- * not, or has. */
-enum status gate_retire(struct gate *gate, int64_t policy_id, int64_t seconds,
-                        struct error *error) MUST_CHECK;
-
-/* Whoever gave the last token publishes what is pending: *mark is the seq up to which all of it was
- * published. */
-enum status gate_publish(struct gate *gate, int64_t policy_id, const char *token, int64_t *mark,
-                         struct error *error) MUST_CHECK;
-
-/* Moves that mark, which never goes back. CONFLICT: another token was given since. */
-enum status gate_published(struct gate *gate, int64_t policy_id, const char *token, int64_t seq,
-                           struct error *error) MUST_CHECK;
-
-/* --- auditing --- */
-
-/* Not knowing the policy is no failure: is_known tells. */
-enum status gate_inspect(struct gate *gate, int64_t policy_id, struct gate_state *state,
-                         struct error *error) MUST_CHECK;
-
-/* What is pending in a shared gate though its user does not hold it: user, nth and seq of at most
- * `max` claims. */
-enum status gate_strays(struct gate *gate, int64_t policy_id, struct claim *strays, size_t max,
-                        size_t *count, struct error *error) MUST_CHECK;
-
-/* Puts claims of a shared gate right; what is right already is passed over. */
-enum status gate_mend(struct gate *gate, int64_t policy_id, const struct gate_mend *mends,
-                      size_t count, int64_t *changed_count, struct error *error) MUST_CHECK;
-
-/* Disarms the policy of a shared gate: its steward builds it anew. */
-enum status gate_lay_down(struct gate *gate, int64_t policy_id, struct error *error) MUST_CHECK;
-
-/* --- what the ledger has lost --- */
-
-/* The ids of all policies that the gate itself has, in rising order, whoever put them there. *ids
- * is the caller's to free(), also when this fails: then it has those of the servers that could be
- * read. A shared gate reads the names of all its keys for it. */
-enum status gate_enumerate(struct gate *gate, int64_t **ids, size_t *count,
-                           struct error *error) MUST_CHECK;
-
-/* Shared gate only: the ledger lacks this policy, or has an older copy of it. From here on nobody
- * is answered, nothing is drained, lent or built, and what the gate holds stays. */
-enum status gate_suspend(struct gate *gate, int64_t policy_id, struct error *error) MUST_CHECK;
-
-/* Shared gate only: forgets all of a suspended policy, which the ledger has now, or somebody has
- * let go; and what this process remembers of it. One that is not there is fine. */
-enum status gate_forget(struct gate *gate, int64_t policy_id, struct error *error) MUST_CHECK;
-
-/* Whether the gate can be asked just now, and if not why; "ok" otherwise. Never blocks. */
-bool gate_is_ready(struct gate *gate, struct error *words);
-
-/* Asks the gate's server of this policy now; blocks. UNAVAILABLE: it is away. */
-enum status gate_survey(struct gate *gate, int64_t policy_id, struct gate_survey *survey,
-                        struct error *error) MUST_CHECK;
-
-/* Tells all that the gate holds of one policy: its row, its leases, its claims, the keys bound to
- * them; with GATE_VISIT_ALL of every policy in rising order of ids, and then the blocked users.
- * Claims go on meanwhile, and the visitor may take its time: it is called without a lock. What was
- * there when the walk began is told once; of what comes or changes meanwhile a part may be. A claim
- * that is not told was decided during the walk, under a lease that is told. NOT_FOUND: no such
- * policy. */
-enum status gate_visit(struct gate *gate, int64_t policy_id, const struct gate_visitor *visitor,
-                       struct error *error) MUST_CHECK;
-
-#endif

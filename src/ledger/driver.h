@@ -5,17 +5,17 @@
  *
  * Threads: a session is used by one thread at a time; different sessions are independent.
  */
-#ifndef LEDGER_DRIVER_H
-#define LEDGER_DRIVER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/ledgers.h"
 #include "base/model.h"
 #include "ledger/ledger.h"
-#include "ledger/statements.h"
+#include "ledger_statements.h"
 
 enum sql_kind { SQL_NULL, SQL_I64, SQL_TEXT, SQL_BLOB };
 
@@ -57,6 +57,16 @@ static inline struct sql_value sql_null(void)
  * returned by it. */
 typedef enum status (*sql_row_fn)(void *context, const struct sql_value *columns,
                                   struct error *error);
+
+/* A statement with what it is given, and where its answer goes. */
+struct sql_call {
+    enum statement statement;
+    const struct sql_value *values;
+    size_t value_count;
+    sql_row_fn row; /* NULL: rows are of no interest */
+    void *context;
+    int64_t *changed; /* how many rows it has changed; NULL: that is of no interest */
+};
 
 /* A coupon row about to be written. */
 struct coupon_row {
@@ -105,6 +115,14 @@ struct store_options {
     void *context;
 };
 
+/* What a file of our own needs; a database that is another process does it itself. */
+struct ledger_file {
+    /* After a commit, when there is time: checkpoints and the like. True when one was done. */
+    bool (*tend)(struct ledger_session *session);
+    /* Bytes left where it writes. */
+    int64_t (*room)(const struct ledger_store *store);
+};
+
 /* The statuses a driver answers with:
  *   BUSY         not done because of another transaction (deadlock, lock timeout): do it again
  *   CONFLICT     (insert_coupons) a row in it violates a unique key, and nothing of it was written
@@ -123,8 +141,7 @@ struct store_options {
  * learns that data it called safe may not be (a failed fsync) ends the process. Every slot is
  * required. */
 struct ledger_driver {
-    const char *name;           /* "sqlite", also the dialect in the names of migrations */
-    const char *const *schemes; /* of its URLs, in front of the colon; NULL ends them */
+    const char *name; /* as base/ledgers.h has it: "sqlite" */
     /* True when the database is another process: a commit may be lost on the way, and the database
      * may be exchanged under us. Then every transaction moves the writer's mark. */
     bool is_remote;
@@ -141,18 +158,14 @@ struct ledger_driver {
     void (*rollback)(struct ledger_session *session);
     enum status (*savepoint)(struct ledger_session *session, struct error *error);
     enum status (*savepoint_end)(struct ledger_session *session, bool keep, struct error *error);
-    enum status (*run)(struct ledger_session *session, enum statement statement,
-                       const struct sql_value *values, size_t value_count, sql_row_fn row,
-                       void *context, int64_t *changed, struct error *error);
+    enum status (*run)(struct ledger_session *session, const struct sql_call *call,
+                       struct error *error);
     /* Writes all rows but those that stand in the table with the same (policy, seq), whose
      * `conflicts` is set. A driver may also flag rows whose user's slot is taken; one that cannot
      * answers CONFLICT instead, having written nothing. */
     enum status (*insert_coupons)(struct ledger_session *session, struct coupon_row *rows,
                                   size_t count, struct error *error);
-    /* After a commit, when there is time: checkpoints and the like. True when one was done. */
-    bool (*tend)(struct ledger_session *session);
-    /* Bytes left where it writes; -1: that is not on this machine. */
-    int64_t (*room)(const struct ledger_store *store);
+    const struct ledger_file *file; /* NULL: nothing of that is needed */
     /* The schema, on a session of any kind that may write: keeps others from migrating until the
      * unlock, reads the number of the last migration (0: an empty database), runs one and notes its
      * number. A migration that was cut short can be run again. */
@@ -164,9 +177,9 @@ struct ledger_driver {
                                 const char *text, struct error *error);
 };
 
-extern const struct ledger_driver ledger_sqlite_driver;
-extern const struct ledger_driver ledger_postgres_driver;
-extern const struct ledger_driver ledger_mysql_driver;
+/* ledger_sqlite_driver and so on, each in its folder. */
+#define LEDGER_DRIVER_DECLARE(kind, ...) extern const struct ledger_driver ledger_##kind##_driver;
+LEDGER_KINDS(LEDGER_DRIVER_DECLARE)
 
 /* What to do about a connection that cannot be made, for the end of a driver's words. */
 #define LEDGER_CONNECT_ADVICE \
@@ -180,14 +193,26 @@ struct sql {
     struct outbox *outbox;      /* of the writer's, when events are wanted; else NULL */
 };
 
-enum status sql_run(struct sql *sql, enum statement statement, const struct sql_value *values,
-                    size_t value_count, sql_row_fn row, void *context, int64_t *changed,
-                    struct error *error) MUST_CHECK;
+static inline enum status MUST_CHECK sql_run(struct sql *sql, const struct sql_call *call,
+                                             struct error *error)
+{
+    return sql->driver->run(sql->session, call, error);
+}
 
-/* SQL_RUN(sql, STATEMENT_X, row, context, error, sql_i64(1), ...) */
-#define SQL_RUN(sql, statement, row, context, error, ...)                                    \
-    sql_run(sql, statement, (const struct sql_value[]){__VA_ARGS__},                         \
-            sizeof((const struct sql_value[]){__VA_ARGS__}) / sizeof(struct sql_value), row, \
-            context, NULL, error)
+#define SQL_CALL(name, reader, into, ...) \
+    (&(const struct sql_call){            \
+        .statement = (name), .row = (reader), .context = (into), SQL_VALUES(__VA_ARGS__)})
+#define SQL_VALUES(...)                                \
+    .values = (const struct sql_value[]){__VA_ARGS__}, \
+    .value_count = sizeof((const struct sql_value[]){__VA_ARGS__}) / sizeof(struct sql_value)
 
-#endif
+/* SQL_RUN(sql, STATEMENT_x, row, context, error, sql_i64(1), ...) reads; SQL_WRITE() only changes,
+ * and SQL_CHANGE() counts into an int64_t how many rows that were. */
+#define SQL_RUN(sql, name, reader, into, error, ...) \
+    sql_run(sql, SQL_CALL(name, reader, into, __VA_ARGS__), error)
+#define SQL_WRITE(sql, name, error, ...) SQL_RUN(sql, name, NULL, NULL, error, __VA_ARGS__)
+#define SQL_CHANGE(sql, name, count, error, ...)                                   \
+    sql_run(sql,                                                                   \
+            &(const struct sql_call){                                              \
+                .statement = (name), .changed = (count), SQL_VALUES(__VA_ARGS__)}, \
+            error)

@@ -1,10 +1,11 @@
-/* fallback.c: the verdicts of a gate, in their order, from the tables. */
-#include "ledger/fallback.h"
-
-#include "ledger/entering.h"
+/* fallback.c: while a shared gate is away: its verdicts, in their order, from the tables; and the
+ * coupons given then, marked until the gate has heard of them. */
+#include "ledger/inside.h"
 #include "ledger/outbox.h"
 #include "ledger/rows.h"
 #include "ledger/transactions.h"
+
+#define COUPON_COLUMNS 15 /* those that rows_read_coupon() takes */
 
 /* What the ledger knows of the user in this policy. */
 struct fallback_user {
@@ -23,8 +24,7 @@ static enum status fallback_read_coupon(void *context, const struct sql_value *c
     struct fallback_user *user = context;
     struct coupon coupon;
 
-    (void)error;
-    rows_read_coupon(columns, &coupon);
+    (void)rows_read_coupon(&coupon, columns, error);
     /* A claim that came to nothing answers no request. */
     if (coupon.state == COUPON_VOID || coupon.state == COUPON_MERGED)
         return STATUS_OK;
@@ -77,9 +77,9 @@ static enum status fallback_bind_key(struct sql *sql, struct ledger_wish *wish, 
         wish->verdict = VERDICT_KEYS_FULL;
     if (status != STATUS_OK || wish->verdict == VERDICT_KEYS_FULL)
         return status;
-    status = SQL_RUN(sql, STATEMENT_key_insert, NULL, NULL, error, sql_i64(wish->policy_id),
-                     sql_blob(wish->request_id.bytes, sizeof(wish->request_id.bytes)),
-                     sql_i64(wish->coupon.claim.seq));
+    status = SQL_WRITE(sql, STATEMENT_key_insert, error, sql_i64(wish->policy_id),
+                       sql_blob(wish->request_id.bytes, sizeof(wish->request_id.bytes)),
+                       sql_i64(wish->coupon.claim.seq));
     wish->is_news = true;
     return status == STATUS_OK ? entering_mark(sql, wish->policy_id, wish->coupon.claim.seq, error)
                                : status;
@@ -90,16 +90,9 @@ static enum verdict fallback_judge(const struct policy *policy, const struct fal
 {
     if (user->has_request || (policy->per_user_limit == 1 && user->has_active))
         return VERDICT_HELD;
-    if (is_blocked)
-        return VERDICT_BLOCKED;
-    if (policy_is_closed(policy, now_ms))
-        return VERDICT_CLOSED;
-    if (policy->paused)
-        return VERDICT_PAUSED;
-    if (now_ms < policy->opens_at_ms)
-        return VERDICT_NOT_OPEN;
-    if (user->active_count >= policy->per_user_limit)
-        return VERDICT_LIMIT_REACHED;
+    enum verdict refusal = policy_refusal(policy, is_blocked, user->active_count, now_ms);
+    if (refusal != VERDICT_UNDECIDED)
+        return refusal;
     return policy->unleased > 0 ? VERDICT_WON : VERDICT_UNAVAILABLE;
 }
 
@@ -138,8 +131,8 @@ static enum status fallback_win(struct sql *sql, struct policy *policy,
     if (status == STATUS_OK)
         outbox_note_row(sql->outbox, &row);
     if (status == STATUS_OK)
-        status = SQL_RUN(sql, STATEMENT_reserve_insert, NULL, NULL, error, sql_i64(policy->id),
-                         sql_i64(claim.seq), sql_text(user_id_span(&claim.user)));
+        status = SQL_WRITE(sql, STATEMENT_reserve_insert, error, sql_i64(policy->id),
+                           sql_i64(claim.seq), sql_text(id_span(&claim.user)));
     return status == STATUS_OK ? entering_mark(sql, policy->id, claim.seq, error) : status;
 }
 
@@ -162,12 +155,12 @@ enum status fallback_claim(struct sql *sql, void *argument, struct error *error)
     if (status != STATUS_OK)
         return status == STATUS_NOT_FOUND ? STATUS_OK : status;
     status = SQL_RUN(sql, STATEMENT_coupon_list_of_claimant, fallback_read_coupon, &user, error,
-                     sql_i64(policy.id), sql_text(user_id_span(&wish->user)), sql_i64(INT32_MAX));
+                     sql_i64(policy.id), sql_text(id_span(&wish->user)), sql_i64(INT32_MAX));
     if (status == STATUS_OK)
         status = fallback_find_key(sql, &user, error);
     if (status == STATUS_OK)
         status = SQL_RUN(sql, STATEMENT_blocked_has, rows_note_any, &is_blocked, error,
-                         sql_text(user_id_span(&wish->user)));
+                         sql_text(id_span(&wish->user)));
     if (status != STATUS_OK)
         return status;
     wish->verdict = fallback_judge(&policy, &user, is_blocked, wish->now_ms);
@@ -179,4 +172,127 @@ enum status fallback_claim(struct sql *sql, void *argument, struct error *error)
     bool binds = wish->verdict == VERDICT_HELD && !user.has_request &&
                  request_id_is_keyed(&wish->request_id);
     return status == STATUS_OK && binds ? fallback_bind_key(sql, wish, error) : status;
+}
+
+enum status ledger_claim(struct ledger *ledger, struct ledger_wish *wish, struct error *error)
+{
+    return ledger_write(ledger, fallback_claim, wish, error);
+}
+
+/* --- what the gate has not heard of --- */
+
+enum status entering_mark(struct sql *sql, int64_t policy_id, int64_t seq, struct error *error)
+{
+    return SQL_WRITE(sql, STATEMENT_entering_insert, error, sql_i64(policy_id), sql_i64(seq));
+}
+
+static enum status list_policies(struct ledger *ledger, enum statement statement, int64_t after_id,
+                                 int64_t *ids, size_t max, size_t *count, struct error *error)
+{
+    struct rows_page page = ROWS_PAGE(ids, rows_take_i64, count);
+
+    return LEDGER_READ(ledger, statement, rows_take, &page, error, sql_i64(after_id),
+                       sql_i64((int64_t)max));
+}
+
+enum status ledger_entering_policies(struct ledger *ledger, int64_t after_id, int64_t *ids,
+                                     size_t max, size_t *count, struct error *error)
+{
+    return list_policies(ledger, STATEMENT_entering_policies, after_id, ids, max, count, error);
+}
+
+enum status ledger_short_code_policies(struct ledger *ledger, int64_t after_id, int64_t *ids,
+                                       size_t max, size_t *count, struct error *error)
+{
+    return list_policies(ledger, STATEMENT_short_code_policies, after_id, ids, max, count, error);
+}
+
+struct entering_page {
+    struct entering_coupon *coupons;
+    size_t count;
+    enum status (*key)(void *context, const struct key_binding *binding, struct error *error);
+    void *context;
+};
+
+static enum status entering_note_coupon(void *context, const struct sql_value *columns,
+                                        struct error *error)
+{
+    struct entering_page *page = context;
+    struct entering_coupon *entering = &page->coupons[page->count++];
+
+    entering->changes = columns[COUPON_COLUMNS].number;
+    return rows_read_coupon(&entering->coupon, columns, error);
+}
+
+static enum status entering_note_key(void *context, const struct sql_value *columns,
+                                     struct error *error)
+{
+    const struct entering_page *page = context;
+    struct key_binding binding = rows_read_key(columns);
+
+    return page->key(page->context, &binding, error);
+}
+
+enum status ledger_entering(struct ledger *ledger, int64_t policy_id,
+                            struct entering_coupon *coupons, size_t max, size_t *count,
+                            enum status (*key)(void *context, const struct key_binding *binding,
+                                               struct error *error),
+                            void *context, struct error *error)
+{
+    struct entering_page page = {.coupons = coupons, .key = key, .context = context};
+    struct sql sql;
+    enum status status = ledger_read_begin(ledger, &sql, error);
+
+    *count = 0;
+    if (status != STATUS_OK)
+        return status;
+    status = SQL_RUN(&sql, STATEMENT_entering_list, entering_note_coupon, &page, error,
+                     sql_i64(policy_id), sql_i64((int64_t)max));
+    *count = page.count;
+    if (status == STATUS_OK && page.count > 0)
+        status = SQL_RUN(&sql, STATEMENT_entering_keys, entering_note_key, &page, error,
+                         sql_i64(policy_id), sql_i64(coupons[page.count - 1].coupon.claim.seq));
+    return ledger_read_end(ledger, sql, status, error);
+}
+
+struct entered {
+    const struct entering_coupon *coupons;
+    size_t count;
+    size_t *left_count;
+};
+
+static enum status entering_unmark(struct sql *sql, void *argument, struct error *error)
+{
+    const struct entered *entered = argument;
+    enum status status = STATUS_OK;
+
+    *entered->left_count = 0;
+    for (size_t i = 0; i < entered->count && status == STATUS_OK; i++) {
+        const struct coupon *coupon = &entered->coupons[i].coupon;
+        int64_t changed = 0;
+        status = SQL_CHANGE(sql, STATEMENT_entering_delete, &changed, error,
+                            sql_i64(coupon->claim.policy_id), sql_i64(coupon->claim.seq),
+                            sql_i64(entered->coupons[i].changes),
+                            sql_text(span_of(coupon_state_name(coupon->state))));
+        *entered->left_count += changed == 0;
+    }
+    return status;
+}
+
+enum status ledger_entered(struct ledger *ledger, const struct entering_coupon *coupons,
+                           size_t count, size_t *left_count, struct error *error)
+{
+    struct entered entered = {.coupons = coupons, .count = count, .left_count = left_count};
+    return ledger_write(ledger, entering_unmark, &entered, error);
+}
+
+static enum status entering_forget(struct sql *sql, void *argument, struct error *error)
+{
+    const int64_t *policy_id = argument;
+    return SQL_WRITE(sql, STATEMENT_entering_forget, error, sql_i64(*policy_id));
+}
+
+enum status ledger_entering_forget(struct ledger *ledger, int64_t policy_id, struct error *error)
+{
+    return ledger_write(ledger, entering_forget, &policy_id, error);
 }

@@ -3,11 +3,10 @@
  *
  * Threads: every function may be called from any thread.
  */
-#ifndef LEDGER_INSIDE_H
-#define LEDGER_INSIDE_H
+#pragma once
 
 #include "ledger/driver.h"
-#include "ledger/till.h"
+#include "ledger/sales/batcher.h"
 #include "ledger/writer.h"
 
 /* Runs the body in the next group commit and waits until it is durable. It may be run more than
@@ -36,13 +35,10 @@ enum status ledger_read_end(struct ledger *ledger, struct sql sql, enum status s
 
 /* LEDGER_READ(ledger, STATEMENT_X, row, context, error, sql_i64(1), ...): one statement as a read.
  */
-#define LEDGER_READ(ledger, statement, row, context, error, ...)                                 \
-    ledger_read(ledger, statement, (const struct sql_value[]){__VA_ARGS__},                      \
-                sizeof((const struct sql_value[]){__VA_ARGS__}) / sizeof(struct sql_value), row, \
-                context, error)
-enum status ledger_read(struct ledger *ledger, enum statement statement,
-                        const struct sql_value *values, size_t value_count, sql_row_fn row,
-                        void *context, struct error *error) MUST_CHECK;
+#define LEDGER_READ(ledger, name, reader, into, error, ...) \
+    ledger_read(ledger, SQL_CALL(name, reader, into, __VA_ARGS__), error)
+enum status ledger_read(struct ledger *ledger, const struct sql_call *call,
+                        struct error *error) MUST_CHECK;
 
 /* A session for what concerns terms, to be returned with ledger_term_end(), and a transaction on
  * it: of a remote database one of its own. Waits while another thread uses it. */
@@ -53,6 +49,9 @@ enum status ledger_term_end(struct ledger *ledger, struct sql sql, enum status s
 enum status ledger_term_write(struct ledger *ledger, write_fn body, void *argument,
                               struct error *error) MUST_CHECK;
 
+/* Whether others write to it, too. */
+bool ledger_is_shared(const struct ledger *ledger);
+
 /* The zone whose days sales are counted in. */
 const struct zone *ledger_zone(const struct ledger *ledger);
 
@@ -60,6 +59,4 @@ const struct zone *ledger_zone(const struct ledger *ledger);
 bool ledger_keeps_moments(const struct ledger *ledger);
 
 /* Where its orders come together. */
-struct till *ledger_till(struct ledger *ledger);
-
-#endif
+struct batcher *ledger_batcher(struct ledger *ledger);

@@ -1,17 +1,17 @@
 /* issue.c: from claims to coupon rows: leases checked, conflicts compared, units accounted for. */
 #include "ledger/issue.h"
+#include "ledger/transactions.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "ledger/entering.h"
 #include "ledger/issue_exceptions.h"
 #include "ledger/letters.h"
 #include "ledger/outbox.h"
 #include "ledger/rows.h"
-#include "ledger/slot.h"
 
 #define REASON_NO_STOCK  "its lease was closed and no stock was left"
 #define REASON_REFUSED   "the database refused it"
@@ -22,18 +22,6 @@ void issue_room_release(struct issue_room *room)
     free(room->rows);
     buffer_release(&room->users);
     *room = (struct issue_room){0};
-}
-
-static bool issue_room_for(struct issue_room *room, size_t count)
-{
-    if (count <= room->capacity)
-        return true;
-    struct coupon_row *grown = realloc(room->rows, count * sizeof(*grown));
-    if (grown == NULL)
-        return false;
-    room->rows = grown;
-    room->capacity = count;
-    return true;
 }
 
 /* --- the lease of a claim --- */
@@ -53,7 +41,6 @@ static enum status issue_read_terms(void *context, const struct sql_value *colum
                                     struct error *error)
 {
     struct lease_terms *terms = context;
-    (void)error;
     terms->found = true;
     terms->policy_id = columns[0].number;
     terms->first_seq = columns[1].number;
@@ -85,7 +72,7 @@ static bool issue_is_covered(const struct lease_terms *terms, const struct claim
 
 static enum status issue_return_unit(struct sql *sql, int64_t policy_id, struct error *error)
 {
-    return SQL_RUN(sql, STATEMENT_policy_return_unit, NULL, NULL, error, sql_i64(policy_id));
+    return SQL_WRITE(sql, STATEMENT_policy_return_unit, error, sql_i64(policy_id));
 }
 
 /* A claim whose lease was closed meanwhile needs a unit of its own. No lease keeps the reserve from
@@ -94,9 +81,8 @@ static enum status issue_late_claim(struct sql *sql, struct issue_room *room,
                                     struct coupon_row *row, struct error *error)
 {
     int64_t changed = 0;
-    struct sql_value id = sql_i64(row->claim->policy_id);
-    enum status status =
-        sql_run(sql, STATEMENT_policy_take_unit, &id, 1, NULL, NULL, &changed, error);
+    enum status status = SQL_CHANGE(sql, STATEMENT_policy_take_unit, &changed, error,
+                                    sql_i64(row->claim->policy_id));
 
     if (status == STATUS_OK && changed == 0) {
         row->state = COUPON_VOID;
@@ -123,8 +109,8 @@ static int issue_compare(const void *a, const void *b)
     return first < second ? -1 : 1;
 }
 
-/* Whoever writes the same claims at the same moment writes them in the same order: they wait for
- * each other at most, and never in a circle. One gate's claims of one policy come in order. */
+/* Transactions that write the same claims at the same moment write them in the same order: they
+ * wait for each other, and never deadlock. One gate's claims of one policy come in order. */
 static void issue_sort(struct coupon_row *rows, size_t count)
 {
     for (size_t i = 1; i < count; i++) {
@@ -171,7 +157,7 @@ static void issue_refuse(struct coupon_row *row, const struct error *why)
     log_event(row->is_kept ? LOG_WARN : LOG_ERROR, "claim_refused",
               LOG_FIELD("policy", LOG_I64(row->claim->policy_id)),
               LOG_FIELD("seq", LOG_I64(row->claim->seq)),
-              LOG_FIELD("user", LOG_SPAN(user_id_span(&row->claim->user))),
+              LOG_FIELD("user", LOG_SPAN(id_span(&row->claim->user))),
               LOG_FIELD("attempt", LOG_I64(row->claim->attempt + 1)),
               LOG_FIELD("error", LOG_TEXT(why->text)));
 }
@@ -229,17 +215,17 @@ enum status issue_write_refused(struct sql *sql, const struct coupon_row *row, s
 {
     const struct claim *claim = row->claim;
 
-    return SQL_RUN(sql, STATEMENT_refused_insert, NULL, NULL, error, sql_i64(claim->policy_id),
-                   sql_i64(claim->seq), sql_text(user_id_span(&claim->user)), sql_i64(claim->nth),
-                   sql_blob(claim->request_id.bytes, sizeof(claim->request_id.bytes)),
-                   sql_i64(claim->lease_id), sql_i64(claim->requested_at_ms),
-                   sql_i64(row->issued_at_ms), sql_text(span_of(row->reason)));
+    return SQL_WRITE(sql, STATEMENT_refused_insert, error, sql_i64(claim->policy_id),
+                     sql_i64(claim->seq), sql_text(id_span(&claim->user)), sql_i64(claim->nth),
+                     sql_blob(claim->request_id.bytes, sizeof(claim->request_id.bytes)),
+                     sql_i64(claim->lease_id), sql_i64(claim->requested_at_ms),
+                     sql_i64(row->issued_at_ms), sql_text(span_of(row->reason)));
 }
 
 /* Writes down that a claim came to nothing. Whoever issues has the lease locked shared: with the
  * lock to itself this one knows that nobody else writes the claim, and looks whether someone has.
  */
-static enum status issue_bury(struct sql *sql, struct coupon_row *row, struct error *error)
+static enum status issue_dead_letter(struct sql *sql, struct coupon_row *row, struct error *error)
 {
     const struct claim *claim = row->claim;
     struct coupon present;
@@ -265,7 +251,7 @@ static enum status issue_bury(struct sql *sql, struct coupon_row *row, struct er
 /* For a covered win that the database refused. */
 static enum status issue_give_back(struct sql *sql, struct coupon_row *row, struct error *error)
 {
-    enum status status = issue_bury(sql, row, error);
+    enum status status = issue_dead_letter(sql, row, error);
 
     return status == STATUS_OK && row->is_buried
                ? issue_return_unit(sql, row->claim->policy_id, error)
@@ -277,7 +263,7 @@ static enum status issue_give_back(struct sql *sql, struct coupon_row *row, stru
 /* Its place may have been taken when it was written: then the row has another one. */
 static bool issue_is_same(const struct claim *a, const struct claim *b)
 {
-    return a->policy_id == b->policy_id && a->seq == b->seq && user_id_equal(&a->user, &b->user) &&
+    return a->policy_id == b->policy_id && a->seq == b->seq && id_equal(&a->user, &b->user) &&
            memcmp(a->request_id.bytes, b->request_id.bytes, sizeof(a->request_id.bytes)) == 0;
 }
 
@@ -365,8 +351,8 @@ static enum status issue_resolve(struct sql *sql, struct coupon_row *row, enum i
     row->reason = REASON_COLLISION;
     log_event(LOG_ERROR, "seq_collision", LOG_FIELD("policy", LOG_I64(row->claim->policy_id)),
               LOG_FIELD("seq", LOG_I64(row->claim->seq)),
-              LOG_FIELD("user", LOG_SPAN(user_id_span(&row->claim->user))),
-              LOG_FIELD("holder", LOG_SPAN(user_id_span(&present.claim.user))));
+              LOG_FIELD("user", LOG_SPAN(id_span(&row->claim->user))),
+              LOG_FIELD("holder", LOG_SPAN(id_span(&present.claim.user))));
     return STATUS_OK;
 }
 
@@ -389,8 +375,7 @@ static enum status issue_unaccount(struct sql *sql, const struct coupon_row *row
     if (coupon_state_is_active(accounted) && !covered)
         return issue_return_unit(sql, row->claim->policy_id, error);
     if (!coupon_state_is_active(accounted) && covered)
-        return SQL_RUN(sql, STATEMENT_policy_take_unit, NULL, NULL, error,
-                       sql_i64(row->claim->policy_id));
+        return SQL_WRITE(sql, STATEMENT_policy_take_unit, error, sql_i64(row->claim->policy_id));
     return STATUS_OK;
 }
 
@@ -417,7 +402,7 @@ static enum status issue_one(struct sql *sql, struct issue_room *room, struct co
     if (status == STATUS_OK && row->state == COUPON_VOID)
         row->is_news = true;
     if (status == STATUS_OK && row->is_refused && row->state == COUPON_VOID)
-        status = issue_bury(sql, row, error);
+        status = issue_dead_letter(sql, row, error);
     if (status == STATUS_OK && row->is_buried && coupon_state_is_active(accounted))
         status = issue_return_unit(sql, row->claim->policy_id, error);
     else if (status == STATUS_OK && row->is_refused && !row->is_buried)
@@ -477,7 +462,7 @@ enum status issue_claims(struct sql *sql, struct issue_room *room, const struct 
 
     if (count == 0)
         return STATUS_OK;
-    if (!issue_room_for(room, count))
+    if (!array_reserve(room->rows, count, room->capacity))
         return error_set(error, STATUS_UNAVAILABLE, "no memory for a batch of %zu claims", count);
     enum status status = issue_prepare(sql, room, claims, count, now_ms, &terms, error);
 
@@ -516,8 +501,8 @@ enum status issue_bindings(struct sql *sql, const struct key_binding *bindings, 
 
     for (size_t i = 0; i < count && status == STATUS_OK; i++)
         status =
-            SQL_RUN(sql, STATEMENT_key_insert, NULL, NULL, error, sql_i64(bindings[i].policy_id),
-                    sql_blob(bindings[i].request_id.bytes, sizeof(bindings[i].request_id.bytes)),
-                    sql_i64(bindings[i].seq));
+            SQL_WRITE(sql, STATEMENT_key_insert, error, sql_i64(bindings[i].policy_id),
+                      sql_blob(bindings[i].request_id.bytes, sizeof(bindings[i].request_id.bytes)),
+                      sql_i64(bindings[i].seq));
     return status;
 }

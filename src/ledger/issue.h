@@ -5,8 +5,7 @@
  *
  * Threads: one session, one thread.
  */
-#ifndef LEDGER_ISSUE_H
-#define LEDGER_ISSUE_H
+#pragma once
 
 #include "ledger/driver.h"
 
@@ -53,5 +52,3 @@ enum status issue_write_refused(struct sql *sql, const struct coupon_row *row,
 
 enum status issue_bindings(struct sql *sql, const struct key_binding *bindings, size_t count,
                            struct error *error) MUST_CHECK;
-
-#endif

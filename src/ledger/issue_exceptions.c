@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "ledger/list.h"
 #include "ledger/rows.h"
 
 #define REASON_BLOCKED "the user was blocked before the coupon was issued"
@@ -21,11 +22,10 @@ static enum status issue_note_blocked(void *context, const struct sql_value *col
                                       struct error *error)
 {
     const struct issue_rows *blocked = context;
-    struct user_id user = rows_read_user(&columns[0]);
+    struct id user = rows_read_user(&columns[0]);
 
-    (void)error;
     for (size_t i = 0; i < blocked->count; i++) {
-        if (user_id_equal(&blocked->rows[i].claim->user, &user)) {
+        if (id_equal(&blocked->rows[i].claim->user, &user)) {
             blocked->rows[i].state = COUPON_VOID;
             blocked->rows[i].reason = REASON_BLOCKED;
         }
@@ -33,36 +33,28 @@ static enum status issue_note_blocked(void *context, const struct sql_value *col
     return STATUS_OK;
 }
 
-/* The users of some rows as a JSON array. The alphabet of user ids has nothing that JSON would
- * escape. */
+/* The users of some rows. */
 static enum status issue_list_users(struct buffer *users, const struct coupon_row *rows,
-                                    size_t count, struct span *list, struct error *error)
+                                    size_t count, struct sql_value *list, struct error *error)
 {
     if (users->length_max == 0)
         buffer_init(users, USERS_LENGTH_MAX);
-    buffer_clear(users);
-    for (size_t i = 0; i < count; i++) {
-        buffer_append_text(users, i == 0 ? "[\"" : ",\"");
-        buffer_append_span(users, user_id_span(&rows[i].claim->user));
-        buffer_append_text(users, "\"");
-    }
-    buffer_append_text(users, "]");
-    if (users->overflowed)
-        return error_set(error, STATUS_UNAVAILABLE, "no memory for the users of a batch");
-    *list = (struct span){.bytes = users->bytes, .length = users->length};
-    return STATUS_OK;
+    list_begin(users);
+    for (size_t i = 0; i < count; i++)
+        list_add(users, sql_text(id_span(&rows[i].claim->user)));
+    return list_end(users, list, error);
 }
 
 static enum status issue_refuse_blocked(struct sql *sql, struct issue_room *room, size_t count,
                                         struct error *error)
 {
     struct issue_rows blocked = {.rows = room->rows, .count = count};
-    struct span users;
+    struct sql_value users;
     enum status status = issue_list_users(&room->users, room->rows, count, &users, error);
 
-    return status == STATUS_OK ? SQL_RUN(sql, STATEMENT_blocked_among, issue_note_blocked, &blocked,
-                                         error, sql_text(users))
-                               : status;
+    return status == STATUS_OK
+               ? SQL_RUN(sql, STATEMENT_blocked_among, issue_note_blocked, &blocked, error, users)
+               : status;
 }
 
 static int issue_compare_seq(const void *key, const void *item)
@@ -81,7 +73,6 @@ static enum status issue_note_refused(void *context, const struct sql_value *col
     struct coupon_row *row = bsearch(&columns[0].number, rows->rows, rows->count,
                                      sizeof(*rows->rows), issue_compare_seq);
 
-    (void)error;
     if (row != NULL)
         row->state = COUPON_VOID;
     return STATUS_OK;
@@ -103,15 +94,14 @@ static enum status issue_note_reserved(void *context, const struct sql_value *co
                                        struct error *error)
 {
     const struct issue_rows *run = context;
-    struct user_id user = rows_read_user(&columns[0]);
+    struct id user = rows_read_user(&columns[0]);
     struct request_id request_id = rows_read_request_id(&columns[1]);
     int64_t seq = columns[2].number;
 
-    (void)error;
     for (size_t i = 0; i < run->count; i++) {
         struct coupon_row *row = &run->rows[i];
         const struct claim *claim = row->claim;
-        if (claim->seq == seq || !user_id_equal(&claim->user, &user) ||
+        if (claim->seq == seq || !id_equal(&claim->user, &user) ||
             memcmp(&claim->request_id, &request_id, sizeof(request_id)) != 0)
             continue;
         row->state = COUPON_MERGED;
@@ -125,11 +115,11 @@ enum status issue_find_reserved(struct sql *sql, struct issue_room *room, struct
                                 size_t count, struct error *error)
 {
     struct issue_rows run = {.rows = rows, .count = count};
-    struct span users;
+    struct sql_value users;
     enum status status = issue_list_users(&room->users, rows, count, &users, error);
 
     return status == STATUS_OK ? SQL_RUN(sql, STATEMENT_reserve_among, issue_note_reserved, &run,
-                                         error, sql_i64(rows[0].claim->policy_id), sql_text(users))
+                                         error, sql_i64(rows[0].claim->policy_id), users)
                                : status;
 }
 
@@ -142,7 +132,6 @@ struct issue_exceptions {
 static enum status issue_read_exceptions(void *context, const struct sql_value *columns,
                                          struct error *error)
 {
-    (void)error;
     *(struct issue_exceptions *)context = (struct issue_exceptions){
         .has_blocked = columns[0].number != 0,
         .has_refused = columns[1].number != 0,
@@ -169,8 +158,7 @@ enum status issue_find_exceptions(struct sql *sql, struct issue_room *room, size
                                   struct error *error)
 {
     struct issue_exceptions any = {0};
-    enum status status =
-        sql_run(sql, STATEMENT_exceptions_any, NULL, 0, issue_read_exceptions, &any, NULL, error);
+    enum status status = SQL_RUN(sql, STATEMENT_exceptions_any, issue_read_exceptions, &any, error);
 
     if (status == STATUS_OK && any.has_blocked)
         status = issue_refuse_blocked(sql, room, count, error);
@@ -184,4 +172,55 @@ enum status issue_find_exceptions(struct sql *sql, struct issue_room *room, size
         status = issue_find_in_run(sql, room, &any, &run, error);
     }
     return status;
+}
+
+/* --- places that are taken --- */
+
+struct slot_user {
+    const struct claim *claim;
+    int64_t seqs[PER_USER_LIMIT_MAX + 1]; /* of the coupon in each place; 0: it is free */
+    int64_t same_seq;                     /* of the coupon that the same request made; 0: none */
+};
+
+static enum status slot_read_coupon(void *context, const struct sql_value *columns,
+                                    struct error *error)
+{
+    struct slot_user *user = context;
+    struct coupon coupon;
+
+    (void)rows_read_coupon(&coupon, columns, error);
+    if (coupon.state == COUPON_VOID || coupon.state == COUPON_MERGED)
+        return STATUS_OK;
+    if (memcmp(&coupon.claim.request_id, &user->claim->request_id, sizeof(struct request_id)) == 0)
+        user->same_seq = coupon.claim.seq;
+    if (coupon_state_is_active(coupon.state) && coupon.claim.nth >= 1 &&
+        coupon.claim.nth <= PER_USER_LIMIT_MAX)
+        user->seqs[coupon.claim.nth] = coupon.claim.seq;
+    return STATUS_OK;
+}
+
+enum status slot_choose(struct sql *sql, const struct claim *claim, struct slot_choice *choice,
+                        struct error *error)
+{
+    struct slot_user user = {.claim = claim};
+    struct policy policy;
+    int32_t nth = 1;
+
+    *choice = (struct slot_choice){0};
+    enum status status = rows_policy_by_id(sql, claim->policy_id, ROWS_LOOK, &policy, error);
+    if (status == STATUS_OK)
+        status =
+            SQL_RUN(sql, STATEMENT_coupon_list_of_claimant, slot_read_coupon, &user, error,
+                    sql_i64(claim->policy_id), sql_text(id_span(&claim->user)), sql_i64(INT32_MAX));
+    if (status != STATUS_OK || user.seqs[claim->nth] == 0)
+        return status;
+    while (nth <= policy.per_user_limit && user.seqs[nth] != 0)
+        nth++;
+    if (user.same_seq == 0 && nth <= policy.per_user_limit) {
+        choice->nth = nth;
+    } else {
+        choice->is_other_wish = user.same_seq == 0;
+        choice->merged_into_seq = user.same_seq != 0 ? user.same_seq : user.seqs[claim->nth];
+    }
+    return STATUS_OK;
 }

@@ -2,8 +2,7 @@
  *
  * Threads: one session, one thread.
  */
-#ifndef LEDGER_ISSUE_EXCEPTIONS_H
-#define LEDGER_ISSUE_EXCEPTIONS_H
+#pragma once
 
 #include "ledger/issue.h"
 
@@ -18,4 +17,15 @@ enum status issue_find_exceptions(struct sql *sql, struct issue_room *room, size
 enum status issue_find_reserved(struct sql *sql, struct issue_room *room, struct coupon_row *rows,
                                 size_t count, struct error *error) MUST_CHECK;
 
-#endif
+/* Where a claim goes whose place among its user's coupons is taken. While a shared gate is away,
+ * the ledger gives out places that the gate has given, too. A wish that is in the ledger already is
+ * not written twice; another one gets the first free place, if the user's limit leaves any. */
+struct slot_choice {
+    int32_t nth;             /* the place it takes instead; 0: none */
+    int64_t merged_into_seq; /* the coupon that its user holds instead; 0: none */
+    bool is_other_wish;      /* that coupon is another wish's */
+};
+
+/* Both 0: nothing is in the claim's way. */
+enum status slot_choose(struct sql *sql, const struct claim *claim, struct slot_choice *choice,
+                        struct error *error) MUST_CHECK;

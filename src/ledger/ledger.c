@@ -8,20 +8,18 @@
 
 #include "base/clock.h"
 #include "base/zone.h"
-#include "ledger/balance.h"
 #include "ledger/driver.h"
-#include "ledger/fallback.h"
 #include "ledger/inside.h"
 #include "ledger/migrate.h"
-#include "ledger/repair.h"
+#include "ledger/repair/repair.h"
 #include "ledger/transactions.h"
 #include "ledger/writer.h"
 
-#define TIMEOUT_DEFAULT_MS 10000
-#define READ_PAUSE_MS      500
+#define TIMEOUT_DEFAULT_MS            10000
+#define READ_PAUSE_MS                 500
 
-static const struct ledger_driver *const ledger_drivers[] = {
-    &ledger_sqlite_driver, &ledger_postgres_driver, &ledger_mysql_driver};
+#define LEDGER_DRIVER_LIST(kind, ...) &ledger_##kind##_driver,
+static const struct ledger_driver *const ledger_drivers[] = {LEDGER_KINDS(LEDGER_DRIVER_LIST)};
 
 struct ledger {
     struct ledger_options options;
@@ -29,7 +27,7 @@ struct ledger {
     struct ledger_store *store;
     struct ledger_stats stats;
     struct writer writer;
-    struct till till;
+    struct batcher batcher;
     struct ledger_session *writer_session;
     pthread_mutex_t readers_lock;
     pthread_cond_t reader_free;
@@ -41,36 +39,20 @@ struct ledger {
     struct ledger_session *term_session; /* of a remote database, for terms only; NULL: not yet */
 };
 
-enum status sql_run(struct sql *sql, enum statement statement, const struct sql_value *values,
-                    size_t value_count, sql_row_fn row, void *context, int64_t *changed,
-                    struct error *error)
-{
-    return sql->driver->run(sql->session, statement, values, value_count, row, context, changed,
-                            error);
-}
-
 /* --- opening and closing --- */
-
-static bool ledger_url_is_of(const char *url, const struct ledger_driver *driver)
-{
-    for (const char *const *scheme = driver->schemes; *scheme != NULL; scheme++) {
-        size_t length = strlen(*scheme);
-        if (strncmp(url, *scheme, length) == 0 && url[length] == ':')
-            return true;
-    }
-    return false;
-}
 
 static const struct ledger_driver *ledger_driver_for(const char *url)
 {
+    const struct ledger_kind *kind = ledger_kind_of(url);
+
     for (size_t i = 0; i < sizeof(ledger_drivers) / sizeof(ledger_drivers[0]); i++) {
         const struct ledger_driver *driver = ledger_drivers[i];
         ensure(driver->store_open && driver->store_close && driver->session_open &&
                driver->session_close && driver->begin && driver->commit && driver->rollback &&
                driver->savepoint && driver->savepoint_end && driver->run &&
-               driver->insert_coupons && driver->tend && driver->room && driver->schema_lock &&
-               driver->schema_unlock && driver->schema_version && driver->schema_apply);
-        if (ledger_url_is_of(url, driver))
+               driver->insert_coupons && driver->schema_lock && driver->schema_unlock &&
+               driver->schema_version && driver->schema_apply);
+        if (kind != NULL && strcmp(driver->name, kind->name) == 0)
             return driver;
     }
     return NULL;
@@ -78,8 +60,10 @@ static const struct ledger_driver *ledger_driver_for(const char *url)
 
 static enum status ledger_unknown(struct error *error)
 {
-    return error_set(error, STATUS_INVALID,
-                     "ledger: unknown kind of URL; known: sqlite:FILE, postgres://…, mysql://…");
+    struct span known = LEDGER_KIND_EXAMPLES;
+
+    return error_set(error, STATUS_INVALID, "ledger: unknown kind of URL; known: %.*s",
+                     (int)known.length, known.bytes);
 }
 
 static struct store_options ledger_store_options(const struct ledger_options *options)
@@ -103,7 +87,7 @@ static void ledger_release(struct ledger *ledger)
     pthread_mutex_destroy(&ledger->term_lock);
     pthread_cond_destroy(&ledger->reader_free);
     pthread_mutex_destroy(&ledger->readers_lock);
-    till_release(&ledger->till);
+    batcher_release(&ledger->batcher);
     free(ledger->readers);
     free(ledger);
 }
@@ -173,7 +157,7 @@ enum status ledger_open(struct ledger **ledger, const struct ledger_options *opt
     pthread_mutex_init(&opened->readers_lock, NULL);
     pthread_mutex_init(&opened->term_lock, NULL);
     pthread_cond_init(&opened->reader_free, NULL);
-    till_init(&opened->till);
+    batcher_init(&opened->batcher);
     enum status status = ledger_open_sessions(opened, error);
     if (status == STATUS_CONFLICT)
         ledger_name_owner(opened, error);
@@ -271,99 +255,6 @@ enum status ledger_write_last(struct ledger *ledger, write_fn body, void *argume
     return writer_run_in(&ledger->writer, WRITE_LAST, body, argument, error);
 }
 
-enum status ledger_policy_create(struct ledger *ledger, struct policy *policy, struct lease *lease,
-                                 struct error *error)
-{
-    struct create_policy create = {.id = policy->id,
-                                   .holder =
-                                       ledger->options.use == LEDGER_SHARE ? LEDGER_CREATOR : NULL,
-                                   .policy = policy,
-                                   .lease = lease};
-    return writer_run(&ledger->writer, transaction_create_policy, &create, error);
-}
-
-enum status ledger_policy_change(struct ledger *ledger, int64_t id,
-                                 const struct policy_change *change,
-                                 const struct lease_shrunk *shrunk, size_t shrunk_count,
-                                 struct policy *policy, struct error *error)
-{
-    struct change_policy arguments = {.id = id,
-                                      .change = change,
-                                      .shrunk = shrunk,
-                                      .shrunk_count = shrunk_count,
-                                      .keeps_seqs = ledger->options.use == LEDGER_SHARE,
-                                      .policy = policy};
-    return writer_run(&ledger->writer, transaction_change_policy, &arguments, error);
-}
-
-enum status ledger_lease_take(struct ledger *ledger, int64_t policy_id, int64_t term, int64_t keep,
-                              struct lease *lease, struct policy *policy, struct error *error)
-{
-    struct take_lease take = {
-        .policy_id = policy_id, .term = term, .keep = keep, .lease = lease, .policy = policy};
-    return writer_run(&ledger->writer, transaction_take_lease, &take, error);
-}
-
-enum status ledger_lease_close(struct ledger *ledger, int64_t lease_id, int64_t term,
-                               struct error *error)
-{
-    struct close_lease close = {.lease_id = lease_id, .term = term};
-    return writer_run(&ledger->writer, transaction_close_lease, &close, error);
-}
-
-enum status ledger_used_leases_close(struct ledger *ledger, const int64_t *lease_ids, size_t count,
-                                     struct error *error)
-{
-    struct close_used_leases close = {.lease_ids = lease_ids, .count = count};
-    return writer_run(&ledger->writer, transaction_close_used_leases, &close, error);
-}
-
-enum status ledger_claim(struct ledger *ledger, struct ledger_wish *wish, struct error *error)
-{
-    return writer_run(&ledger->writer, fallback_claim, wish, error);
-}
-
-enum status ledger_coupon_redeem(struct ledger *ledger, int64_t policy_id, int64_t seq,
-                                 const struct user_id *order_id, int64_t now_ms,
-                                 const char *traceparent, struct coupon *coupon,
-                                 struct error *error)
-{
-    struct redeem_coupon redeem = {.policy_id = policy_id,
-                                   .seq = seq,
-                                   .order_id = order_id,
-                                   .now_ms = now_ms,
-                                   .traceparent = traceparent,
-                                   .coupon = coupon};
-    return writer_run(&ledger->writer, transaction_redeem_coupon, &redeem, error);
-}
-
-enum status ledger_coupon_cancel(struct ledger *ledger, int64_t policy_id, int64_t seq,
-                                 int64_t now_ms, const char *traceparent, struct coupon *coupon,
-                                 struct policy *policy, struct error *error)
-{
-    struct cancel_coupon cancel = {.policy_id = policy_id,
-                                   .seq = seq,
-                                   .now_ms = now_ms,
-                                   .traceparent = traceparent,
-                                   .coupon = coupon,
-                                   .policy = policy};
-    return writer_run(&ledger->writer, transaction_cancel_coupon, &cancel, error);
-}
-
-enum status ledger_user_block(struct ledger *ledger, const struct user_id *user, bool blocked,
-                              int64_t now_ms, struct error *error)
-{
-    struct block_user block = {.user = user, .blocked = blocked, .now_ms = now_ms};
-    return writer_run(&ledger->writer, transaction_block_user, &block, error);
-}
-
-enum status ledger_secret(struct ledger *ledger, const char *name, const uint8_t *fresh,
-                          uint8_t *bytes, size_t length, struct error *error)
-{
-    struct keep_secret keep = {.name = name, .fresh = fresh, .bytes = bytes, .length = length};
-    return writer_run(&ledger->writer, transaction_keep_secret, &keep, error);
-}
-
 /* --- reads --- */
 
 struct sql ledger_reader_take(struct ledger *ledger)
@@ -384,6 +275,14 @@ void ledger_reader_return(struct ledger *ledger, struct sql sql)
     pthread_mutex_unlock(&ledger->readers_lock);
 }
 
+/* In the words that the state is told in. */
+static enum status ledger_refuse(struct ledger *ledger, struct error *error)
+{
+    if (error != NULL)
+        ledger_state(ledger, error);
+    return STATUS_UNAVAILABLE;
+}
+
 /* While the database is away, not everyone waits until it has not answered: one who asks does, now
  * and then, and tells the others. */
 enum status ledger_read_begin(struct ledger *ledger, struct sql *sql, struct error *error)
@@ -398,11 +297,8 @@ enum status ledger_read_begin(struct ledger *ledger, struct sql *sql, struct err
             ledger->read_again_ms = now_ms + READ_PAUSE_MS;
         pthread_mutex_unlock(&ledger->readers_lock);
     }
-    if (is_away) {
-        if (error != NULL)
-            ledger_state(ledger, error);
-        return STATUS_UNAVAILABLE;
-    }
+    if (is_away)
+        return ledger_refuse(ledger, error);
     *sql = ledger_reader_take(ledger);
     return STATUS_OK;
 }
@@ -418,9 +314,7 @@ enum status ledger_read_end(struct ledger *ledger, struct sql sql, enum status s
     pthread_mutex_unlock(&ledger->readers_lock);
     if (!ledger_is_behind(ledger) || (status != STATUS_OK && status != STATUS_NOT_FOUND))
         return status;
-    if (error != NULL)
-        ledger_state(ledger, error);
-    return STATUS_UNAVAILABLE;
+    return ledger_refuse(ledger, error);
 }
 
 /* --- terms --- */
@@ -432,11 +326,8 @@ enum status ledger_term_begin(struct ledger *ledger, struct sql *sql, struct err
 
     if (!ledger->driver->is_remote)
         return ledger_read_begin(ledger, sql, error);
-    if (ledger_is_behind(ledger)) {
-        if (error != NULL)
-            ledger_state(ledger, error);
-        return STATUS_UNAVAILABLE;
-    }
+    if (ledger_is_behind(ledger))
+        return ledger_refuse(ledger, error);
     pthread_mutex_lock(&ledger->term_lock);
     if (ledger->term_session == NULL)
         status = ledger->driver->session_open(ledger->store, SESSION_TERMS, &ledger->term_session,
@@ -477,6 +368,11 @@ enum status ledger_term_write(struct ledger *ledger, write_fn body, void *argume
     return ledger_term_end(ledger, sql, status, error);
 }
 
+bool ledger_is_shared(const struct ledger *ledger)
+{
+    return ledger->options.use == LEDGER_SHARE;
+}
+
 bool ledger_is_shareable(const struct ledger *ledger)
 {
     return ledger->driver->is_remote;
@@ -512,6 +408,14 @@ enum status ledger_balance(struct ledger *ledger, int64_t policy_id, struct ledg
     return status;
 }
 
+static void ledger_repaired(struct repair *repair, enum status status, struct ledger_repair *done)
+{
+    *done = status == STATUS_OK ? repair->done : (struct ledger_repair){0};
+    if (done->is_done)
+        repair_log(repair);
+    repair_release(repair);
+}
+
 enum status ledger_repair(struct ledger *ledger, const struct ledger_memory *memory,
                           struct ledger_repair *done, struct error *error)
 {
@@ -519,10 +423,7 @@ enum status ledger_repair(struct ledger *ledger, const struct ledger_memory *mem
 
     repair_init(&repair, memory, clock_wall_ms());
     enum status status = writer_repair(&ledger->writer, repair_write, &repair, error);
-    *done = status == STATUS_OK ? repair.done : (struct ledger_repair){0};
-    if (done->is_done)
-        repair_log(&repair);
-    repair_release(&repair);
+    ledger_repaired(&repair, status, done);
     return status;
 }
 
@@ -534,10 +435,7 @@ enum status ledger_rewrite(struct ledger *ledger, const struct ledger_memory *me
     repair_init(&repair, memory, clock_wall_ms());
     enum status status =
         writer_run_in(&ledger->writer, WRITE_BEHIND_EVENTS, repair_write, &repair, error);
-    *done = status == STATUS_OK ? repair.done : (struct ledger_repair){0};
-    if (done->is_done)
-        repair_log(&repair);
-    repair_release(&repair);
+    ledger_repaired(&repair, status, done);
     return status;
 }
 
@@ -550,10 +448,7 @@ enum status ledger_write_back(struct ledger *ledger, const struct ledger_memory 
     repair.policy_id = policy_id;
     enum status status =
         writer_run_in(&ledger->writer, WRITE_BEHIND_EVENTS, repair_write_one, &repair, error);
-    *done = status == STATUS_OK ? repair.done : (struct ledger_repair){0};
-    if (done->is_done)
-        repair_log(&repair);
-    repair_release(&repair);
+    ledger_repaired(&repair, status, done);
     return status;
 }
 
@@ -574,14 +469,16 @@ const struct zone *ledger_zone(const struct ledger *ledger)
     return ledger->options.zone != NULL ? ledger->options.zone : zone_utc();
 }
 
-struct till *ledger_till(struct ledger *ledger)
+struct batcher *ledger_batcher(struct ledger *ledger)
 {
-    return &ledger->till;
+    return &ledger->batcher;
 }
 
 int64_t ledger_room(const struct ledger *ledger)
 {
-    return ledger->driver->room(ledger->store);
+    const struct ledger_file *file = ledger->driver->file;
+
+    return file != NULL ? file->room(ledger->store) : -1;
 }
 
 const char *ledger_kind(const struct ledger *ledger)

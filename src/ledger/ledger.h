@@ -10,8 +10,7 @@
  *
  * Threads: every function may be called from any thread.
  */
-#ifndef LEDGER_LEDGER_H
-#define LEDGER_LEDGER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,7 +42,7 @@ struct ledger_options {
     int64_t timeout_ms;      /* for a connection, a statement, a lock; 0: 10 s */
     unsigned readers;        /* read-only sessions */
     const struct zone *zone; /* of the days that sales are counted in; NULL: UTC. Outlives it */
-    bool keeps_moments;      /* of sales, for a ranking by score; see ledger/sales.h */
+    bool keeps_moments;      /* of sales, for a ranking by score; see ledger/sales/sales.h */
     /* On the writer thread, after a commit and before its ticket counts as durable: what became
      * of each claim, in order. PENDING, of a shared gate's: the database refuses it for now, and it
      * is to be issued again, with one more attempt. */
@@ -91,7 +90,7 @@ bool ledger_healthy(const struct ledger *ledger);
 struct ledger_wish {
     /* asked */
     int64_t policy_id;
-    struct user_id user;
+    struct id user;
     struct request_id request_id;
     int64_t now_ms;
     /* decided */
@@ -139,9 +138,9 @@ enum status ledger_entering_forget(struct ledger *ledger, int64_t policy_id,
 
 /* --- policies and leases --- */
 
-/* Whoever looks after a policy of a shared gate does so in a term, which the ledger counts. What it
- * writes carries its term, and is refused in the same transaction when there is a later one. Of a
- * gate that is not shared there are none. */
+/* The steward of a shared gate's policy has a term, which the ledger counts. Its writes carry the
+ * term, and are refused in the same transaction when there is a later one. A gate that is not
+ * shared has no terms. */
 #define LEDGER_NO_TERM 0
 
 /* The steward of a policy in a shared ledger from its creation, in term 1, until that is done, or
@@ -158,17 +157,6 @@ enum status ledger_policy_get(struct ledger *ledger, int64_t id, struct policy *
 /* Up to `max` policies with ids above after_id, in rising order. */
 enum status ledger_policy_list(struct ledger *ledger, int64_t after_id, struct policy *policies,
                                size_t max, size_t *count, struct error *error) MUST_CHECK;
-
-/* What a PATCH or a DELETE changes. */
-struct policy_change {
-    bool sets_total, sets_opens_at, sets_closes_at, sets_paused, closes;
-    int64_t term; /* of a steward's change; CONFLICT: there is a later one */
-    int64_t total;
-    int64_t opens_at_ms;
-    int64_t closes_at_ms;
-    bool paused;
-    int64_t now_ms;
-};
 
 /* Applies the change in one transaction, after the gate has given back what `shrunk` says.
  * CONFLICT when total would fall below what is not unleased, or the policy is closed.
@@ -249,15 +237,15 @@ enum status ledger_coupon_get(struct ledger *ledger, int64_t policy_id, int64_t 
 
 /* All coupons of a user in rising (policy_id, seq) order, after the
  * given pair; the page's cursor is the last pair. */
-enum status ledger_coupons_of_user(struct ledger *ledger, const struct user_id *user,
+enum status ledger_coupons_of_user(struct ledger *ledger, const struct id *user,
                                    int64_t after_policy_id, int64_t after_seq,
                                    struct coupon *coupons, size_t max, size_t *count,
                                    struct error *error) MUST_CHECK;
 
 /* A user's coupons of one policy, latest seq first. */
 enum status ledger_coupons_of_claimant(struct ledger *ledger, int64_t policy_id,
-                                       const struct user_id *user, struct coupon *coupons,
-                                       size_t max, size_t *count, struct error *error) MUST_CHECK;
+                                       const struct id *user, struct coupon *coupons, size_t max,
+                                       size_t *count, struct error *error) MUST_CHECK;
 
 /* Every row of a policy after the given seq, by rising seqs, of whatever state. */
 enum status ledger_coupons_of_policy(struct ledger *ledger, int64_t policy_id, int64_t after_seq,
@@ -268,9 +256,8 @@ enum status ledger_coupons_of_policy(struct ledger *ledger, int64_t policy_id, i
  * `traceparent` (NULL: none). CONFLICT with the reason when
  * it is cancelled, void, expired or redeemed for another order; `coupon` is filled then too. */
 enum status ledger_coupon_redeem(struct ledger *ledger, int64_t policy_id, int64_t seq,
-                                 const struct user_id *order_id, int64_t now_ms,
-                                 const char *traceparent, struct coupon *coupon,
-                                 struct error *error) MUST_CHECK;
+                                 const struct id *order_id, int64_t now_ms, const char *traceparent,
+                                 struct coupon *coupon, struct error *error) MUST_CHECK;
 
 /* Frees the slot and returns the unit to unleased; idempotent. CONFLICT when redeemed, expired or
  * void. `policy` becomes what is now there. */
@@ -346,9 +333,9 @@ enum status ledger_duty_release(struct ledger *ledger, const char *name, const c
 
 /* --- users --- */
 
-enum status ledger_user_block(struct ledger *ledger, const struct user_id *user, bool blocked,
+enum status ledger_user_block(struct ledger *ledger, const struct id *user, bool blocked,
                               int64_t now_ms, struct error *error) MUST_CHECK;
-enum status ledger_user_blocked(struct ledger *ledger, const struct user_id *user, bool *blocked,
+enum status ledger_user_blocked(struct ledger *ledger, const struct id *user, bool *blocked,
                                 struct error *error) MUST_CHECK;
 
 /* --- secrets the ledger keeps for its servers --- */
@@ -378,6 +365,7 @@ bool ledger_is_served(const char *url);
 /* --- restoring a gate --- */
 
 struct ledger_visitor {
+    /* One that is damaged comes with words in `error`; one with a damaged lease comes again. */
     enum status (*policy)(void *context, const struct policy *policy, struct error *error);
     /* In rising (policy, seq) order. */
     enum status (*claim)(void *context, const struct claim *claim, enum coupon_state state,
@@ -386,7 +374,7 @@ struct ledger_visitor {
     /* An open lease, with how many rows it has and the highest of their seqs (0: none). */
     enum status (*lease)(void *context, const struct lease *lease, int64_t row_count,
                          int64_t last_seq, struct error *error);
-    enum status (*blocked)(void *context, const struct user_id *user, struct error *error);
+    enum status (*blocked)(void *context, const struct id *user, struct error *error);
     void *context;
 };
 
@@ -410,22 +398,12 @@ enum status ledger_visit_blocked(struct ledger *ledger, const struct ledger_visi
  * policies, coupons and users are UNAVAILABLE. */
 bool ledger_is_behind(const struct ledger *ledger);
 
-/* What the ledger is told by a gate that may know more. */
-struct ledger_listener {
-    enum status (*policy)(void *context, const struct policy *policy, struct error *error);
-    enum status (*lease)(void *context, const struct lease *lease, int64_t given_count,
-                         struct error *error);
-    enum status (*claim)(void *context, const struct held_claim *held, struct error *error);
-    enum status (*key)(void *context, const struct key_binding *binding, struct error *error);
-    enum status (*blocked)(void *context, const struct user_id *user, struct error *error);
-    void *context;
-};
-
 enum ledger_difference {
-    LEDGER_LACKS,     /* a claim that it had once and has not */
-    LEDGER_LACKS_YET, /* a pending claim: no gap */
-    LEDGER_IS_LATE,   /* a coupon that is redeemed or cancelled, and ISSUED here */
-    LEDGER_HAS_MORE,  /* a coupon that the gate never gave, or gave otherwise: the ledger's row */
+    LEDGER_LACKS,       /* a claim that it had once and has not */
+    LEDGER_LACKS_YET,   /* a pending claim: no gap */
+    LEDGER_IS_LATE,     /* a coupon that is redeemed or cancelled, and ISSUED here */
+    LEDGER_HAS_MORE,    /* a coupon that the gate never gave, or gave otherwise: the ledger's row */
+    LEDGER_HEARD_TWICE, /* a seq that two users hold in the gate */
 };
 
 /* What a gate and its service remember. */
@@ -435,7 +413,7 @@ struct ledger_memory {
      * it has none left; its claims by rising seqs; its keys. With policy_id 0 of every policy, by
      * rising ids, and then all blocked users. A status of the listener's that is not OK ends it. It
      * may be called again. */
-    enum status (*tell)(void *context, int64_t policy_id, const struct ledger_listener *listener,
+    enum status (*tell)(void *context, int64_t policy_id, const struct claim_visitor *listener,
                         struct error *error);
     void *context;
     const char *secret_name; /* of ledger_secret(); NULL: it is kept elsewhere */
@@ -487,7 +465,7 @@ enum status ledger_balance(struct ledger *ledger, int64_t policy_id, struct ledg
 /* Makes the sums of a policy right by what is unleased; or, where that is asked, gives its coupons
  * their places and leaves the sums alone. Nobody's coupon goes. */
 #define LEDGER_KEPT_SIZE 400
-struct ledger_mend {
+struct ledger_fix {
     /* asked */
     int64_t policy_id;
     int64_t term;       /* of a steward's; CONFLICT: there is a later one */
@@ -506,8 +484,8 @@ struct ledger_mend {
 };
 
 /* CONFLICT: more is issued and lent than there is, so that leases have to come back first. */
-enum status ledger_mend(struct ledger *ledger, struct ledger_mend *mend,
-                        struct error *error) MUST_CHECK;
+enum status ledger_fix(struct ledger *ledger, struct ledger_fix *fix,
+                       struct error *error) MUST_CHECK;
 
 /* All leases that a policy ever had, by rising first seqs; *leases is the caller's to free(), also
  * when this fails. */
@@ -579,5 +557,3 @@ const struct ledger_stats *ledger_stats(const struct ledger *ledger);
 /* The kind of database and a word on its state, for /readyz: "sqlite", "ok" or why not. */
 const char *ledger_kind(const struct ledger *ledger);
 void ledger_state(struct ledger *ledger, struct error *words);
-
-#endif

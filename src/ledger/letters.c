@@ -1,20 +1,21 @@
 /* letters.c: the table of dead letters. */
 #include "ledger/letters.h"
 
+#include "ledger/inside.h"
 #include "ledger/rows.h"
 
 enum status letters_write(struct sql *sql, const struct dead_letter *letter, struct error *error)
 {
     const struct claim *claim = &letter->claim;
 
-    return SQL_RUN(sql, STATEMENT_letter_insert, NULL, NULL, error, sql_i64(claim->policy_id),
-                   sql_i64(claim->seq), sql_text(user_id_span(&claim->user)), sql_i64(claim->nth),
-                   sql_blob(claim->request_id.bytes, sizeof(claim->request_id.bytes)),
-                   sql_i64(claim->requested_at_ms), sql_i64(letter->attempts),
-                   sql_i64(letter->died_at_ms), sql_text(span_of(letter->reason)));
+    return SQL_WRITE(sql, STATEMENT_letter_insert, error, sql_i64(claim->policy_id),
+                     sql_i64(claim->seq), sql_text(id_span(&claim->user)), sql_i64(claim->nth),
+                     sql_blob(claim->request_id.bytes, sizeof(claim->request_id.bytes)),
+                     sql_i64(claim->requested_at_ms), sql_i64(letter->attempts),
+                     sql_i64(letter->died_at_ms), sql_text(span_of(letter->reason)));
 }
 
-static void letters_read_row(const struct sql_value *columns, void *row)
+static enum status letters_read_row(void *row, const struct sql_value *columns, struct error *error)
 {
     struct dead_letter *letter = row;
 
@@ -29,6 +30,7 @@ static void letters_read_row(const struct sql_value *columns, void *row)
         .died_at_ms = columns[7].number,
     };
     rows_read_text(&columns[8], letter->reason, sizeof(letter->reason));
+    return STATUS_OK;
 }
 
 enum status letters_read(struct sql *sql, int64_t policy_id, int64_t seq,
@@ -55,31 +57,47 @@ enum status letters_list(struct sql *sql, int64_t after_policy_id, int64_t after
                    sql_i64(after_seq), sql_i64((int64_t)max));
 }
 
-static enum status letters_read_count(void *context, const struct sql_value *columns,
-                                      struct error *error)
-{
-    (void)error;
-    *(int64_t *)context = columns[0].number;
-    return STATUS_OK;
-}
-
-enum status letters_count(struct sql *sql, int64_t *count, struct error *error)
-{
-    *count = 0;
-    return sql_run(sql, STATEMENT_letter_count, NULL, 0, letters_read_count, count, NULL, error);
-}
-
 enum status letters_drop(struct sql *sql, void *argument, struct error *error)
 {
     const struct drop_letter *drop = argument;
     enum status status = letters_read(sql, drop->policy_id, drop->seq, drop->letter, error);
 
-    return status == STATUS_OK ? SQL_RUN(sql, STATEMENT_letter_delete, NULL, NULL, error,
-                                         sql_i64(drop->policy_id), sql_i64(drop->seq))
+    return status == STATUS_OK ? SQL_WRITE(sql, STATEMENT_letter_delete, error,
+                                           sql_i64(drop->policy_id), sql_i64(drop->seq))
                                : status;
 }
 
-enum status letters_write_all(struct sql *sql, void *argument, struct error *error)
+/* --- the ledger's calls --- */
+
+enum status ledger_letters(struct ledger *ledger, int64_t after_policy_id, int64_t after_seq,
+                           struct dead_letter *letters, size_t max, size_t *count,
+                           struct error *error)
+{
+    struct sql sql = ledger_reader_take(ledger);
+    enum status status = letters_list(&sql, after_policy_id, after_seq, letters, max, count, error);
+    return ledger_read_end(ledger, sql, status, error);
+}
+
+enum status ledger_letter_get(struct ledger *ledger, int64_t policy_id, int64_t seq,
+                              struct dead_letter *letter, struct error *error)
+{
+    struct sql sql = ledger_reader_take(ledger);
+    enum status status = letters_read(&sql, policy_id, seq, letter, error);
+    return ledger_read_end(ledger, sql, status, error);
+}
+
+enum status ledger_letter_count(struct ledger *ledger, int64_t *count, struct error *error)
+{
+    *count = 0;
+    return LEDGER_READ(ledger, STATEMENT_letter_count, rows_take_i64, count, error);
+}
+
+struct write_letters {
+    const struct dead_letter *letters;
+    size_t count;
+};
+
+static enum status letters_write_all(struct sql *sql, void *argument, struct error *error)
 {
     const struct write_letters *write = argument;
     enum status status = STATUS_OK;
@@ -87,4 +105,18 @@ enum status letters_write_all(struct sql *sql, void *argument, struct error *err
     for (size_t i = 0; i < write->count && status == STATUS_OK; i++)
         status = letters_write(sql, &write->letters[i], error);
     return status;
+}
+
+enum status ledger_letters_write(struct ledger *ledger, const struct dead_letter *letters,
+                                 size_t count, struct error *error)
+{
+    struct write_letters write = {.letters = letters, .count = count};
+    return ledger_write(ledger, letters_write_all, &write, error);
+}
+
+enum status ledger_letter_drop(struct ledger *ledger, int64_t policy_id, int64_t seq,
+                               struct dead_letter *letter, struct error *error)
+{
+    struct drop_letter drop = {.policy_id = policy_id, .seq = seq, .letter = letter};
+    return ledger_write(ledger, letters_drop, &drop, error);
 }

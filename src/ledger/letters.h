@@ -2,8 +2,7 @@
  *
  * Threads: one session, one thread.
  */
-#ifndef LEDGER_LETTERS_H
-#define LEDGER_LETTERS_H
+#pragma once
 
 #include "ledger/driver.h"
 
@@ -20,15 +19,6 @@ enum status letters_list(struct sql *sql, int64_t after_policy_id, int64_t after
                          struct dead_letter *letters, size_t max, size_t *count,
                          struct error *error) MUST_CHECK;
 
-/* The body of a transaction: writes all of them. */
-struct write_letters {
-    const struct dead_letter *letters;
-    size_t count;
-};
-enum status letters_write_all(struct sql *sql, void *argument, struct error *error);
-
-enum status letters_count(struct sql *sql, int64_t *count, struct error *error) MUST_CHECK;
-
 struct drop_letter {
     int64_t policy_id;
     int64_t seq;
@@ -36,5 +26,3 @@ struct drop_letter {
 };
 /* The body of a transaction: reads the letter, then deletes it. NOT_FOUND when there is none. */
 enum status letters_drop(struct sql *sql, void *argument, struct error *error);
-
-#endif

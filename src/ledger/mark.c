@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/random.h"
+#include "ledger/rows.h"
 
 #define OWNER_NAME   "owner"
 #define SHARE_PREFIX "share-"
@@ -24,11 +25,8 @@ static enum status mark_read_row(void *context, const struct sql_value *columns,
 {
     struct mark_row *row = context;
 
-    (void)error;
     *row = (struct mark_row){.found = true, .value = columns[0].number};
-    if (columns[1].kind == SQL_TEXT)
-        snprintf(row->holder, sizeof(row->holder), "%.*s", (int)columns[1].bytes.length,
-                 columns[1].bytes.bytes);
+    rows_read_text(&columns[1], row->holder, sizeof(row->holder));
     return STATUS_OK;
 }
 
@@ -154,8 +152,8 @@ enum status mark_enter(struct mark *mark, struct sql *sql, enum ledger_use use, 
     mark_name(mark, use);
     enum status status = sql->driver->begin(sql->session, error);
     if (status == STATUS_OK)
-        status = SQL_RUN(sql, STATEMENT_writer_enter, NULL, NULL, error,
-                         sql_text(span_of(mark->name)), sql_text(span_of(mark->holder)));
+        status = SQL_WRITE(sql, STATEMENT_writer_enter, error, sql_text(span_of(mark->name)),
+                           sql_text(span_of(mark->holder)));
     if (status == STATUS_OK)
         status = mark_read(mark, sql, &row, error);
     if (status == STATUS_OK)
@@ -183,19 +181,17 @@ void mark_leave(struct mark *mark, struct sql *sql, enum ledger_use use)
 
     if (use == LEDGER_OWN)
         return;
-    if (SQL_RUN(sql, STATEMENT_writer_leave, NULL, NULL, &error, sql_text(span_of(mark->name))) !=
-        STATUS_OK)
+    if (SQL_WRITE(sql, STATEMENT_writer_leave, &error, sql_text(span_of(mark->name))) != STATUS_OK)
         log_event(LOG_WARN, "mark_left_behind", LOG_FIELD("error", LOG_TEXT(error.text)));
 }
 
 enum status mark_move(struct mark *mark, struct sql *sql, struct error *error)
 {
-    const struct sql_value values[] = {sql_text(span_of(mark->name)), sql_i64(mark->value),
-                                       sql_i64(mark->value + 1)};
     struct mark_row row;
     int64_t changed = 0;
     enum status status =
-        sql_run(sql, STATEMENT_writer_move, values, 3, NULL, NULL, &changed, error);
+        SQL_CHANGE(sql, STATEMENT_writer_move, &changed, error, sql_text(span_of(mark->name)),
+                   sql_i64(mark->value), sql_i64(mark->value + 1));
 
     if (status == STATUS_CONFLICT)
         return mark_not_owner(mark, sql, error);
@@ -268,16 +264,15 @@ enum status mark_repair(struct mark *mark, struct sql *sql, struct error *error)
     enum status status = mark_read(mark, sql, &row, error);
 
     if (status == STATUS_OK && !row.found) {
-        status = SQL_RUN(sql, STATEMENT_writer_enter, NULL, NULL, error,
-                         sql_text(span_of(mark->name)), sql_text(span_of(mark->holder)));
+        status = SQL_WRITE(sql, STATEMENT_writer_enter, error, sql_text(span_of(mark->name)),
+                           sql_text(span_of(mark->holder)));
         if (status == STATUS_OK)
             status = mark_read(mark, sql, &row, error);
     }
     if (status != STATUS_OK)
         return status;
-    const struct sql_value values[] = {sql_text(span_of(mark->name)), sql_i64(row.value),
-                                       sql_i64(value)};
-    status = sql_run(sql, STATEMENT_writer_move, values, 3, NULL, NULL, &changed, error);
+    status = SQL_CHANGE(sql, STATEMENT_writer_move, &changed, error, sql_text(span_of(mark->name)),
+                        sql_i64(row.value), sql_i64(value));
     if (status == STATUS_OK && changed != 1)
         return error_set(error, STATUS_BUSY, "the writer's mark moved");
     mark->repaired = value;

@@ -10,8 +10,7 @@
  *
  * Threads: the writer's own.
  */
-#ifndef LEDGER_MARK_H
-#define LEDGER_MARK_H
+#pragma once
 
 #include "ledger/driver.h"
 
@@ -62,5 +61,3 @@ enum status mark_repair(struct mark *mark, struct sql *sql, struct error *error)
 
 /* What became of the repair's commit. After UNKNOWN, whoever looks at the mark next finds out. */
 void mark_repaired(struct mark *mark, enum status status);
-
-#endif

@@ -20,10 +20,9 @@ int migrate_newest(const char *driver_name)
 {
     int newest = 0;
 
-    for (size_t i = 0; i < embedded_migrations_count; i++) {
+    for (size_t i = 0; i < embedded_migrations_count; i++)
         if (migrate_is_of(embedded_migrations[i].name, driver_name))
             newest = (int)strtol(embedded_migrations[i].name, NULL, 10);
-    }
     ensure(newest > 0);
     return newest;
 }

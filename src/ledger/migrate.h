@@ -4,8 +4,7 @@
  *
  * Threads: one session, one thread.
  */
-#ifndef LEDGER_MIGRATE_H
-#define LEDGER_MIGRATE_H
+#pragma once
 
 #include "ledger/driver.h"
 
@@ -16,5 +15,3 @@ int migrate_newest(const char *driver_name);
  * A database that lacks nothing is only read. `note` may be NULL. FAILED: a newer dibs wrote it. */
 enum status migrate_run(struct sql *sql, enum ledger_migration mode, ledger_migration_fn note,
                         void *context, struct error *error) MUST_CHECK;
-
-#endif

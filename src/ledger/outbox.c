@@ -1,11 +1,12 @@
 /* outbox.c: notes in memory, numbered and written in one go before the commit. */
 #include "ledger/outbox.h"
 
-#include <sodium.h>
 #include <stdlib.h>
 
-#include "base/json.h"
+#include "base/array.h"
+#include "base/digits.h"
 #include "ledger/inside.h"
+#include "ledger/list.h"
 #include "ledger/rows.h"
 
 #define ROWS_MAX        1000 /* of one statement */
@@ -54,13 +55,7 @@ void outbox_note(struct outbox *outbox, const struct outbox_note *note)
 {
     if (outbox == NULL)
         return;
-    if (outbox->count == outbox->capacity) {
-        size_t capacity = outbox->capacity == 0 ? NOTES_COUNT_MIN : outbox->capacity * 2;
-        struct outbox_note *grown = realloc(outbox->notes, capacity * sizeof(*grown));
-        ensure(grown != NULL);
-        outbox->notes = grown;
-        outbox->capacity = capacity;
-    }
+    ensure(array_make_room(outbox->notes, outbox->count, outbox->capacity));
     outbox->notes[outbox->count++] = *note;
 }
 
@@ -133,8 +128,8 @@ static enum status outbox_take_numbers(struct sql *sql, int64_t policy_id, size_
                                        int64_t *first, struct error *error)
 {
     int64_t last = 0;
-    enum status status = SQL_RUN(sql, STATEMENT_event_take, NULL, NULL, error, sql_i64(policy_id),
-                                 sql_i64((int64_t)count));
+    enum status status =
+        SQL_WRITE(sql, STATEMENT_event_take, error, sql_i64(policy_id), sql_i64((int64_t)count));
 
     if (status == STATUS_OK)
         status =
@@ -143,85 +138,47 @@ static enum status outbox_take_numbers(struct sql *sql, int64_t policy_id, size_
     return status;
 }
 
-/* The trace that a claim came with is asked for by its request; nobody else changes a coupon that
- * is only being written. */
-static void outbox_append_trace(struct outbox *outbox, const struct outbox_note *note)
+/* The trace that a claim came with is asked for by its request, and put into `found`; nobody else
+ * changes a coupon that is only being written. */
+static const char *outbox_trace(const struct outbox *outbox, const struct outbox_note *note,
+                                char found[TRACEPARENT_SIZE])
 {
-    char found[TRACEPARENT_SIZE] = "";
-    const char *trace = note->traceparent;
     bool is_claimed =
         note->state == COUPON_ISSUED || note->state == COUPON_VOID || note->state == COUPON_MERGED;
 
-    if (trace == NULL && is_claimed && outbox->find_trace != NULL &&
-        outbox->find_trace(outbox->context, &note->claim->request_id, found))
-        trace = found;
-    buffer_append_text(&outbox->text, trace != NULL ? trace : "");
+    if (note->traceparent != NULL)
+        return note->traceparent;
+    return is_claimed && outbox->find_trace != NULL &&
+                   outbox->find_trace(outbox->context, &note->claim->request_id, found)
+               ? found
+               : "";
 }
 
-static void outbox_append_hex(struct buffer *text, const struct request_id *id)
-{
-    static const char digits[] = "0123456789abcdef";
-    char hex[2 * sizeof(id->bytes)];
-
-    for (size_t i = 0; i < sizeof(id->bytes); i++) {
-        hex[2 * i] = digits[id->bytes[i] >> 4];
-        hex[2 * i + 1] = digits[id->bytes[i] & 15];
-    }
-    buffer_append(text, hex, sizeof(hex));
-}
-
-/* The alphabets of ids, states and traces have nothing that JSON would escape. */
 static void outbox_append(struct outbox *outbox, const struct outbox_note *note, int64_t number)
 {
-    struct buffer *text = &outbox->text;
     const struct claim *claim = note->claim;
-    const int64_t times[] = {note->changed_at_ms, claim->requested_at_ms, note->issued_at_ms,
-                             note->expires_at_ms};
+    char found[TRACEPARENT_SIZE];
 
-    buffer_append_text(text, text->length == 0 ? "[[" : ",[");
-    buffer_append_i64(text, claim->policy_id);
-    buffer_append_literal(text, ",");
-    buffer_append_i64(text, number);
-    buffer_append_literal(text, ",");
-    buffer_append_i64(text, claim->seq);
-    buffer_append_literal(text, ",\"");
-    buffer_append_span(text, user_id_span(&claim->user));
-    buffer_append_literal(text, "\",");
-    buffer_append_i64(text, note->nth);
-    buffer_append_literal(text, ",\"");
-    outbox_append_hex(text, &claim->request_id);
-    buffer_append_literal(text, "\",\"");
-    buffer_append_text(text, coupon_state_name(note->state));
-    buffer_append_literal(text, "\"");
-    for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
-        buffer_append_literal(text, ",");
-        buffer_append_i64(text, times[i]);
-    }
-    buffer_append_literal(text, ",\"");
-    if (note->order_id != NULL)
-        buffer_append_span(text, user_id_span(note->order_id));
-    buffer_append_literal(text, "\",");
-    buffer_append_i64(text, note->merged_into_seq);
-    buffer_append_literal(text, ",");
-    json_append_text(text, span_of(note->reason != NULL ? note->reason : ""));
-    buffer_append_literal(text, ",\"");
-    outbox_append_trace(outbox, note);
-    buffer_append_literal(text, "\"]");
+    LIST_ROW(
+        &outbox->text, sql_i64(claim->policy_id), sql_i64(number), sql_i64(claim->seq),
+        sql_text(id_span(&claim->user)), sql_i64(note->nth),
+        sql_blob(claim->request_id.bytes, sizeof(claim->request_id.bytes)),
+        sql_text(span_of(coupon_state_name(note->state))), sql_i64(note->changed_at_ms),
+        sql_i64(claim->requested_at_ms), sql_i64(note->issued_at_ms), sql_i64(note->expires_at_ms),
+        sql_text(note->order_id != NULL ? id_span(note->order_id) : SPAN("")),
+        sql_i64(note->merged_into_seq), sql_text(span_of(note->reason != NULL ? note->reason : "")),
+        sql_text(span_of(outbox_trace(outbox, note, found))));
 }
 
 static enum status outbox_insert(struct sql *sql, struct error *error)
 {
     struct buffer *text = &sql->outbox->text;
+    struct sql_value rows;
+    enum status status = list_end(text, &rows, error);
 
-    if (text->length == 0)
-        return STATUS_OK;
-    buffer_append_literal(text, "]");
-    if (text->overflowed)
-        return error_set(error, STATUS_UNAVAILABLE, "no memory for a batch of events");
-    enum status status =
-        SQL_RUN(sql, STATEMENT_event_insert, NULL, NULL, error,
-                sql_text((struct span){.bytes = text->bytes, .length = text->length}));
-    buffer_clear(text);
+    if (status == STATUS_OK)
+        status = SQL_WRITE(sql, STATEMENT_event_insert, error, rows);
+    list_begin(text);
     return status;
 }
 
@@ -235,7 +192,7 @@ enum status outbox_write(struct sql *sql, struct error *error)
     if (outbox == NULL || outbox->count == 0)
         return STATUS_OK;
     outbox_sort(outbox);
-    buffer_clear(&outbox->text);
+    list_begin(&outbox->text);
     for (size_t i = 0; i < outbox->count && status == STATUS_OK; i++) {
         const struct outbox_note *note = &outbox->notes[i];
         if (i == policy_end) {
@@ -249,7 +206,7 @@ enum status outbox_write(struct sql *sql, struct error *error)
         if (status == STATUS_OK && (i + 1) % ROWS_MAX == 0)
             status = outbox_insert(sql, error);
     }
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && outbox->count % ROWS_MAX != 0)
         status = outbox_insert(sql, error);
     outbox->count = 0;
     outbox->has_written = status == STATUS_OK;
@@ -261,17 +218,13 @@ enum status outbox_write(struct sql *sql, struct error *error)
 /* What is not hex, which somebody else has written, is no id. */
 static struct request_id outbox_read_hex(const struct sql_value *column)
 {
-    struct request_id id = {{0}};
-    size_t length;
+    struct request_id id;
 
-    if (sodium_hex2bin(id.bytes, sizeof(id.bytes), column->bytes.bytes, column->bytes.length, NULL,
-                       &length, NULL) != 0 ||
-        length != sizeof(id.bytes))
-        return (struct request_id){{0}};
-    return id;
+    return hex_read(column->bytes, id.bytes, sizeof(id.bytes)) ? id : (struct request_id){{0}};
 }
 
-static void outbox_read_event(const struct sql_value *columns, void *row)
+static enum status outbox_read_event(void *row, const struct sql_value *columns,
+                                     struct error *error)
 {
     struct ledger_event *event = row;
 
@@ -293,6 +246,7 @@ static void outbox_read_event(const struct sql_value *columns, void *row)
         event->coupon.order_id = rows_read_user(&columns[11]);
     rows_read_text(&columns[13], event->coupon.reason, sizeof(event->coupon.reason));
     rows_read_text(&columns[14], event->traceparent, sizeof(event->traceparent));
+    return STATUS_OK;
 }
 
 enum status ledger_events(struct ledger *ledger, const struct ledger_event_place *after,
@@ -310,7 +264,6 @@ static enum status outbox_read_backlog(void *context, const struct sql_value *co
 {
     struct ledger_backlog *backlog = context;
 
-    (void)error;
     backlog->count = columns[0].number;
     backlog->oldest_at_ms = columns[1].number;
     return STATUS_OK;
@@ -320,8 +273,7 @@ enum status ledger_event_backlog(struct ledger *ledger, struct ledger_backlog *b
                                  struct error *error)
 {
     *backlog = (struct ledger_backlog){0};
-    return ledger_read(ledger, STATEMENT_event_backlog, NULL, 0, outbox_read_backlog, backlog,
-                       error);
+    return LEDGER_READ(ledger, STATEMENT_event_backlog, outbox_read_backlog, backlog, error);
 }
 
 /* --- dropping --- */
@@ -338,8 +290,8 @@ static enum status outbox_drop(struct sql *sql, void *argument, struct error *er
     enum status status = STATUS_OK;
 
     for (size_t i = 0; i < drop->count && status == STATUS_OK; i++)
-        status = SQL_RUN(sql, STATEMENT_event_delete, NULL, NULL, error,
-                         sql_i64(drop->places[i].policy_id), sql_i64(drop->places[i].number));
+        status = SQL_WRITE(sql, STATEMENT_event_delete, error, sql_i64(drop->places[i].policy_id),
+                           sql_i64(drop->places[i].number));
     return status;
 }
 
@@ -363,13 +315,13 @@ struct hold_duty {
 static enum status outbox_hold_duty(struct sql *sql, void *argument, struct error *error)
 {
     const struct hold_duty *hold = argument;
-    const struct sql_value values[] = {sql_text(span_of(hold->name)),
-                                       sql_text(span_of(hold->holder)), sql_i64(hold->term_ms)};
+    struct sql_value name = sql_text(span_of(hold->name));
     int64_t changed = 0;
-    enum status status = sql_run(sql, STATEMENT_duty_insert, values, 1, NULL, NULL, NULL, error);
+    enum status status = SQL_WRITE(sql, STATEMENT_duty_insert, error, name);
 
     if (status == STATUS_OK)
-        status = sql_run(sql, STATEMENT_duty_hold, values, 3, NULL, NULL, &changed, error);
+        status = SQL_CHANGE(sql, STATEMENT_duty_hold, &changed, error, name,
+                            sql_text(span_of(hold->holder)), sql_i64(hold->term_ms));
     *hold->held = status == STATUS_OK && changed == 1;
     return status;
 }
@@ -387,8 +339,8 @@ static enum status outbox_release_duty(struct sql *sql, void *argument, struct e
 {
     const struct hold_duty *hold = argument;
 
-    return SQL_RUN(sql, STATEMENT_duty_release, NULL, NULL, error, sql_text(span_of(hold->name)),
-                   sql_text(span_of(hold->holder)));
+    return SQL_WRITE(sql, STATEMENT_duty_release, error, sql_text(span_of(hold->name)),
+                     sql_text(span_of(hold->holder)));
 }
 
 enum status ledger_duty_release(struct ledger *ledger, const char *name, const char *holder,

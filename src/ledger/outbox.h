@@ -7,8 +7,7 @@
  *
  * Threads: one session, one thread.
  */
-#ifndef LEDGER_OUTBOX_H
-#define LEDGER_OUTBOX_H
+#pragma once
 
 #include "ledger/driver.h"
 
@@ -21,9 +20,9 @@ struct outbox_note {
     int64_t issued_at_ms;
     int64_t expires_at_ms;
     int64_t merged_into_seq;
-    const struct user_id *order_id; /* NULL: none */
-    const char *reason;             /* NULL: none */
-    const char *traceparent;        /* NULL: none */
+    const struct id *order_id; /* NULL: none */
+    const char *reason;        /* NULL: none */
+    const char *traceparent;   /* NULL: none */
 };
 
 struct outbox {
@@ -58,5 +57,3 @@ void outbox_note_coupon(struct outbox *outbox, const struct coupon *coupon, int6
 
 /* Writes what was noted and forgets it. Without an outbox, or without notes, nothing is done. */
 enum status outbox_write(struct sql *sql, struct error *error) MUST_CHECK;
-
-#endif

@@ -2,18 +2,49 @@
  *
  * Threads: one session, one thread.
  */
-#ifndef LEDGER_ROWS_H
-#define LEDGER_ROWS_H
+#pragma once
 
+#include "base/policy.h"
 #include "ledger/driver.h"
 
-/* Readers of the column lists that the statements of a kind share. */
-void rows_read_policy(const struct sql_value *columns, void *policy);
-void rows_read_coupon(const struct sql_value *columns, void *coupon);
+/* A reader is the callback for a row, and what it is called with is where the row goes. These are
+ * for the column lists that the statements of a kind share. FAILED: something else than dibs has
+ * written there what cannot be; the words say what. */
+enum status rows_read_policy(void *policy, const struct sql_value *columns, struct error *error);
+/* For lists: one that cannot be is damaged, `error` says why, and the others go on. */
+enum status rows_read_listed_policy(void *policy, const struct sql_value *columns,
+                                    struct error *error);
+static inline struct policy rows_damaged_policy(int64_t id)
+{
+    /* A version that no row has: once it is put right, that is a change. */
+    return (struct policy){
+        .id = id, .per_user_limit = 1, .version = -1, .next_seq = 1, .is_damaged = true};
+}
+enum status rows_read_lease(void *lease, const struct sql_value *columns, struct error *error);
+enum status rows_read_coupon(void *coupon, const struct sql_value *columns, struct error *error);
 void rows_read_text(const struct sql_value *column, char *text, size_t size);
-struct user_id rows_read_user(const struct sql_value *column);
+struct id rows_read_user(const struct sql_value *column);
 struct request_id rows_read_request_id(const struct sql_value *column);
 enum coupon_state rows_read_state(const struct sql_value *column);
+
+/* A coupon's columns, in the order in which coupon_insert has them, and what is written there. */
+enum coupon_column {
+    COUPON_COLUMN_POLICY_ID,
+    COUPON_COLUMN_SEQ,
+    COUPON_COLUMN_USER_ID,
+    COUPON_COLUMN_NTH,
+    COUPON_COLUMN_SLOT,
+    COUPON_COLUMN_STATE,
+    COUPON_COLUMN_REQUEST_ID,
+    COUPON_COLUMN_LEASE_ID,
+    COUPON_COLUMN_REQUESTED_AT,
+    COUPON_COLUMN_ISSUED_AT,
+    COUPON_COLUMN_EXPIRES_AT,
+    COUPON_COLUMN_MERGED_INTO,
+    COUPON_COLUMN_REASON,
+    COUPON_COLUMN_COUNT,
+};
+struct sql_value rows_coupon_value(const struct coupon_row *row, enum coupon_column column);
 
 /* For statements that answer one number, or a row or none: the number for an int64_t, and that
  * there is a row for a bool. */
@@ -22,7 +53,7 @@ enum status rows_note_any(void *is_there, const struct sql_value *columns, struc
 
 /* Rows into the caller's array, one behind the other: rows_take() is the callback for each. */
 struct rows_page {
-    void (*read)(const struct sql_value *columns, void *row);
+    sql_row_fn read;
     char *rows;
     size_t row_size;
     size_t *count;
@@ -33,6 +64,20 @@ struct rows_page {
                                         .row_size = sizeof(*(array)), \
                                         .count = (counted)})
 enum status rows_take(void *page, const struct sql_value *columns, struct error *error);
+
+/* The same where nobody knows how many come: the array grows, and is to be freed. */
+struct rows_list {
+    sql_row_fn read;
+    char *rows;
+    size_t row_size;
+    size_t count;
+    size_t capacity;
+};
+enum status rows_gather(void *list, const struct sql_value *columns, struct error *error);
+
+/* Runs policy_insert or policy_update with the policy's columns. */
+enum status rows_write_policy(struct sql *sql, enum statement statement,
+                              const struct policy *policy, struct error *error) MUST_CHECK;
 
 /* Whether a row is read to be changed: then nobody else changes it before this transaction ends. */
 enum rows_lock { ROWS_LOOK, ROWS_LOCK };
@@ -49,5 +94,3 @@ enum status rows_lease_lock(struct sql *sql, int64_t id, struct lease *lease,
 
 /* Policy, request id, seq, user and nth: a key with whose claim it is. */
 struct key_binding rows_read_key(const struct sql_value *columns);
-
-#endif

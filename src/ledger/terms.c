@@ -11,8 +11,8 @@
 enum status transaction_create_stewardship(struct sql *sql, int64_t policy_id, const char *holder,
                                            struct error *error)
 {
-    return SQL_RUN(sql, STATEMENT_steward_create, NULL, NULL, error, sql_i64(policy_id),
-                   sql_text(span_of(holder)), sql_i64(CREATOR_TERM_MS));
+    return SQL_WRITE(sql, STATEMENT_steward_create, error, sql_i64(policy_id),
+                     sql_text(span_of(holder)), sql_i64(CREATOR_TERM_MS));
 }
 
 static enum status transaction_compare_terms(int64_t policy_id, int64_t term, int64_t newest,
@@ -43,7 +43,6 @@ static enum status terms_read_steward(void *context, const struct sql_value *col
 {
     struct ledger_stewardship *taken = context;
 
-    (void)error;
     taken->previous = columns[0].number;
     taken->is_held = columns[1].number == 0;
     return STATUS_OK;
@@ -61,15 +60,14 @@ enum status transaction_take_stewardship(struct sql *sql, void *argument, struct
     *taken = (struct ledger_stewardship){0};
     /* Inserting what is there already may wait for whoever has it locked. */
     if (status == STATUS_OK && !is_there)
-        status = SQL_RUN(sql, STATEMENT_steward_insert, NULL, NULL, error, id);
+        status = SQL_WRITE(sql, STATEMENT_steward_insert, error, id);
     if (status == STATUS_OK)
         status = SQL_RUN(sql, STATEMENT_steward_for_update, terms_read_steward, taken, error, id,
                          holder);
     if (status != STATUS_OK || !taken->is_held)
         return status;
     taken->term = (taken->previous > take->above ? taken->previous : take->above) + 1;
-    return SQL_RUN(sql, STATEMENT_steward_take, NULL, NULL, error, id, holder,
-                   sql_i64(taken->term));
+    return SQL_WRITE(sql, STATEMENT_steward_take, error, id, holder, sql_i64(taken->term));
 }
 
 enum status ledger_steward_take(struct ledger *ledger, int64_t policy_id, const char *holder,
@@ -89,8 +87,8 @@ static enum status terms_release(struct sql *sql, void *argument, struct error *
 {
     const struct take_stewardship *take = argument;
 
-    return SQL_RUN(sql, STATEMENT_steward_release, NULL, NULL, error, sql_i64(take->policy_id),
-                   sql_text(span_of(take->holder)));
+    return SQL_WRITE(sql, STATEMENT_steward_release, error, sql_i64(take->policy_id),
+                     sql_text(span_of(take->holder)));
 }
 
 enum status ledger_steward_release(struct ledger *ledger, int64_t policy_id, const char *holder,
@@ -104,10 +102,9 @@ enum status ledger_steward_release(struct ledger *ledger, int64_t policy_id, con
 static enum status terms_leave(struct sql *sql, void *argument, struct error *error)
 {
     struct sql_value holder = sql_text(span_of(argument));
-    enum status status = SQL_RUN(sql, STATEMENT_steward_leave, NULL, NULL, error, holder);
+    enum status status = SQL_WRITE(sql, STATEMENT_steward_leave, error, holder);
 
-    return status == STATUS_OK ? SQL_RUN(sql, STATEMENT_holder_leave, NULL, NULL, error, holder)
-                               : status;
+    return status == STATUS_OK ? SQL_WRITE(sql, STATEMENT_holder_leave, error, holder) : status;
 }
 
 enum status ledger_steward_leave(struct ledger *ledger, char *holder, struct error *error)
@@ -146,7 +143,6 @@ static enum status terms_read_term(void *context, const struct sql_value *column
                                .is_own = columns[2].number != 0,
                                .is_held = columns[3].number != 0};
 
-    (void)error;
     return told->tell(told->context, &term)
                ? STATUS_OK
                : error_set(error, STATUS_UNAVAILABLE, "no memory for the terms of policies");
@@ -164,7 +160,7 @@ enum status ledger_steward_beat(struct ledger *ledger, const char *holder, int64
         return status;
     /* A ledger that no other process can use knows who lives. */
     if (holder[0] != '\0' && sql.driver->is_remote)
-        status = SQL_RUN(&sql, STATEMENT_holder_beat, NULL, NULL, error, name, sql_i64(life_ms));
+        status = SQL_WRITE(&sql, STATEMENT_holder_beat, error, name, sql_i64(life_ms));
     if (status == STATUS_OK)
         status = SQL_RUN(&sql, STATEMENT_steward_list, terms_read_term, &told, error, name);
     return ledger_term_end(ledger, sql, status, error);

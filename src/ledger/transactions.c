@@ -1,37 +1,35 @@
 /* transactions.c: policies, leases, coupons and users change here, and nowhere else. */
 #include "ledger/transactions.h"
 
+#include "ledger/inside.h"
+#include "ledger/ledger.h"
+#include "ledger/list.h"
 #include "ledger/outbox.h"
 #include "ledger/rows.h"
 
 /* A recall touches at most so many leases at once. */
 #define SHRUNK_MAX 64
 
-/* Leases closed by one statement, and the text of their ids. */
-#define CLOSE_IDS_MAX       10000
-#define CLOSE_IDS_BYTES_MAX (CLOSE_IDS_MAX * 21 + 2)
+/* Leases closed by one statement. */
+#define CLOSE_IDS_MAX 10000
 
 enum status transaction_insert_policy(struct sql *sql, const struct policy *policy,
                                       struct error *error)
 {
-    return SQL_RUN(
-        sql, STATEMENT_policy_insert, NULL, NULL, error, sql_i64(policy->id),
-        sql_text(span_of(policy->name)),
-        sql_text(policy->discount_type == DISCOUNT_FIXED ? SPAN("fixed") : SPAN("percent")),
-        sql_i64(policy->discount_value), sql_i64(policy->total), sql_i64(policy->per_user_limit),
-        sql_i64_or_null(policy->opens_at_ms), sql_i64_or_null(policy->closes_at_ms),
-        sql_i64_or_null(policy->coupon_valid_days), sql_i64(policy->reserve),
-        sql_i64(policy->created_at_ms));
+    struct policy fresh = *policy;
+
+    fresh.paused = false;
+    fresh.closed_at_ms = 0;
+    fresh.version = 1;
+    fresh.unleased = policy->total;
+    fresh.next_seq = 1;
+    return rows_write_policy(sql, STATEMENT_policy_insert, &fresh, error);
 }
 
 enum status transaction_save_policy(struct sql *sql, struct policy *policy, struct error *error)
 {
     policy->version++;
-    return SQL_RUN(sql, STATEMENT_policy_update, NULL, NULL, error, sql_i64(policy->id),
-                   sql_i64(policy->total), sql_i64_or_null(policy->opens_at_ms),
-                   sql_i64_or_null(policy->closes_at_ms), sql_i64(policy->reserve),
-                   sql_i64(policy->paused), sql_i64_or_null(policy->closed_at_ms),
-                   sql_i64(policy->unleased), sql_i64(policy->next_seq));
+    return rows_write_policy(sql, STATEMENT_policy_update, policy, error);
 }
 
 /* --- leases --- */
@@ -66,6 +64,14 @@ enum status transaction_take_lease(struct sql *sql, void *argument, struct error
     return transaction_lend(sql, take->policy, count, take->lease, error);
 }
 
+enum status ledger_lease_take(struct ledger *ledger, int64_t policy_id, int64_t term, int64_t keep,
+                              struct lease *lease, struct policy *policy, struct error *error)
+{
+    struct take_lease take = {
+        .policy_id = policy_id, .term = term, .keep = keep, .lease = lease, .policy = policy};
+    return ledger_write(ledger, transaction_take_lease, &take, error);
+}
+
 /* Units that a gate gave back. Their seqs were never given out, so when they are the policy's
  * last they are free for the next lease, and the line stays dense. Not so of a gate elsewhere: a
  * replica of it that has not heard of this would have seen later seqs than the ledger knows of. A
@@ -82,8 +88,7 @@ static enum status transaction_shrink_lease(struct sql *sql, const struct change
     policy->unleased += lease->count - count;
     if (!change->keeps_seqs && lease->first_seq + lease->count == policy->next_seq)
         policy->next_seq = lease->first_seq + count;
-    return SQL_RUN(sql, STATEMENT_lease_shrink, NULL, NULL, error, sql_i64(lease->id),
-                   sql_i64(count));
+    return SQL_WRITE(sql, STATEMENT_lease_shrink, error, sql_i64(lease->id), sql_i64(count));
 }
 
 enum status transaction_close_lease(struct sql *sql, void *argument, struct error *error)
@@ -98,18 +103,26 @@ enum status transaction_close_lease(struct sql *sql, void *argument, struct erro
         status = transaction_check_term(sql, lease.policy_id, close->term, error);
     if (status != STATUS_OK || !lease.open)
         return status;
-    /* Whoever issues under this lease has it locked shared: none of them is under way now. */
+    /* A transaction that issues under this lease holds a shared lock on it: none is under way now.
+     */
     status = SQL_RUN(sql, STATEMENT_lease_rows, rows_take_i64, &row_count, error,
                      sql_i64(lease.policy_id), sql_i64(lease.first_seq),
                      sql_i64(lease.first_seq + lease.count));
     if (status == STATUS_OK)
         status = rows_policy_by_id(sql, lease.policy_id, ROWS_LOCK, &policy, error);
     if (status == STATUS_OK)
-        status = SQL_RUN(sql, STATEMENT_lease_close, NULL, NULL, error, sql_i64(lease.id));
+        status = SQL_WRITE(sql, STATEMENT_lease_close, error, sql_i64(lease.id));
     if (status != STATUS_OK)
         return status;
     policy.unleased += lease.count - row_count;
     return transaction_save_policy(sql, &policy, error);
+}
+
+enum status ledger_lease_close(struct ledger *ledger, int64_t lease_id, int64_t term,
+                               struct error *error)
+{
+    struct close_lease close = {.lease_id = lease_id, .term = term};
+    return ledger_write(ledger, transaction_close_lease, &close, error);
 }
 
 /* In statements that any server's packet takes. */
@@ -119,28 +132,32 @@ enum status transaction_close_used_leases(struct sql *sql, void *argument, struc
     enum status status = STATUS_OK;
     struct buffer ids;
 
-    buffer_init(&ids, CLOSE_IDS_BYTES_MAX);
-    for (size_t i = 0; i < close->count && status == STATUS_OK; i++) {
-        buffer_append_text(&ids, ids.length == 0 ? "[" : ",");
-        buffer_append_i64(&ids, close->lease_ids[i]);
-        if ((i + 1) % CLOSE_IDS_MAX != 0 && i + 1 < close->count)
-            continue;
-        buffer_append_text(&ids, "]");
-        status = ids.overflowed
-                     ? error_set(error, STATUS_UNAVAILABLE, "no memory for the leases to close")
-                     : SQL_RUN(sql, STATEMENT_lease_close_these, NULL, NULL, error,
-                               sql_text((struct span){.bytes = ids.bytes, .length = ids.length}));
-        buffer_clear(&ids);
+    buffer_init(&ids, LIST_LENGTH_MAX);
+    for (size_t i = 0; i < close->count && status == STATUS_OK; i += CLOSE_IDS_MAX) {
+        struct sql_value these;
+        list_begin(&ids);
+        for (size_t j = i; j < close->count && j < i + CLOSE_IDS_MAX; j++)
+            list_add(&ids, sql_i64(close->lease_ids[j]));
+        status = list_end(&ids, &these, error);
+        if (status == STATUS_OK)
+            status = SQL_WRITE(sql, STATEMENT_lease_close_these, error, these);
     }
     buffer_release(&ids);
     return status;
+}
+
+enum status ledger_used_leases_close(struct ledger *ledger, const int64_t *lease_ids, size_t count,
+                                     struct error *error)
+{
+    struct close_used_leases close = {.lease_ids = lease_ids, .count = count};
+    return ledger_write(ledger, transaction_close_used_leases, &close, error);
 }
 
 /* --- policies --- */
 
 static enum status transaction_read_next_id(struct sql *sql, int64_t *id, struct error *error)
 {
-    return sql_run(sql, STATEMENT_policy_next_id, NULL, 0, rows_take_i64, id, NULL, error);
+    return SQL_RUN(sql, STATEMENT_policy_next_id, rows_take_i64, id, error);
 }
 
 /* Those who create policies at the same moment take turns at the row of the newest one: who has it,
@@ -193,6 +210,16 @@ enum status transaction_create_policy(struct sql *sql, void *argument, struct er
     return transaction_lend(sql, policy, policy->unleased - policy->reserve, create->lease, error);
 }
 
+enum status ledger_policy_create(struct ledger *ledger, struct policy *policy, struct lease *lease,
+                                 struct error *error)
+{
+    struct create_policy create = {.id = policy->id,
+                                   .holder = ledger_is_shared(ledger) ? LEDGER_CREATOR : NULL,
+                                   .policy = policy,
+                                   .lease = lease};
+    return ledger_write(ledger, transaction_create_policy, &create, error);
+}
+
 static enum status transaction_change_total(struct policy *policy, int64_t total,
                                             struct error *error)
 {
@@ -212,18 +239,18 @@ static enum status transaction_change_total(struct policy *policy, int64_t total
 static enum status transaction_apply_change(struct policy *policy,
                                             const struct policy_change *change, struct error *error)
 {
-    if (change->sets_opens_at)
-        policy->opens_at_ms = change->opens_at_ms;
-    if (change->sets_closes_at)
-        policy->closes_at_ms = change->closes_at_ms;
-    if ((change->sets_opens_at || change->sets_closes_at) && policy->closes_at_ms != 0 &&
-        policy->closes_at_ms <= policy->opens_at_ms)
+    for (int i = 0; i < POLICY_COLUMN_COUNT; i++)
+        if (policy_change_sets(change, i) && i != POLICY_COLUMN_total)
+            ensure(policy_set_number(policy, i, change->to[i]));
+    if ((policy_change_sets(change, POLICY_COLUMN_opens_at) ||
+         policy_change_sets(change, POLICY_COLUMN_closes_at)) &&
+        policy->closes_at_ms != 0 && policy->closes_at_ms <= policy->opens_at_ms)
         return error_set(error, STATUS_INVALID, "closes_at: must be after opens_at");
-    if (change->sets_paused)
-        policy->paused = change->paused;
     if (change->closes && policy->closed_at_ms == 0)
         policy->closed_at_ms = change->now_ms;
-    return change->sets_total ? transaction_change_total(policy, change->total, error) : STATUS_OK;
+    return policy_change_sets(change, POLICY_COLUMN_total)
+               ? transaction_change_total(policy, change->to[POLICY_COLUMN_total], error)
+               : STATUS_OK;
 }
 
 enum status transaction_change_policy(struct sql *sql, void *argument, struct error *error)
@@ -233,8 +260,6 @@ enum status transaction_change_policy(struct sql *sql, void *argument, struct er
     struct policy *policy = arguments->policy;
     struct lease leases[SHRUNK_MAX];
     enum status status = STATUS_OK;
-    bool alters = change->sets_total || change->sets_opens_at || change->sets_closes_at ||
-                  change->sets_paused;
 
     ensure(arguments->shrunk_count <= SHRUNK_MAX);
     status = transaction_check_term(sql, arguments->id, change->term, error);
@@ -245,11 +270,25 @@ enum status transaction_change_policy(struct sql *sql, void *argument, struct er
     for (size_t i = 0; i < arguments->shrunk_count && status == STATUS_OK; i++)
         status =
             transaction_shrink_lease(sql, arguments, &leases[i], arguments->shrunk[i].count, error);
-    if (status == STATUS_OK && alters && policy->closed_at_ms != 0)
+    if (status == STATUS_OK && change->sets != 0 && policy->closed_at_ms != 0)
         return error_set(error, STATUS_CONFLICT, "the policy is closed; create a new one");
     if (status == STATUS_OK)
         status = transaction_apply_change(policy, change, error);
     return status == STATUS_OK ? transaction_save_policy(sql, policy, error) : status;
+}
+
+enum status ledger_policy_change(struct ledger *ledger, int64_t id,
+                                 const struct policy_change *change,
+                                 const struct lease_shrunk *shrunk, size_t shrunk_count,
+                                 struct policy *policy, struct error *error)
+{
+    struct change_policy arguments = {.id = id,
+                                      .change = change,
+                                      .shrunk = shrunk,
+                                      .shrunk_count = shrunk_count,
+                                      .keeps_seqs = ledger_is_shared(ledger),
+                                      .policy = policy};
+    return ledger_write(ledger, transaction_change_policy, &arguments, error);
 }
 
 /* --- coupons --- */
@@ -264,7 +303,7 @@ enum status transaction_redeem_coupon(struct sql *sql, void *argument, struct er
     if (status != STATUS_OK)
         return status;
     coupon->state = coupon_state_at(coupon->state, coupon->expires_at_ms, redeem->now_ms);
-    if (coupon->state == COUPON_REDEEMED && user_id_equal(&coupon->order_id, redeem->order_id))
+    if (coupon->state == COUPON_REDEEMED && id_equal(&coupon->order_id, redeem->order_id))
         return STATUS_OK;
     if (coupon->state == COUPON_REDEEMED)
         return error_set(error, STATUS_CONFLICT, "the coupon was redeemed %s",
@@ -276,10 +315,23 @@ enum status transaction_redeem_coupon(struct sql *sql, void *argument, struct er
     coupon->redeemed_at_ms = redeem->now_ms;
     coupon->order_id = *redeem->order_id;
     outbox_note_coupon(sql->outbox, coupon, redeem->now_ms, redeem->traceparent);
-    return SQL_RUN(sql, STATEMENT_coupon_redeem, NULL, NULL, error, sql_i64(redeem->policy_id),
-                   sql_i64(redeem->seq), sql_i64(redeem->now_ms),
-                   redeem->order_id->length > 0 ? sql_text(user_id_span(redeem->order_id))
-                                                : sql_null());
+    return SQL_WRITE(sql, STATEMENT_coupon_redeem, error, sql_i64(redeem->policy_id),
+                     sql_i64(redeem->seq), sql_i64(redeem->now_ms),
+                     redeem->order_id->length > 0 ? sql_text(id_span(redeem->order_id))
+                                                  : sql_null());
+}
+
+enum status ledger_coupon_redeem(struct ledger *ledger, int64_t policy_id, int64_t seq,
+                                 const struct id *order_id, int64_t now_ms, const char *traceparent,
+                                 struct coupon *coupon, struct error *error)
+{
+    struct redeem_coupon redeem = {.policy_id = policy_id,
+                                   .seq = seq,
+                                   .order_id = order_id,
+                                   .now_ms = now_ms,
+                                   .traceparent = traceparent,
+                                   .coupon = coupon};
+    return ledger_write(ledger, transaction_redeem_coupon, &redeem, error);
 }
 
 enum status transaction_cancel_coupon(struct sql *sql, void *argument, struct error *error)
@@ -302,14 +354,26 @@ enum status transaction_cancel_coupon(struct sql *sql, void *argument, struct er
     coupon->state = COUPON_CANCELLED;
     coupon->cancelled_at_ms = cancel->now_ms;
     outbox_note_coupon(sql->outbox, coupon, cancel->now_ms, cancel->traceparent);
-    status = SQL_RUN(sql, STATEMENT_coupon_cancel, NULL, NULL, error, sql_i64(cancel->policy_id),
-                     sql_i64(cancel->seq), sql_i64(cancel->now_ms));
+    status = SQL_WRITE(sql, STATEMENT_coupon_cancel, error, sql_i64(cancel->policy_id),
+                       sql_i64(cancel->seq), sql_i64(cancel->now_ms));
     if (status == STATUS_OK)
-        status = SQL_RUN(sql, STATEMENT_policy_return_unit, NULL, NULL, error,
-                         sql_i64(cancel->policy_id));
+        status = SQL_WRITE(sql, STATEMENT_policy_return_unit, error, sql_i64(cancel->policy_id));
     return status == STATUS_OK
                ? rows_policy_by_id(sql, cancel->policy_id, ROWS_LOOK, cancel->policy, error)
                : status;
+}
+
+enum status ledger_coupon_cancel(struct ledger *ledger, int64_t policy_id, int64_t seq,
+                                 int64_t now_ms, const char *traceparent, struct coupon *coupon,
+                                 struct policy *policy, struct error *error)
+{
+    struct cancel_coupon cancel = {.policy_id = policy_id,
+                                   .seq = seq,
+                                   .now_ms = now_ms,
+                                   .traceparent = traceparent,
+                                   .coupon = coupon,
+                                   .policy = policy};
+    return ledger_write(ledger, transaction_cancel_coupon, &cancel, error);
 }
 
 /* --- users and secrets --- */
@@ -317,12 +381,18 @@ enum status transaction_cancel_coupon(struct sql *sql, void *argument, struct er
 enum status transaction_block_user(struct sql *sql, void *argument, struct error *error)
 {
     const struct block_user *block = argument;
-    struct sql_value user = sql_text(user_id_span(block->user));
+    struct sql_value user = sql_text(id_span(block->user));
 
     if (block->blocked)
-        return SQL_RUN(sql, STATEMENT_blocked_insert, NULL, NULL, error, user,
-                       sql_i64(block->now_ms));
-    return SQL_RUN(sql, STATEMENT_blocked_delete, NULL, NULL, error, user);
+        return SQL_WRITE(sql, STATEMENT_blocked_insert, error, user, sql_i64(block->now_ms));
+    return SQL_WRITE(sql, STATEMENT_blocked_delete, error, user);
+}
+
+enum status ledger_user_block(struct ledger *ledger, const struct id *user, bool blocked,
+                              int64_t now_ms, struct error *error)
+{
+    struct block_user block = {.user = user, .blocked = blocked, .now_ms = now_ms};
+    return ledger_write(ledger, transaction_block_user, &block, error);
 }
 
 static enum status transaction_read_secret(void *context, const struct sql_value *columns,
@@ -340,9 +410,16 @@ enum status transaction_keep_secret(struct sql *sql, void *argument, struct erro
 {
     struct keep_secret *keep = argument;
     struct sql_value name = sql_text(span_of(keep->name));
-    enum status status = SQL_RUN(sql, STATEMENT_secret_insert, NULL, NULL, error, name,
-                                 sql_blob(keep->fresh, keep->length));
+    enum status status =
+        SQL_WRITE(sql, STATEMENT_secret_insert, error, name, sql_blob(keep->fresh, keep->length));
     if (status != STATUS_OK)
         return status;
     return SQL_RUN(sql, STATEMENT_secret_by_name, transaction_read_secret, keep, error, name);
+}
+
+enum status ledger_secret(struct ledger *ledger, const char *name, const uint8_t *fresh,
+                          uint8_t *bytes, size_t length, struct error *error)
+{
+    struct keep_secret keep = {.name = name, .fresh = fresh, .bytes = bytes, .length = length};
+    return ledger_write(ledger, transaction_keep_secret, &keep, error);
 }

@@ -6,8 +6,7 @@
  *
  * Threads: one session, one thread.
  */
-#ifndef LEDGER_TRANSACTIONS_H
-#define LEDGER_TRANSACTIONS_H
+#pragma once
 
 #include "ledger/driver.h"
 
@@ -61,7 +60,7 @@ enum status transaction_close_used_leases(struct sql *sql, void *argument, struc
 struct redeem_coupon {
     int64_t policy_id;
     int64_t seq;
-    const struct user_id *order_id;
+    const struct id *order_id;
     int64_t now_ms;
     const char *traceparent;
     struct coupon *coupon;
@@ -79,7 +78,7 @@ struct cancel_coupon {
 enum status transaction_cancel_coupon(struct sql *sql, void *argument, struct error *error);
 
 struct block_user {
-    const struct user_id *user;
+    const struct id *user;
     bool blocked;
     int64_t now_ms;
 };
@@ -110,4 +109,12 @@ enum status transaction_create_stewardship(struct sql *sql, int64_t policy_id, c
 enum status transaction_check_term(struct sql *sql, int64_t policy_id, int64_t term,
                                    struct error *error) MUST_CHECK;
 
-#endif
+/* One claim from unleased stock, decided by the database itself: while the gate is away a
+ * transaction takes its place, slower, but as exact. It never touches stock that is lent to a gate.
+ * The argument is a struct ledger_wish. BUSY when the user's slot is taken at this very moment by
+ * someone else. */
+enum status fallback_claim(struct sql *sql, void *argument, struct error *error) MUST_CHECK;
+
+/* Marks a coupon that a shared gate has not heard of, or notes that there is more to tell of it. */
+enum status entering_mark(struct sql *sql, int64_t policy_id, int64_t seq,
+                          struct error *error) MUST_CHECK;

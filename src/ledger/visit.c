@@ -10,8 +10,9 @@ static enum status ledger_visit_row(void *context, const struct sql_value *colum
 {
     const struct ledger_visitor *visitor = context;
     struct policy policy;
-    rows_read_policy(columns, &policy);
-    return visitor->policy(visitor->context, &policy, error);
+    enum status status = rows_read_listed_policy(&policy, columns, error);
+
+    return status == STATUS_OK ? visitor->policy(visitor->context, &policy, error) : status;
 }
 
 /* --- claims --- */
@@ -19,15 +20,14 @@ static enum status ledger_visit_row(void *context, const struct sql_value *colum
 /* Those that were refused are few: they are read first, and told where their seqs belong. */
 struct visit_claims {
     const struct ledger_visitor *visitor;
-    struct claim *refused;
-    size_t refused_count;
-    size_t refused_capacity;
-    size_t refused_at; /* the first that is not told yet */
+    struct rows_list refused; /* struct claim */
+    size_t refused_at;        /* the first that is not told yet */
 };
 
-static struct claim visit_read_claim(const struct sql_value *columns)
+static enum status visit_read_claim(void *claim, const struct sql_value *columns,
+                                    struct error *error)
 {
-    return (struct claim){
+    *(struct claim *)claim = (struct claim){
         .policy_id = columns[0].number,
         .seq = columns[1].number,
         .user = rows_read_user(&columns[2]),
@@ -35,22 +35,6 @@ static struct claim visit_read_claim(const struct sql_value *columns)
         .request_id = rows_read_request_id(&columns[5]),
         .requested_at_ms = columns[6].number,
     };
-}
-
-static enum status visit_gather_refused(void *context, const struct sql_value *columns,
-                                        struct error *error)
-{
-    struct visit_claims *claims = context;
-
-    if (claims->refused_count == claims->refused_capacity) {
-        size_t capacity = claims->refused_capacity == 0 ? 64 : claims->refused_capacity * 2;
-        struct claim *grown = realloc(claims->refused, capacity * sizeof(*grown));
-        if (grown == NULL)
-            return error_set(error, STATUS_UNAVAILABLE, "no memory for the refused claims");
-        claims->refused = grown;
-        claims->refused_capacity = capacity;
-    }
-    claims->refused[claims->refused_count++] = visit_read_claim(columns);
     return STATUS_OK;
 }
 
@@ -60,8 +44,9 @@ static enum status visit_tell_refused(struct visit_claims *claims, const struct 
 {
     enum status status = STATUS_OK;
 
-    while (claims->refused_at < claims->refused_count && status == STATUS_OK) {
-        const struct claim *claim = &claims->refused[claims->refused_at];
+    while (claims->refused_at < claims->refused.count && status == STATUS_OK) {
+        const struct claim *claim =
+            (const struct claim *)(const void *)claims->refused.rows + claims->refused_at;
         if (next != NULL && (claim->policy_id > next->policy_id ||
                              (claim->policy_id == next->policy_id && claim->seq > next->seq)))
             break;
@@ -74,9 +59,11 @@ static enum status visit_tell_refused(struct visit_claims *claims, const struct 
 static enum status visit_claim(void *context, const struct sql_value *columns, struct error *error)
 {
     struct visit_claims *claims = context;
-    struct claim claim = visit_read_claim(columns);
-    enum status status = visit_tell_refused(claims, &claim, error);
+    struct claim claim;
+    enum status status = visit_read_claim(&claim, columns, error);
 
+    if (status == STATUS_OK)
+        status = visit_tell_refused(claims, &claim, error);
     return status == STATUS_OK ? claims->visitor->claim(claims->visitor->context, &claim,
                                                         rows_read_state(&columns[4]), error)
                                : status;
@@ -86,18 +73,23 @@ static enum status visit_claim(void *context, const struct sql_value *columns, s
 static enum status visit_claims(struct sql *sql, const struct ledger_visitor *visitor,
                                 const struct sql_value *policy_id, struct error *error)
 {
-    struct visit_claims claims = {.visitor = visitor};
-    bool is_of_one = policy_id != NULL;
+    struct visit_claims claims = {
+        .visitor = visitor,
+        .refused = {.read = visit_read_claim, .row_size = sizeof(struct claim)}};
     enum status status =
-        sql_run(sql, is_of_one ? STATEMENT_refused_scan_of_policy : STATEMENT_refused_scan,
-                policy_id, is_of_one, visit_gather_refused, &claims, NULL, error);
+        policy_id != NULL
+            ? SQL_RUN(sql, STATEMENT_refused_scan_of_policy, rows_gather, &claims.refused, error,
+                      *policy_id)
+            : SQL_RUN(sql, STATEMENT_refused_scan, rows_gather, &claims.refused, error);
 
     if (status == STATUS_OK)
-        status = sql_run(sql, is_of_one ? STATEMENT_coupon_scan_of_policy : STATEMENT_coupon_scan,
-                         policy_id, is_of_one, visit_claim, &claims, NULL, error);
+        status = policy_id != NULL
+                     ? SQL_RUN(sql, STATEMENT_coupon_scan_of_policy, visit_claim, &claims, error,
+                               *policy_id)
+                     : SQL_RUN(sql, STATEMENT_coupon_scan, visit_claim, &claims, error);
     if (status == STATUS_OK)
         status = visit_tell_refused(&claims, NULL, error);
-    free(claims.refused);
+    free(claims.refused.rows);
     return status;
 }
 
@@ -119,21 +111,23 @@ static enum status ledger_visit_lease(void *context, const struct sql_value *col
                                       struct error *error)
 {
     const struct ledger_visitor *visitor = context;
-    struct lease lease = {
-        .id = columns[0].number,
-        .policy_id = columns[1].number,
-        .first_seq = columns[2].number,
-        .count = columns[3].number,
-        .open = true,
-    };
-    return visitor->lease(visitor->context, &lease, columns[4].number, columns[5].number, error);
+    struct lease lease;
+    enum status status = rows_read_lease(&lease, columns, error);
+
+    if (status == STATUS_FAILED) {
+        struct policy damaged = rows_damaged_policy(lease.policy_id);
+        return visitor->policy(visitor->context, &damaged, error);
+    }
+    return status == STATUS_OK ? visitor->lease(visitor->context, &lease, columns[5].number,
+                                                columns[6].number, error)
+                               : status;
 }
 
 static enum status ledger_visit_user(void *context, const struct sql_value *columns,
                                      struct error *error)
 {
     const struct ledger_visitor *visitor = context;
-    struct user_id user = rows_read_user(&columns[0]);
+    struct id user = rows_read_user(&columns[0]);
     return visitor->blocked(visitor->context, &user, error);
 }
 
@@ -150,13 +144,11 @@ enum status ledger_visit(struct ledger *ledger, const struct ledger_visitor *vis
     if (status == STATUS_OK)
         status = visit_claims(&sql, visitor, NULL, error);
     if (status == STATUS_OK)
-        status = sql_run(&sql, STATEMENT_key_scan, NULL, 0, ledger_visit_key, &copy, NULL, error);
+        status = SQL_RUN(&sql, STATEMENT_key_scan, ledger_visit_key, &copy, error);
     if (status == STATUS_OK)
-        status = sql_run(&sql, STATEMENT_lease_list_open, NULL, 0, ledger_visit_lease, &copy, NULL,
-                         error);
+        status = SQL_RUN(&sql, STATEMENT_lease_list_open, ledger_visit_lease, &copy, error);
     if (status == STATUS_OK)
-        status =
-            sql_run(&sql, STATEMENT_blocked_scan, NULL, 0, ledger_visit_user, &copy, NULL, error);
+        status = SQL_RUN(&sql, STATEMENT_blocked_scan, ledger_visit_user, &copy, error);
     sql.driver->rollback(sql.session);
     ledger_reader_return(ledger, sql);
     return status;
@@ -194,8 +186,7 @@ enum status ledger_visit_blocked(struct ledger *ledger, const struct ledger_visi
 {
     struct ledger_visitor copy = *visitor;
     struct sql sql = ledger_reader_take(ledger);
-    enum status status =
-        sql_run(&sql, STATEMENT_blocked_scan, NULL, 0, ledger_visit_user, &copy, NULL, error);
+    enum status status = SQL_RUN(&sql, STATEMENT_blocked_scan, ledger_visit_user, &copy, error);
 
     ledger_reader_return(ledger, sql);
     return status;

@@ -3,7 +3,9 @@
 
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -12,7 +14,6 @@
 
 #define RETRY_PAUSE_MIN_MS 20
 #define RETRY_PAUSE_MAX_MS 1000
-#define BATCH_CAPACITY_MIN 1024
 #define BUSY_PATIENCE_MS   1000
 #define BUSY_TRIES_MIN     3 /* PostgreSQL takes a second to see a deadlock */
 #define WRITE_PATIENCE_MS  2000
@@ -52,19 +53,6 @@ static bool write_batch_is_empty(const struct write_batch *batch)
 
 /* Queues are bounded by the pending cap, which is checked before the gate decides; a claim that
  * has been decided must find its place, so running out of memory here ends the process. */
-static void *writer_grow(void *items, size_t *capacity, size_t needed, size_t item_size)
-{
-    if (needed <= *capacity)
-        return items;
-    size_t grown = *capacity < BATCH_CAPACITY_MIN ? BATCH_CAPACITY_MIN : *capacity * 2;
-    if (grown < needed)
-        grown = needed;
-    void *moved = realloc(items, grown * item_size);
-    ensure(moved != NULL);
-    *capacity = grown;
-    return moved;
-}
-
 uint64_t writer_issue(struct writer *writer, const struct claim *claims, size_t claim_count,
                       const struct key_binding *bindings, size_t binding_count)
 {
@@ -72,10 +60,9 @@ uint64_t writer_issue(struct writer *writer, const struct claim *claims, size_t 
 
     pthread_mutex_lock(&writer->lock);
     bool was_empty = write_batch_is_empty(batch);
-    batch->claims = writer_grow(batch->claims, &batch->claim_capacity,
-                                batch->claim_count + claim_count, sizeof(*batch->claims));
-    batch->bindings = writer_grow(batch->bindings, &batch->binding_capacity,
-                                  batch->binding_count + binding_count, sizeof(*batch->bindings));
+    ensure(array_reserve(batch->claims, batch->claim_count + claim_count, batch->claim_capacity));
+    ensure(array_reserve(batch->bindings, batch->binding_count + binding_count,
+                         batch->binding_capacity));
     if (claim_count > 0)
         memcpy(batch->claims + batch->claim_count, claims, claim_count * sizeof(*claims));
     if (binding_count > 0)
@@ -136,6 +123,53 @@ enum status writer_run_in(struct writer *writer, enum write_turn turn, write_fn 
 enum status writer_run(struct writer *writer, write_fn apply, void *argument, struct error *error)
 {
     return writer_run_in(writer, WRITE_IN_TURN, apply, argument, error);
+}
+
+/* --- what the writer thinks of its database, and who is told --- */
+
+/* A gate whose ledger another process has taken over knows less than the ledger does: whatever it
+ * answered from now on could be wrong. */
+void writer_die(const struct error *error)
+{
+    log_event(
+        LOG_ERROR, "ledger_taken_over", LOG_FIELD("error", LOG_TEXT(error->text)),
+        LOG_FIELD("next", LOG_TEXT("the process ends; start it again when the other is gone")));
+    log_flush();
+    _exit(1);
+}
+
+/* Those who wait behind the trouble were not tried: nothing of theirs was done. */
+void writer_set_health(struct writer *writer, enum status status, const struct error *error)
+{
+    bool healthy = status == STATUS_OK;
+    bool was_healthy = atomic_load(&writer->healthy);
+
+    atomic_store(&writer->behind, !healthy && writer->mark.is_behind);
+    if (healthy && was_healthy)
+        return;
+    pthread_mutex_lock(&writer->lock);
+    bool is_news = was_healthy || healthy || strcmp(writer->trouble.text, error->text) != 0;
+    writer->trouble = *error;
+    atomic_store(&writer->healthy, healthy);
+    if (!healthy)
+        writer_finish_writes(writer, &writer->gathering, STATUS_UNAVAILABLE, error);
+    pthread_mutex_unlock(&writer->lock);
+    if (healthy)
+        log_event(LOG_INFO, "ledger_recovered", LOG_FIELD("pending", LOG_I64(writer->pending)));
+    else if (is_news)
+        log_event(LOG_ERROR, "ledger_refuses", LOG_FIELD("error", LOG_TEXT(error->text)),
+                  LOG_FIELD("next", LOG_TEXT("claims get 503; trying again")));
+}
+
+void writer_lost(struct writer *writer)
+{
+    struct error error;
+
+    if (!atomic_load(&writer->healthy)) /* or not started yet */
+        return;
+    error_set(&error, STATUS_UNAVAILABLE,
+              "the connection to the database was lost, and with it the ownership of the ledger");
+    writer_set_health(writer, STATUS_UNAVAILABLE, &error);
 }
 
 /* --- one transaction --- */
@@ -225,10 +259,9 @@ static enum status writer_write(struct writer *writer, struct write_batch *batch
 /* Whether nothing is left to be written. */
 static bool write_batch_is_left_out(const struct write_batch *batch)
 {
-    for (const struct waiting_write *write = batch->writes; write != NULL; write = write->next) {
+    for (const struct waiting_write *write = batch->writes; write != NULL; write = write->next)
         if (!write->is_left_out)
             return false;
-    }
     return batch->claim_count + batch->binding_count == 0;
 }
 
@@ -385,8 +418,7 @@ static void writer_commit_batch(struct writer *writer, struct write_batch *batch
     int64_t pause_ms = RETRY_PAUSE_MIN_MS;
     struct error error = {""};
 
-    writer->states = writer_grow(writer->states, &writer->states_capacity, batch->claim_count,
-                                 sizeof(*writer->states));
+    ensure(array_reserve(writer->states, batch->claim_count, writer->states_capacity));
     for (;;) {
         int64_t started_ns = clock_monotonic_ns();
         enum status status = writer_try(writer, batch, &error);
@@ -426,10 +458,10 @@ static void writer_commit_batch(struct writer *writer, struct write_batch *batch
     }
 }
 
-/* Whoever a large commit answered comes back, or others come, one after the other: while they keep
- * coming, the next transaction waits for them, for at most half as long as the last one took. A
- * sync shared by all of them costs much less than one for the first few and one for the rest. A
- * server that is not in a hurry never waits. Called with the lock held. */
+/* After a large commit its clients, or others, send their next claims one after the other: while
+ * they keep coming, the next transaction waits for them, for at most half as long as the last one
+ * took. A sync shared by all of them costs much less than one for the first few and one for the
+ * rest. A server that is not in a hurry never waits. Called with the lock held. */
 static void writer_linger(struct writer *writer)
 {
     int64_t left_ns = writer->last_commit_ns / 2;
@@ -482,6 +514,7 @@ static void writer_wait(struct writer *writer)
 static void *writer_main(void *context)
 {
     struct writer *writer = context;
+    const struct ledger_file *file = writer->sql.driver->file;
 
     pthread_setname_np(pthread_self(), "ledger-writer");
     pthread_mutex_lock(&writer->lock);
@@ -498,7 +531,7 @@ static void *writer_main(void *context)
         pthread_mutex_unlock(&writer->lock);
 
         writer_commit_batch(writer, &batch);
-        if (writer->sql.driver->tend(writer->sql.session))
+        if (file != NULL && file->tend(writer->sql.session))
             atomic_fetch_add_explicit(&writer->stats->checkpoints, 1, memory_order_relaxed);
 
         pthread_mutex_lock(&writer->lock);

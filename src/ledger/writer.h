@@ -13,8 +13,7 @@
  * Threads: writer_issue(), writer_run() and the readers of its state may be called from any
  * thread; the callbacks run on the writer's own.
  */
-#ifndef LEDGER_WRITER_H
-#define LEDGER_WRITER_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -117,5 +116,3 @@ enum status writer_run_in(struct writer *writer, enum write_turn turn, write_fn 
  * CONFLICT: the write says so, or another repair is under way. UNKNOWN: it may have been done. */
 enum status writer_repair(struct writer *writer, write_fn apply, void *argument,
                           struct error *error) MUST_CHECK;
-
-#endif

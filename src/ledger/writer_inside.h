@@ -2,8 +2,7 @@
  *
  * Threads: the writer's only.
  */
-#ifndef LEDGER_WRITER_INSIDE_H
-#define LEDGER_WRITER_INSIDE_H
+#pragma once
 
 #include "ledger/writer.h"
 
@@ -25,5 +24,3 @@ void writer_set_health(struct writer *writer, enum status status, const struct e
 
 /* Does the repair that someone waits for. Called with the lock held, which it lets go meanwhile. */
 void writer_serve_repair(struct writer *writer);
-
-#endif

@@ -1,12 +1,21 @@
-/* board.c: what every board shares: the way to its functions. */
+/* board.c: whether a board says what the ledger says: reads the board, then the ledger, adds what
+ * the feed has in between, and compares. */
 #include "ranking/board.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "ranking/tally.h"
+
+#define ENTRIES      1000
+#define ATTEMPTS_MAX 20
+#define PAUSE_MS     50
 
 void board_check(const struct board *board)
 {
     const struct board_ops *ops = board->ops;
     ensure(ops->name && ops->close && ops->place && ops->build && ops->apply && ops->forget &&
-           ops->first_day && ops->top && ops->of && ops->around && ops->visit && ops->recall &&
-           ops->refresh && ops->keep);
+           ops->first_day && ops->ask && ops->read);
 }
 
 void board_close(struct board *board)
@@ -15,74 +24,91 @@ void board_close(struct board *board)
         board->ops->close(board);
 }
 
-enum status board_place(struct board *board, struct feed_place *place, struct error *error)
+/* A shared board is read in pieces, and may change between them. */
+static enum status compare_read_board(struct board *board, int64_t first_day, int64_t last_day,
+                                      struct tally *tally, struct feed_place *place,
+                                      struct error *error)
 {
-    return board->ops->place(board, place, error);
+    enum status status = STATUS_BUSY;
+
+    for (int i = 0; i < ATTEMPTS_MAX && status == STATUS_BUSY; i++) {
+        struct timespec pause = {.tv_nsec = i == 0 ? 0 : PAUSE_MS * 1000000};
+        nanosleep(&pause, NULL);
+        tally_release(tally);
+        status = board->ops->read(board, first_day, last_day, tally, place, error);
+    }
+    return status;
 }
 
-enum status board_build(struct board *board, struct ledger *ledger, int64_t first_day,
-                        int64_t last_day, struct error *error)
+/* Brings the board's side to the ledger's place. NOT_FOUND: the feed does not lead there. */
+static enum status compare_catch_up(struct ledger *ledger, int64_t first_day, int64_t last_day,
+                                    struct tally *tally, struct feed_place *place,
+                                    const struct feed_place *until, struct error *error)
 {
-    return board->ops->build(board, ledger, first_day, last_day, error);
+    struct feed_entry *entries = malloc(ENTRIES * sizeof(*entries));
+    enum status status = entries == NULL
+                             ? error_set(error, STATUS_UNAVAILABLE, "no memory for the feed")
+                             : STATUS_OK;
+    size_t count = 1;
+
+    while (status == STATUS_OK && count > 0 && place->feed_id < until->feed_id) {
+        status = ledger_sales_after(ledger, place, entries, ENTRIES, &count, error);
+        for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+            if (entries[i].place.feed_id > until->feed_id)
+                break;
+            *place = entries[i].place;
+            if (entries[i].day >= first_day && entries[i].day <= last_day)
+                status = tally_add(tally, entries[i].day, &entries[i].product_id,
+                                   entries[i].quantity, error);
+        }
+    }
+    free(entries);
+    if (status == STATUS_OK && !feed_place_equal(place, until))
+        status = error_set(error, STATUS_NOT_FOUND, "the feed does not lead from board to ledger");
+    return status;
 }
 
-enum status board_apply(struct board *board, const struct feed_place *after,
-                        const struct feed_entry *entries, size_t count, struct error *error)
+static void compare_counter(struct board_comparison *comparison, int64_t board, int64_t ledger)
 {
-    return count == 0 ? STATUS_OK : board->ops->apply(board, after, entries, count, error);
+    comparison->counter_count += board != 0 || ledger != 0;
+    comparison->difference_count += board != ledger;
 }
 
-enum status board_forget(struct board *board, int64_t first_day, struct error *error)
+static void compare_day(struct board_comparison *comparison, int64_t day, const struct tally *board,
+                        const struct tally *ledger)
 {
-    return board->ops->forget(board, first_day, error);
+    for (size_t i = 0; i < ledger->product_count; i++)
+        compare_counter(comparison, tally_one(board, day, &ledger->products[i]),
+                        tally_one(ledger, day, &ledger->products[i]));
+    for (size_t i = 0; i < board->product_count; i++)
+        if (!tally_has(ledger, &board->products[i]))
+            compare_counter(comparison, tally_one(board, day, &board->products[i]), 0);
 }
 
-int64_t board_first_day(struct board *board)
+enum status board_compare(struct board *board, struct ledger *ledger, int64_t first_day,
+                          int64_t last_day, struct board_comparison *comparison,
+                          struct error *error)
 {
-    return board->ops->first_day(board);
-}
+    struct tally board_tally = {0};
+    struct tally ledger_tally = {0};
+    struct feed_place board_place;
+    struct feed_place ledger_place;
 
-enum status board_top(struct board *board, int64_t first_day, int64_t last_day, size_t limit,
-                      struct sales_line *lines, size_t *count, struct error *error)
-{
-    return board->ops->top(board, first_day, last_day, limit, lines, count, error);
-}
-
-enum status board_of(struct board *board, int64_t first_day, int64_t last_day,
-                     const struct user_id *ids, size_t id_count, struct sales_line *lines,
-                     size_t *count, struct error *error)
-{
-    return board->ops->of(board, first_day, last_day, ids, id_count, lines, count, error);
-}
-
-enum status board_around(struct board *board, int64_t first_day, int64_t last_day,
-                         const struct user_id *product_id, int64_t distance,
-                         struct sales_line *lines, size_t *count, struct error *error)
-{
-    return board->ops->around(board, first_day, last_day, product_id, distance, lines, count,
-                              error);
-}
-
-enum status board_visit(struct board *board, int64_t first_day, int64_t last_day,
-                        struct feed_place *place, const struct board_visitor *visitor,
-                        struct error *error)
-{
-    return board->ops->visit(board, first_day, last_day, place, visitor, error);
-}
-
-enum status board_recall(struct board *board, int64_t keep_ms, struct buffer *text, int64_t *age_ms,
-                         struct error *error)
-{
-    return board->ops->recall(board, keep_ms, text, age_ms, error);
-}
-
-enum status board_refresh(struct board *board, char token[BOARD_TOKEN_SIZE], struct error *error)
-{
-    return board->ops->refresh(board, token, error);
-}
-
-enum status board_keep(struct board *board, const char *token, struct span text, int64_t keep_ms,
-                       struct error *error)
-{
-    return board->ops->keep(board, token, text, keep_ms, error);
+    *comparison = (struct board_comparison){.board = board->ops->name};
+    enum status status =
+        compare_read_board(board, first_day, last_day, &board_tally, &board_place, error);
+    comparison->is_built = status == STATUS_OK;
+    if (status == STATUS_OK)
+        status = tally_read(&ledger_tally, ledger, first_day, last_day, &ledger_place, error);
+    if (status == STATUS_OK) {
+        status = compare_catch_up(ledger, first_day, last_day, &board_tally, &board_place,
+                                  &ledger_place, error);
+        comparison->follows = status == STATUS_OK;
+        bool is_read = comparison->follows || status == STATUS_NOT_FOUND;
+        for (int64_t day = first_day; day <= last_day && is_read; day++)
+            compare_day(comparison, day, &board_tally, &ledger_tally);
+    }
+    tally_release(&board_tally);
+    tally_release(&ledger_tally);
+    return status == STATUS_NOT_FOUND ? STATUS_OK : status;
 }

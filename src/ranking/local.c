@@ -15,7 +15,7 @@ struct board_local {
     bool is_built;
     struct feed_place place;
     struct scoring scoring;
-    bool has_scores;
+    const struct scoring *scores; /* how they are kept; NULL: none are */
     struct tally tally;
 };
 
@@ -50,63 +50,25 @@ static enum status board_local_place(struct board *board, struct feed_place *pla
     return is_built ? STATUS_OK : board_local_missing(error);
 }
 
-/* --- building --- */
-
-struct board_local_building {
-    struct tally tally;
-    struct feed_place place;
-};
-
-static enum status board_local_take_place(void *context, const struct feed_place *place,
-                                          struct error *error)
-{
-    struct board_local_building *building = context;
-    (void)error;
-    building->place = *place;
-    return STATUS_OK;
-}
-
-static enum status board_local_take_total(void *context, int64_t day,
-                                          const struct user_id *product_id, int64_t sold,
-                                          struct error *error)
-{
-    struct board_local_building *building = context;
-    return sold == 0 ? STATUS_OK : tally_add(&building->tally, day, product_id, sold, error);
-}
-
-static enum status board_local_take_moment(void *context, int64_t day,
-                                           const struct user_id *product_id,
-                                           const struct sales_moment *moment, struct error *error)
-{
-    struct board_local_building *building = context;
-    return tally_score(&building->tally, day, product_id, moment, error);
-}
-
-/* Beside the one that answers meanwhile. */
+/* The new one is read beside the one that answers meanwhile. */
 static enum status board_local_build(struct board *board, struct ledger *ledger, int64_t first_day,
                                      int64_t last_day, struct error *error)
 {
     struct board_local *local = board_local(board);
-    struct board_local_building building;
-    struct sales_visitor visitor = {.place = board_local_take_place,
-                                    .total = board_local_take_total,
-                                    .moment = local->has_scores ? board_local_take_moment : NULL,
-                                    .context = &building};
+    struct tally tally = {.scoring = local->scores, .first_day = first_day};
+    struct feed_place place = {0};
+    enum status status = tally_read(&tally, ledger, first_day, last_day, &place, error);
 
-    building.place = (struct feed_place){0};
-    tally_init(&building.tally, local->has_scores ? &local->scoring : NULL);
-    tally_forget(&building.tally, first_day);
-    enum status status = ledger_sales_days(ledger, first_day, last_day, &visitor, error);
     if (status == STATUS_OK) {
         pthread_rwlock_wrlock(&local->lock);
         struct tally before = local->tally;
-        local->tally = building.tally;
-        local->place = building.place;
+        local->tally = tally;
+        local->place = place;
         local->is_built = true;
         pthread_rwlock_unlock(&local->lock);
-        building.tally = before;
+        tally = before;
     }
-    tally_release(&building.tally);
+    tally_release(&tally);
     return status;
 }
 
@@ -117,13 +79,13 @@ static enum status board_local_take_entry(struct board_local *local, const struc
 {
     enum status status = STATUS_OK;
 
-    if (local->has_scores && entry->moment.kind == SALES_KIND_NONE) {
+    if (local->scores != NULL && entry->moment.kind == SALES_KIND_NONE) {
         local->is_built = false;
         return error_set(error, STATUS_CONFLICT, "an entry of the feed does not say when it was");
     }
     if (entry->quantity != 0)
         status = tally_add(&local->tally, entry->day, &entry->product_id, entry->quantity, error);
-    if (status == STATUS_OK && local->has_scores)
+    if (status == STATUS_OK && local->scores != NULL)
         status = tally_score(&local->tally, entry->day, &entry->product_id, &entry->moment, error);
     return status;
 }
@@ -137,14 +99,13 @@ static enum status board_local_apply(struct board *board, const struct feed_plac
 
     FAULT_POINT("board.before_apply");
     pthread_rwlock_wrlock(&local->lock);
-    if (!local->is_built || local->place.feed_id != after->feed_id ||
-        local->place.written_at_ms != after->written_at_ms)
+    if (!local->is_built || !feed_place_equal(&local->place, after))
         status = error_set(error, STATUS_CONFLICT, "the board stands elsewhere in the feed");
     for (size_t i = 0; i < count && status == STATUS_OK; i++)
         status = board_local_take_entry(local, &entries[i], error);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && count > 0)
         local->place = entries[count - 1].place;
-    else if (status != STATUS_CONFLICT)
+    else if (status != STATUS_OK && status != STATUS_CONFLICT)
         local->is_built = false; /* half of them are in it: it is built anew */
     pthread_rwlock_unlock(&local->lock);
     FAULT_POINT("board.after_apply");
@@ -172,62 +133,32 @@ static int64_t board_local_first_day(struct board *board)
     return first_day;
 }
 
-/* Under the lock: whether it has all of the window. */
-static bool board_local_has(const struct board_local *local, int64_t first_day)
-{
-    return local->is_built && first_day >= local->tally.first_day;
-}
-
-/* --- questions --- */
-
-static enum status board_local_top(struct board *board, int64_t first_day, int64_t last_day,
-                                   size_t limit, struct sales_line *lines, size_t *count,
-                                   struct error *error)
+static enum status board_local_ask(struct board *board, const struct board_question *question,
+                                   struct sales_line *lines, size_t *count, struct error *error)
 {
     struct board_local *local = board_local(board);
+    const struct tally *tally = &local->tally;
+    int64_t first_day = question->first_day;
+    int64_t last_day = question->last_day;
     enum status status = STATUS_OK;
 
     pthread_rwlock_rdlock(&local->lock);
-    if (board_local_has(local, first_day))
-        *count = tally_top(&local->tally, first_day, last_day, limit, lines);
-    else
+    if (!local->is_built || first_day < tally->first_day)
         status = board_local_missing(error);
+    else if (question->kind == BOARD_TOP)
+        *count = tally_top(tally, first_day, last_day, question->limit, lines);
+    else if (question->kind == BOARD_OF)
+        status = tally_of(tally, first_day, last_day, question->ids, question->id_count, lines,
+                          count, error);
+    else
+        *count = tally_around(tally, first_day, last_day, question->ids, question->limit, lines);
     pthread_rwlock_unlock(&local->lock);
     return status;
 }
 
-static enum status board_local_of(struct board *board, int64_t first_day, int64_t last_day,
-                                  const struct user_id *ids, size_t id_count,
-                                  struct sales_line *lines, size_t *count, struct error *error)
-{
-    struct board_local *local = board_local(board);
-
-    pthread_rwlock_rdlock(&local->lock);
-    enum status status =
-        board_local_has(local, first_day)
-            ? tally_of(&local->tally, first_day, last_day, ids, id_count, lines, count, error)
-            : board_local_missing(error);
-    pthread_rwlock_unlock(&local->lock);
-    return status;
-}
-
-static enum status board_local_around(struct board *board, int64_t first_day, int64_t last_day,
-                                      const struct user_id *product_id, int64_t distance,
-                                      struct sales_line *lines, size_t *count, struct error *error)
-{
-    struct board_local *local = board_local(board);
-
-    pthread_rwlock_rdlock(&local->lock);
-    enum status status = board_local_has(local, first_day) ? STATUS_OK : board_local_missing(error);
-    if (status == STATUS_OK)
-        *count = tally_around(&local->tally, first_day, last_day, product_id, distance, lines);
-    pthread_rwlock_unlock(&local->lock);
-    return status;
-}
-
-static enum status board_local_visit(struct board *board, int64_t first_day, int64_t last_day,
-                                     struct feed_place *place, const struct board_visitor *visitor,
-                                     struct error *error)
+static enum status board_local_read(struct board *board, int64_t first_day, int64_t last_day,
+                                    struct tally *tally, struct feed_place *place,
+                                    struct error *error)
 {
     struct board_local *local = board_local(board);
 
@@ -239,43 +170,11 @@ static enum status board_local_visit(struct board *board, int64_t first_day, int
         if (day->day < first_day || day->day > last_day)
             continue;
         for (size_t j = 0; j < day->length && status == STATUS_OK; j++)
-            status = visitor->total(visitor->context, day->day, &local->tally.products[j],
-                                    day->sold[j], error);
+            if (day->sold[j] != 0)
+                status = tally_add(tally, day->day, &local->tally.products[j], day->sold[j], error);
     }
     pthread_rwlock_unlock(&local->lock);
     return status;
-}
-
-/* --- nothing for others --- */
-
-static enum status board_local_recall(struct board *board, int64_t keep_ms, struct buffer *text,
-                                      int64_t *age_ms, struct error *error)
-{
-    (void)board;
-    (void)keep_ms;
-    (void)text;
-    (void)age_ms;
-    return error_set(error, STATUS_NOT_FOUND, "a board in memory keeps no answer");
-}
-
-static enum status board_local_refresh(struct board *board, char token[BOARD_TOKEN_SIZE],
-                                       struct error *error)
-{
-    (void)board;
-    (void)error;
-    token[0] = '\0';
-    return STATUS_OK;
-}
-
-static enum status board_local_keep(struct board *board, const char *token, struct span text,
-                                    int64_t keep_ms, struct error *error)
-{
-    (void)board;
-    (void)token;
-    (void)text;
-    (void)keep_ms;
-    (void)error;
-    return STATUS_OK;
 }
 
 static const struct board_ops board_local_ops = {
@@ -286,13 +185,8 @@ static const struct board_ops board_local_ops = {
     .apply = board_local_apply,
     .forget = board_local_forget,
     .first_day = board_local_first_day,
-    .top = board_local_top,
-    .of = board_local_of,
-    .around = board_local_around,
-    .visit = board_local_visit,
-    .recall = board_local_recall,
-    .refresh = board_local_refresh,
-    .keep = board_local_keep,
+    .ask = board_local_ask,
+    .read = board_local_read,
 };
 
 enum status board_local_open(struct board **board, const struct scoring *scoring,
@@ -305,10 +199,10 @@ enum status board_local_open(struct board **board, const struct scoring *scoring
         return error_set(error, STATUS_UNAVAILABLE, "no memory for the board");
     local->board = (struct board){.ops = &board_local_ops, .days_max = DAYS_MAX};
     pthread_rwlock_init(&local->lock, NULL);
-    local->has_scores = scoring != NULL && scoring_is_on(scoring);
-    if (local->has_scores)
+    if (scoring != NULL && scoring_is_on(scoring)) {
         local->scoring = *scoring;
-    tally_init(&local->tally, local->has_scores ? &local->scoring : NULL);
+        local->scores = local->tally.scoring = &local->scoring;
+    }
     board_check(&local->board);
     *board = &local->board;
     return STATUS_OK;

@@ -1,19 +1,192 @@
-/* ranking.c: the ranking's thread, and the answers it leaves for everybody. */
+/* ranking.c: the ranking's thread, which follows the feed, and the answers it leaves for everybody.
+ */
 #include "ranking/ranking.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "ranking/parts.h"
 
-#define LOOK_MS     200   /* at the feed, when nobody wakes */
-#define WANTED_MS   60000 /* for so long after a question its answer is kept up to date */
-#define PATIENCE_MS 10000
-#define RETRY_MS    1000 /* after a failure */
+#define POLL_MS    200   /* between reads of the feed, when nobody wakes it */
+#define WANTED_MS  60000 /* for so long after a question its answer is kept up to date */
+#define TIMEOUT_MS 10000
+#define RETRY_MS   1000 /* after a failure */
 
 /* Between two answers of a window, for those who do not ask for a fresh one. */
 #define REST_MS        (RANKING_FRESH_MS / 2)
 #define LEDGER_REST_MS 10000 /* of one that no board keeps */
+
+/* --- following the feed --- */
+
+static void ranking_trouble(struct ranking *ranking, const struct error *error)
+{
+    pthread_mutex_lock(&ranking->lock);
+    bool is_news = ranking->numbers.trouble[0] == '\0';
+    ranking->is_current = false;
+    snprintf(ranking->numbers.trouble, sizeof(ranking->numbers.trouble), "%.250s", error->text);
+    pthread_mutex_unlock(&ranking->lock);
+    if (is_news)
+        log_event(LOG_WARN, "board_behind", LOG_FIELD("board", LOG_TEXT(ranking->board->ops->name)),
+                  LOG_FIELD("error", LOG_TEXT(error->text)));
+}
+
+static void ranking_changed(struct ranking *ranking, size_t applied, bool is_built)
+{
+    pthread_mutex_lock(&ranking->lock);
+    ranking->version++;
+    ranking->numbers.applied += applied;
+    ranking->numbers.built += is_built;
+    if (is_built) {
+        ranking->built_version = ranking->version;
+        for (int days = 1; days <= RANKING_DAYS_MAX; days++)
+            ranking_outdate(ranking->windows[days].answer);
+    }
+    pthread_mutex_unlock(&ranking->lock);
+}
+
+/* The window of yesterday begins a day earlier. */
+static int64_t ranking_first_day(const struct board *board, int64_t today)
+{
+    return today - board->days_max;
+}
+
+/* Servers whose clocks are ahead of this one's have sold on days to come: the board has to have all
+ * of those days or none. */
+enum status ranking_build_board(struct board *board, struct ledger *ledger, int64_t today,
+                                struct error *error)
+{
+    return board->ops->build(board, ledger, ranking_first_day(board, today),
+                             today + RANKING_AHEAD_DAYS, error);
+}
+
+static enum status ranking_build(struct ranking *ranking, int64_t today, struct error *error)
+{
+    int64_t started_ms = clock_monotonic_ms();
+    enum status status = ranking_build_board(ranking->board, ranking->ledger, today, error);
+
+    if (status != STATUS_OK)
+        return status;
+    ranking_changed(ranking, 0, true);
+    log_event(LOG_INFO, "board_built", LOG_FIELD("board", LOG_TEXT(ranking->board->ops->name)),
+              LOG_FIELD("ms", LOG_I64(clock_monotonic_ms() - started_ms)));
+    return STATUS_OK;
+}
+
+/* A board that others share has changed when its place has. */
+static void ranking_note_place(struct ranking *ranking, const struct feed_place *place)
+{
+    if (feed_place_equal(place, &ranking->place))
+        return;
+    ranking->place = *place;
+    ranking_changed(ranking, 0, false);
+}
+
+/* Applies the next entries of the feed; *is_over: there are no more. */
+static enum status ranking_step(struct ranking *ranking, int64_t today, bool *is_over,
+                                struct error *error)
+{
+    struct feed_place place;
+    size_t count = 0;
+    enum status status = ranking->board->ops->place(ranking->board, &place, error);
+
+    *is_over = false;
+    /* A server whose clock was ahead made the board drop days that are still needed. One day does
+     * not count: servers do not pass midnight at the same instant. */
+    if (status == STATUS_OK && ranking->board->ops->first_day(ranking->board) >
+                                   ranking_first_day(ranking->board, today) + 1)
+        status = error_set(error, STATUS_NOT_FOUND, "the board has forgotten days");
+    if (status == STATUS_OK) {
+        ranking_note_place(ranking, &place);
+        status = ledger_sales_after(ranking->ledger, &place, ranking->entries, RANKING_ENTRIES,
+                                    &count, error);
+        *is_over = status == STATUS_OK && count < RANKING_ENTRIES;
+    }
+    if (status == STATUS_OK && count > 0)
+        status = ranking->board->ops->apply(ranking->board, &place, ranking->entries, count, error);
+    if (status == STATUS_NOT_FOUND) {
+        *is_over = false;
+        return ranking_build(ranking, today, error);
+    }
+    /* Another process was quicker, or the answer was lost: the next place() tells. */
+    if (status == STATUS_CONFLICT || status == STATUS_UNKNOWN) {
+        *is_over = false;
+        return STATUS_OK;
+    }
+    if (status == STATUS_OK && count > 0) {
+        ranking->place = ranking->entries[count - 1].place;
+        ranking_changed(ranking, count, false);
+    }
+    return status;
+}
+
+/* Answers that were made since the feed last changed are as fresh as the board. Under the lock. */
+static void ranking_confirm(struct ranking *ranking, int64_t now_ms)
+{
+    for (int days = 1; days <= RANKING_DAYS_MAX; days++) {
+        struct ranking_window *window = &ranking->windows[days];
+        struct ranking_answer *answer = window->answer;
+        if (answer != NULL && answer->source != RANKING_FROM_CACHE &&
+            window->version == ranking->version)
+            atomic_store_explicit(&answer->fresh_at_ms, now_ms, memory_order_relaxed);
+    }
+}
+
+/* After the clock has jumped the board may lack any day: past days were dropped, and days far ahead
+ * were not built. */
+static enum status ranking_pass_midnight(struct ranking *ranking, int64_t today,
+                                         struct error *error)
+{
+    if (ranking->today == 0 || today == ranking->today + 1)
+        return ranking->board->ops->forget(ranking->board, ranking_first_day(ranking->board, today),
+                                           error);
+    return ranking_build(ranking, today, error);
+}
+
+/* True when the board has everything that was in the ledger when it began. */
+bool ranking_follow(struct ranking *ranking, int64_t today)
+{
+    struct error error = {""};
+    int64_t wall_ms = clock_wall_ms();
+    int64_t now_ms = clock_monotonic_ms();
+    enum status status = STATUS_OK;
+    bool is_over = false;
+
+    if (ranking->today != today) {
+        status = ranking_pass_midnight(ranking, today, &error);
+        if (status == STATUS_OK)
+            ranking->today = today;
+        ranking_changed(ranking, 0, false);
+    }
+    /* Bounded, so that questions are answered while the feed keeps growing. */
+    for (int i = 0; i < 100 && status == STATUS_OK && !is_over; i++)
+        status = ranking_step(ranking, today, &is_over, &error);
+    if (status != STATUS_OK && status != STATUS_BUSY) {
+        ranking_trouble(ranking, &error);
+        return false;
+    }
+    pthread_mutex_lock(&ranking->lock);
+    if (status ==
+        STATUS_BUSY) { /* Another server builds the board; until then the ledger answers. */
+        ranking->is_current = false;
+        pthread_mutex_unlock(&ranking->lock);
+        return true;
+    }
+    bool was_in_trouble = ranking->numbers.trouble[0] != '\0';
+    ranking->numbers.trouble[0] = '\0';
+    ranking->is_current = ranking->is_current || is_over;
+    if (is_over) {
+        ranking->current_wall_ms = wall_ms;
+        ranking->current_at_ms = now_ms;
+        ranking_confirm(ranking, now_ms);
+    }
+    pthread_mutex_unlock(&ranking->lock);
+    if (was_in_trouble)
+        log_event(LOG_INFO, "board_current",
+                  LOG_FIELD("board", LOG_TEXT(ranking->board->ops->name)));
+    return true;
+}
 
 /* --- the thread --- */
 
@@ -39,10 +212,11 @@ static void ranking_refresh(struct ranking *ranking, int days, int64_t today)
 
     pthread_mutex_lock(&ranking->lock);
     bool is_due = ranking_is_due(ranking, days, today, clock_monotonic_ms());
-    bool is_cold = days == RANKING_CACHE_DAYS && !window->is_wanted_fresh &&
+    bool is_cold = days == RANKING_CACHE_DAYS && ranking->board->cache != NULL &&
+                   !window->is_wanted_fresh &&
                    (window->answer == NULL || window->answer->last_day != today);
     uint64_t version = ranking->version;
-    /* Who asks from now on may have seen more than this answer will know. */
+    /* A caller that asks from now on may have seen sales that this answer will not have. */
     window->is_wanted = false;
     window->is_wanted_fresh = false;
     pthread_mutex_unlock(&ranking->lock);
@@ -59,37 +233,25 @@ static void ranking_refresh_all(struct ranking *ranking, int64_t today)
         ranking_refresh(ranking, days, today);
 }
 
-static void *ranking_main(void *context)
+static int64_t ranking_run(void *context)
 {
     struct ranking *ranking = context;
-    bool is_fine = true;
+    int64_t today = zone_day(ranking->zone, clock_wall_ms());
 
-    for (;;) {
-        int64_t today = zone_day(ranking->zone, clock_wall_ms());
-        /* Nobody waits for a board that hangs. */
-        if (!is_fine)
-            ranking_refresh_all(ranking, today);
-        is_fine = ranking_follow(ranking, today);
-        if (is_fine)
-            ranking_renew(ranking, today);
-        /* The day may have changed meanwhile; an answer for another one is worth nothing. */
-        ranking_refresh_all(ranking, zone_day(ranking->zone, clock_wall_ms()));
-        struct timespec until = clock_deadline_in_ms(is_fine ? LOOK_MS : RETRY_MS);
-        pthread_mutex_lock(&ranking->lock);
-        while (!ranking->is_stopping && !ranking->is_woken &&
-               pthread_cond_timedwait(&ranking->work, &ranking->lock, &until) == 0)
-            continue;
-        ranking->is_woken = false;
-        bool ends = ranking->is_stopping;
-        pthread_mutex_unlock(&ranking->lock);
-        if (ends)
-            return NULL;
-    }
+    /* Nobody waits for a board that hangs. */
+    if (ranking->is_troubled)
+        ranking_refresh_all(ranking, today);
+    ranking->is_troubled = !ranking_follow(ranking, today);
+    if (!ranking->is_troubled)
+        ranking_renew(ranking, today);
+    /* The day may have changed meanwhile; an answer for another one is worth nothing. */
+    ranking_refresh_all(ranking, zone_day(ranking->zone, clock_wall_ms()));
+    return ranking->is_troubled ? RETRY_MS : POLL_MS;
 }
 
 /* --- asking --- */
 
-/* A crowd on many cores writes here once a second at most. */
+/* At most one write a second, however many cores ask. */
 static void ranking_note_asked(struct ranking_window *window, int64_t now_ms)
 {
     if (now_ms - atomic_load_explicit(&window->asked_at_ms, memory_order_relaxed) >= 1000)
@@ -103,10 +265,10 @@ bool ranking_still(struct ranking *ranking, const struct ranking_answer *answer,
     int64_t fresh_at_ms = atomic_load_explicit(&answer->fresh_at_ms, memory_order_relaxed);
 
     ranking_note_asked(window, now_ms);
-    /* The caller holds it: no other answer can have come to the same place in memory. */
+    /* The caller holds it, so no other answer can have its address. */
     return atomic_load_explicit(&window->answer, memory_order_relaxed) == answer &&
            wall_ms >= answer->day_start_ms && wall_ms < answer->day_end_ms &&
-           now_ms - fresh_at_ms <= (wish == RANKING_FRESH ? RANKING_FRESH_MS : ranking->cache_ms);
+           now_ms - fresh_at_ms <= (wish == RANKING_FRESH ? RANKING_FRESH_MS : BOARD_CACHE_MS);
 }
 
 /* The window's answer, when it is good enough; with one more holder. Under the lock. */
@@ -123,7 +285,7 @@ static struct ranking_answer *ranking_take(struct ranking *ranking, int days,
     return answer;
 }
 
-/* What was worked out since it was asked for is fresh, however long that took. Under the lock. */
+/* An answer that was made after the question is fresh, however long it took. Under the lock. */
 static struct ranking_answer *ranking_take_since(struct ranking *ranking, int days,
                                                  int64_t asked_at_ms)
 {
@@ -148,7 +310,7 @@ struct ranking_answer *ranking_peek(struct ranking *ranking, int days, enum rank
 enum status ranking_top(struct ranking *ranking, int days, enum ranking_wish wish,
                         struct ranking_answer **answer, struct error *error)
 {
-    struct timespec until = clock_deadline_in_ms(PATIENCE_MS);
+    struct timespec until = clock_deadline_in_ms(TIMEOUT_MS);
     int64_t asked_at_ms = clock_monotonic_ms();
     enum status status = STATUS_OK;
 
@@ -157,15 +319,14 @@ enum status ranking_top(struct ranking *ranking, int days, enum ranking_wish wis
     *answer = ranking_take(ranking, days, wish);
     uint64_t attempts = ranking->windows[days].attempts;
     while (*answer == NULL && status == STATUS_OK) {
-        /* An attempt that had begun before may not be it; the second one is. */
+        /* The first attempt may have begun before the question; the second has not. */
         if (ranking->windows[days].attempts >= attempts + 2 || ranking->is_stopping) {
             status = error_set(error, STATUS_UNAVAILABLE, "the ranking cannot be worked out now");
             break;
         }
         ranking->windows[days].is_wanted = true;
         ranking->windows[days].is_wanted_fresh |= wish == RANKING_FRESH;
-        ranking->is_woken = true;
-        pthread_cond_signal(&ranking->work);
+        periodic_wake(&ranking->periodic);
         if (pthread_cond_timedwait(&ranking->done, &ranking->lock, &until) != 0)
             status = error_set(error, STATUS_UNAVAILABLE, "the ranking takes too long");
         *answer = ranking_take(ranking, days, wish);
@@ -179,12 +340,12 @@ enum status ranking_top(struct ranking *ranking, int days, enum ranking_wish wis
 /* --- board and ledger --- */
 
 enum status ranking_audit(struct ranking *ranking, struct board_comparison *comparison,
-                          struct board_difference *differences, size_t max, struct error *error)
+                          struct error *error)
 {
     int64_t today = zone_day(ranking->zone, clock_wall_ms());
 
     return board_compare(ranking->board, ranking->ledger, today - ranking->board->days_max + 1,
-                         today, comparison, differences, max, error);
+                         today, comparison, error);
 }
 
 enum status ranking_repair(struct ranking *ranking, struct error *error)
@@ -199,10 +360,7 @@ enum status ranking_repair(struct ranking *ranking, struct error *error)
 
 void ranking_wake(struct ranking *ranking)
 {
-    pthread_mutex_lock(&ranking->lock);
-    ranking->is_woken = true;
-    pthread_cond_signal(&ranking->work);
-    pthread_mutex_unlock(&ranking->lock);
+    periodic_wake(&ranking->periodic);
 }
 
 const struct scoring *ranking_scoring(const struct ranking *ranking)
@@ -239,15 +397,10 @@ enum status ranking_open(struct ranking **ranking, const struct ranking_options 
     opened->board = options->board;
     if (options->scoring != NULL)
         opened->scoring = *options->scoring;
-    opened->cache_ms = options->cache_ms > 0 ? options->cache_ms : RANKING_CACHE_MS;
-    opened->turn = clock_wall_ms() / opened->cache_ms;
+    opened->turn = clock_wall_ms() / BOARD_CACHE_MS;
     pthread_mutex_init(&opened->lock, NULL);
-    clock_condition_init(&opened->work);
     clock_condition_init(&opened->done);
-    opened->has_thread = pthread_create(&opened->thread, NULL, ranking_main, opened) == 0;
-    return opened->has_thread
-               ? STATUS_OK
-               : error_set(error, STATUS_UNAVAILABLE, "cannot start the ranking's thread");
+    return periodic_start(&opened->periodic, "ranking", ranking_run, opened, 0, error);
 }
 
 void ranking_close(struct ranking *ranking)
@@ -256,16 +409,13 @@ void ranking_close(struct ranking *ranking)
         return;
     pthread_mutex_lock(&ranking->lock);
     ranking->is_stopping = true;
-    pthread_cond_broadcast(&ranking->work);
     pthread_cond_broadcast(&ranking->done);
     pthread_mutex_unlock(&ranking->lock);
-    if (ranking->has_thread)
-        pthread_join(ranking->thread, NULL);
+    periodic_stop(&ranking->periodic);
     for (int days = 0; days <= RANKING_DAYS_MAX; days++)
         ranking_answer_release(ranking->windows[days].answer);
     board_close(ranking->board);
     pthread_mutex_destroy(&ranking->lock);
-    pthread_cond_destroy(&ranking->work);
     pthread_cond_destroy(&ranking->done);
     free(ranking->entries);
     free(ranking);

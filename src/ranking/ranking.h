@@ -1,14 +1,13 @@
 /* ranking.h: which products sell best right now.
  *
- * One thread follows the ledger's feed into the board and works out the answers that people ask
- * for; everybody else is handed the last one, so that a crowd costs no more than one. While the
- * board is being built, or fails, and for windows that it does not keep, the ledger is asked
- * instead: later, and as right.
+ * One thread applies the ledger's feed to the board and makes the answers that are asked for; all
+ * callers share the last one, so that a crowd costs no more than one caller. While the board is
+ * being built, or fails, and for windows that it does not keep, the ledger is asked instead:
+ * slower, and just as right.
  *
  * Threads: every function may be called from any thread.
  */
-#ifndef RANKING_RANKING_H
-#define RANKING_RANKING_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -17,15 +16,13 @@
 
 #include "base/error.h"
 #include "base/zone.h"
-#include "ledger/sales.h"
+#include "ledger/sales/sales.h"
 #include "ranking/board.h"
-#include "ranking/compare.h"
 #include "ranking/scoring.h"
 
 #define RANKING_DAYS_MAX    30
 #define RANKING_LIMIT_MAX   100
-#define RANKING_DISTANCE    2 /* neighbours on each side of a product's rank */
-#define RANKING_CACHE_MS    600000
+#define RANKING_DISTANCE    2         /* neighbours on each side of a product's rank */
 #define RANKING_CACHE_DAYS  3         /* of the answer that servers share */
 #define RANKING_CHANGE_NONE INT64_MIN /* a newcomer: not in yesterday's window */
 #define RANKING_FRESH_MS    1000
@@ -39,7 +36,6 @@ struct ranking_options {
     struct board *board;     /* taken over */
     /* NULL: none. If it is on, the board keeps scores. */
     const struct scoring *scoring;
-    int64_t cache_ms; /* how old an answer may be; 0: RANKING_CACHE_MS */
 };
 
 struct ranking_line {
@@ -62,7 +58,7 @@ struct ranking_answer {
     int64_t last_day;
     int64_t day_start_ms; /* wall: the last day, in which it can be given */
     int64_t day_end_ms;
-    int64_t as_of_ms;            /* wall: everything written before then is in it */
+    int64_t as_of_ms;            /* wall: it has everything that was written before then */
     int64_t made_at_ms;          /* monotonic */
     _Atomic int64_t fresh_at_ms; /* monotonic: nothing more was known then */
     enum ranking_source source;
@@ -80,7 +76,7 @@ void ranking_wake(struct ranking *ranking);
 
 enum ranking_wish { RANKING_CACHED, RANKING_FRESH };
 
-/* The answer at hand, if it is good enough for that wish; else NULL. Never waits. */
+/* The last answer, if it is fresh enough for that wish; else NULL. Never waits. */
 struct ranking_answer *ranking_peek(struct ranking *ranking, int days, enum ranking_wish wish);
 
 /* Whether ranking_peek() would hand out this very answer, which the caller holds, at that time
@@ -96,16 +92,15 @@ void ranking_answer_release(struct ranking_answer *answer);
 
 /* The product's line with up to RANKING_DISTANCE neighbours on each side. *count is 0 when it sold
  * nothing. Asks the board, or the ledger. */
-enum status ranking_around(struct ranking *ranking, int days, const struct user_id *product_id,
+enum status ranking_around(struct ranking *ranking, int days, const struct id *product_id,
                            struct ranking_line lines[2 * RANKING_DISTANCE + 1], size_t *count,
                            enum ranking_source *source, int64_t *as_of_ms,
                            struct error *error) MUST_CHECK;
 
 /* --- board and ledger --- */
 
-/* Holds the board against the ledger, day by day, as board_compare() does. */
+/* Compares the board with the ledger on the days that it answers for, as board_compare(). */
 enum status ranking_audit(struct ranking *ranking, struct board_comparison *comparison,
-                          struct board_difference *differences, size_t max,
                           struct error *error) MUST_CHECK;
 
 /* Builds the board anew from the ledger. BUSY: another server is doing that. */
@@ -130,5 +125,3 @@ struct ranking_numbers {
     char trouble[256];    /* "": none */
 };
 void ranking_count(struct ranking *ranking, struct ranking_numbers *numbers);
-
-#endif

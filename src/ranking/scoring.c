@@ -14,10 +14,9 @@ static enum sales_kind scoring_kind(const char *name, size_t length)
     static const char *const names[SALES_KIND_COUNT] = {
         [SALES_ORDER] = "order", [SALES_CART] = "cart", [SALES_VIEW] = "view"};
 
-    for (int kind = SALES_ORDER; kind < SALES_KIND_COUNT; kind++) {
+    for (int kind = SALES_ORDER; kind < SALES_KIND_COUNT; kind++)
         if (strlen(names[kind]) == length && memcmp(names[kind], name, length) == 0)
             return (enum sales_kind)kind;
-    }
     return SALES_KIND_NONE;
 }
 

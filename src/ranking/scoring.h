@@ -8,14 +8,13 @@
  *
  * Threads: constants and values only.
  */
-#ifndef RANKING_SCORING_H
-#define RANKING_SCORING_H
+#pragma once
 
 #include <stdbool.h>
 
 #include "base/error.h"
 #include "base/zone.h"
-#include "ledger/sales.h"
+#include "ledger/sales/sales.h"
 
 #define SCORING_HALF_LIFE_MIN_MS INT64_C(3600000)
 #define SCORING_HALF_LIFE_MAX_MS (INT64_C(30) * 24 * 3600000)
@@ -47,5 +46,3 @@ scoring_sum scoring_add(const struct scoring *scoring, int64_t day_start_ms,
 
 /* What one unit of a sum whose day began at day_start_ms is worth at another time. */
 double scoring_worth(const struct scoring *scoring, int64_t day_start_ms, int64_t at_ms);
-
-#endif

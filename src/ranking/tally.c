@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 #define SLOTS_FIRST 1024
 #define NO_PRODUCT  SIZE_MAX
 #define BLOCK       256
@@ -31,7 +33,7 @@ void tally_release(struct tally *tally)
 /* --- products --- */
 
 /* FNV-1a: ids are the shop's own, not a stranger's. */
-static uint64_t tally_hash(const struct user_id *product)
+static uint64_t tally_hash(const struct id *product)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
 
@@ -41,16 +43,16 @@ static uint64_t tally_hash(const struct user_id *product)
 }
 
 /* The slot that has the product, or the free one where it belongs. */
-static size_t tally_slot(const struct tally *tally, const struct user_id *product)
+static size_t tally_slot(const struct tally *tally, const struct id *product)
 {
     size_t at = tally_hash(product) & (tally->slot_count - 1);
 
-    while (tally->slots[at] != 0 && !user_id_equal(&tally->products[tally->slots[at] - 1], product))
+    while (tally->slots[at] != 0 && !id_equal(&tally->products[tally->slots[at] - 1], product))
         at = (at + 1) & (tally->slot_count - 1);
     return at;
 }
 
-static size_t tally_find(const struct tally *tally, const struct user_id *product)
+static size_t tally_find(const struct tally *tally, const struct id *product)
 {
     if (tally->slot_count == 0)
         return NO_PRODUCT;
@@ -61,15 +63,8 @@ static size_t tally_find(const struct tally *tally, const struct user_id *produc
 /* Room for one more product; at most half of the slots are taken. */
 static bool tally_grow(struct tally *tally)
 {
-    if (tally->product_count == tally->product_capacity) {
-        size_t capacity =
-            tally->product_capacity == 0 ? SLOTS_FIRST / 2 : tally->product_capacity * 2;
-        struct user_id *grown = realloc(tally->products, capacity * sizeof(*grown));
-        if (grown == NULL)
-            return false;
-        tally->products = grown;
-        tally->product_capacity = capacity;
-    }
+    if (!array_make_room(tally->products, tally->product_count, tally->product_capacity))
+        return false;
     if (tally->slot_count > 2 * tally->product_count)
         return true;
     size_t slot_count = tally->slot_count == 0 ? SLOTS_FIRST : tally->slot_count * 2;
@@ -84,7 +79,7 @@ static bool tally_grow(struct tally *tally)
     return true;
 }
 
-static size_t tally_take(struct tally *tally, const struct user_id *product)
+static size_t tally_take(struct tally *tally, const struct id *product)
 {
     size_t number = tally_find(tally, product);
 
@@ -132,22 +127,11 @@ static struct tally_day *tally_day(struct tally *tally, int64_t day)
 
 static bool tally_day_grow(struct tally_day *day, size_t number, bool has_scores)
 {
-    size_t capacity = day->capacity == 0 ? SLOTS_FIRST : day->capacity;
+    size_t capacity = day->capacity;
 
-    while (capacity <= number)
-        capacity *= 2;
-    int64_t *sold = realloc(day->sold, capacity * sizeof(*sold));
-    if (sold == NULL)
+    if (has_scores && !array_make_room(day->scores, number, capacity))
         return false;
-    day->sold = sold;
-    if (has_scores) {
-        scoring_sum *scores = realloc(day->scores, capacity * sizeof(*scores));
-        if (scores == NULL)
-            return false;
-        day->scores = scores;
-    }
-    day->capacity = capacity;
-    return true;
+    return array_make_room(day->sold, number, day->capacity);
 }
 
 static bool tally_day_reach(struct tally_day *day, size_t number, bool has_scores)
@@ -164,7 +148,7 @@ static bool tally_day_reach(struct tally_day *day, size_t number, bool has_score
 }
 
 /* The day's place of a product; *day stays NULL when nobody asks for a day that old. */
-static enum status tally_place(struct tally *tally, int64_t wanted, const struct user_id *product,
+static enum status tally_place(struct tally *tally, int64_t wanted, const struct id *product,
                                struct tally_day **day, size_t *number, struct error *error)
 {
     *day = NULL;
@@ -178,8 +162,8 @@ static enum status tally_place(struct tally *tally, int64_t wanted, const struct
     return STATUS_OK;
 }
 
-enum status tally_add(struct tally *tally, int64_t day, const struct user_id *product,
-                      int64_t quantity, struct error *error)
+enum status tally_add(struct tally *tally, int64_t day, const struct id *product, int64_t quantity,
+                      struct error *error)
 {
     struct tally_day *kept;
     size_t number;
@@ -190,7 +174,7 @@ enum status tally_add(struct tally *tally, int64_t day, const struct user_id *pr
     return status;
 }
 
-enum status tally_score(struct tally *tally, int64_t day, const struct user_id *product,
+enum status tally_score(struct tally *tally, int64_t day, const struct id *product,
                         const struct sales_moment *moment, struct error *error)
 {
     struct tally_day *kept;
@@ -202,6 +186,45 @@ enum status tally_score(struct tally *tally, int64_t day, const struct user_id *
     ensure(kept->scores != NULL);
     kept->scores[number] += scoring_add(tally->scoring, kept->start_ms, moment);
     return status;
+}
+
+struct tally_reading {
+    struct tally *tally;
+    struct feed_place *place;
+};
+
+static enum status tally_take_place(void *context, const struct feed_place *place,
+                                    struct error *error)
+{
+    (void)error;
+    *((struct tally_reading *)context)->place = *place;
+    return STATUS_OK;
+}
+
+static enum status tally_take_total(void *context, int64_t day, const struct id *product,
+                                    int64_t sold, struct error *error)
+{
+    struct tally_reading *reading = context;
+    return sold == 0 ? STATUS_OK : tally_add(reading->tally, day, product, sold, error);
+}
+
+static enum status tally_take_moment(void *context, int64_t day, const struct id *product,
+                                     const struct sales_moment *moment, struct error *error)
+{
+    return tally_score(((struct tally_reading *)context)->tally, day, product, moment, error);
+}
+
+enum status tally_read(struct tally *tally, struct ledger *ledger, int64_t first_day,
+                       int64_t last_day, struct feed_place *place, struct error *error)
+{
+    struct tally_reading reading = {.tally = tally, .place = place};
+    const struct sales_visitor visitor = {
+        .place = tally_take_place,
+        .total = tally_take_total,
+        .moment = tally->scoring != NULL ? tally_take_moment : NULL,
+        .context = &reading,
+    };
+    return ledger_sales_days(ledger, first_day, last_day, &visitor, error);
 }
 
 void tally_forget(struct tally *tally, int64_t first_day)
@@ -217,19 +240,18 @@ void tally_forget(struct tally *tally, int64_t first_day)
 
 /* --- questions --- */
 
-bool tally_has(const struct tally *tally, const struct user_id *product)
+bool tally_has(const struct tally *tally, const struct id *product)
 {
     return tally_find(tally, product) != NO_PRODUCT;
 }
 
-int64_t tally_one(const struct tally *tally, int64_t day, const struct user_id *product)
+int64_t tally_one(const struct tally *tally, int64_t day, const struct id *product)
 {
     size_t number = tally_find(tally, product);
 
-    for (size_t i = 0; i < tally->day_count && number != NO_PRODUCT; i++) {
+    for (size_t i = 0; i < tally->day_count && number != NO_PRODUCT; i++)
         if (tally->days[i].day == day)
             return number < tally->days[i].length ? tally->days[i].sold[number] : 0;
-    }
     return 0;
 }
 
@@ -266,95 +288,88 @@ static int64_t tally_sold(const struct tally_window *window, size_t number)
 {
     int64_t sold = 0;
 
-    for (size_t i = 0; i < window->day_count; i++) {
+    for (size_t i = 0; i < window->day_count; i++)
         if (number < window->days[i].length)
             sold += window->days[i].sold[number];
-    }
     return sold;
-}
-
-static int64_t tally_sold_last(const struct tally_window *window, size_t number)
-{
-    const struct tally_day *last = window->last;
-    return last != NULL && number < last->length ? last->sold[number] : 0;
 }
 
 static double tally_scored(const struct tally_window *window, size_t number)
 {
     double score = 0;
 
-    for (size_t i = 0; i < window->day_count; i++) {
+    for (size_t i = 0; i < window->day_count; i++)
         if (number < window->days[i].length)
             score += (double)window->days[i].scores[number] * window->worths[i];
-    }
     return score;
 }
 
-/* What a product is ranked by: how it scored, if that is kept, and what was sold. */
-struct tally_mark {
-    double score;
-    int64_t sold;
-};
-
-static struct tally_mark tally_mark(const struct tally_window *window, size_t number, int64_t sold)
+/* Fills what the product is ranked by: how it scored, if that is kept, and what was sold. */
+static void tally_rate(const struct tally_window *window, size_t number, int64_t sold,
+                       struct sales_line *line)
 {
-    return (struct tally_mark){
-        .score = window->tally->scoring != NULL ? tally_scored(window, number) : 0, .sold = sold};
+    line->score = window->tally->scoring != NULL ? tally_scored(window, number) : 0;
+    line->sold = sold;
 }
 
-/* What was sold of some products, added up day by day: as fast as memory is read. */
-struct tally_block {
-    size_t first;
+/* One pass over the products that have a rank. What was sold is added up for a block of them, day
+ * by day: as fast as memory is read. */
+struct tally_scan {
+    const struct tally_window *window;
+    const struct sales_line *last; /* those that rank below it are left out; NULL: none are */
+    size_t first;                  /* the block's first product */
     size_t count;
+    size_t at; /* the next of the block */
     int64_t sold[BLOCK];
 };
 
-/* The next products; the first time, `block` is {0}. */
-static bool tally_next_block(const struct tally_window *window, struct tally_block *block)
+static bool tally_next_block(struct tally_scan *scan)
 {
-    block->first += block->count;
-    if (block->first >= window->tally->product_count)
+    const struct tally_window *window = scan->window;
+
+    scan->first += scan->count;
+    scan->at = 0;
+    if (scan->first >= window->tally->product_count)
         return false;
-    size_t left = window->tally->product_count - block->first;
-    block->count = left < BLOCK ? left : BLOCK;
-    memset(block->sold, 0, sizeof(block->sold));
+    size_t left = window->tally->product_count - scan->first;
+    scan->count = left < BLOCK ? left : BLOCK;
+    memset(scan->sold, 0, sizeof(scan->sold));
     for (size_t i = 0; i < window->day_count; i++) {
         const struct tally_day *day = &window->days[i];
-        size_t end = day->length > block->first ? day->length - block->first : 0;
-        for (size_t j = 0; j < end && j < block->count; j++)
-            block->sold[j] += day->sold[block->first + j];
+        size_t end = day->length > scan->first ? day->length - scan->first : 0;
+        for (size_t j = 0; j < end && j < scan->count; j++)
+            scan->sold[j] += day->sold[scan->first + j];
     }
     return true;
 }
 
-/* What a product must have sold to be looked at, when only those matter that do not rank behind
- * `line` (NULL: all that have a rank). */
-static int64_t tally_least(const struct tally_window *window, const struct sales_line *line)
+/* Whether a product that was rated so has a rank. */
+static bool tally_ranks(const struct tally_window *window, const struct sales_line *line)
 {
-    if (window->tally->scoring != NULL)
-        return INT64_MIN;
-    return line != NULL ? line->sold : 1;
+    return window->tally->scoring != NULL ? line->score > 0 : line->sold > 0;
 }
 
-/* Whether a product with that mark has a rank. */
-static bool tally_ranks(const struct tally_window *window, struct tally_mark mark)
+/* Fills the rest of a line that was rated, but for its rank. */
+static void tally_complete(const struct tally_window *window, size_t number,
+                           struct sales_line *line)
 {
-    return window->tally->scoring != NULL ? mark.score > 0 : mark.sold > 0;
+    const struct tally_day *last = window->last;
+
+    line->product_id = window->tally->products[number];
+    line->sold_last_day = last != NULL && number < last->length ? last->sold[number] : 0;
 }
 
-/* Most products are told apart here. */
-static bool tally_is_below(struct tally_mark mark, const struct sales_line *line)
+/* The line of a product; false: it has no rank. */
+static bool tally_line(const struct tally_window *window, const struct id *product,
+                       struct sales_line *line)
 {
-    return mark.score < line->score || (mark.score == line->score && mark.sold < line->sold);
-}
+    size_t number = tally_find(window->tally, product);
 
-static struct sales_line tally_line(const struct tally_window *window, size_t number,
-                                    struct tally_mark mark)
-{
-    return (struct sales_line){.product_id = window->tally->products[number],
-                               .score = mark.score,
-                               .sold = mark.sold,
-                               .sold_last_day = tally_sold_last(window, number)};
+    if (number == NO_PRODUCT)
+        return false;
+    tally_rate(window, number, tally_sold(window, number), line);
+    tally_complete(window, number, line);
+    return tally_ranks(window, line);
 }
 
 /* Negative: the left one ranks before the right one. */
@@ -369,66 +384,33 @@ static int tally_compare(const void *left, const void *right)
         return a->sold > b->sold ? -1 : 1;
     if (a->sold_last_day != b->sold_last_day)
         return a->sold_last_day > b->sold_last_day ? -1 : 1;
-    return user_id_compare(&a->product_id, &b->product_id);
+    return id_compare(&a->product_id, &b->product_id);
 }
 
-/* Keeps the best `limit` lines in a heap whose root is the worst of them. */
-static void tally_sift(struct sales_line *heap, size_t count, size_t at)
+/* Most products are told apart by score and sold alone. */
+static bool tally_is_below(const struct sales_line *line, const struct sales_line *last)
 {
-    for (;;) {
-        size_t worst = at;
-        for (size_t child = 2 * at + 1; child <= 2 * at + 2 && child < count; child++) {
-            if (tally_compare(&heap[child], &heap[worst]) > 0)
-                worst = child;
-        }
-        if (worst == at)
-            return;
-        struct sales_line swapped = heap[at];
-        heap[at] = heap[worst];
-        heap[worst] = swapped;
-        at = worst;
-    }
+    return line->score < last->score || (line->score == last->score && line->sold < last->sold);
 }
 
-/* Takes a line that may be among the best `limit`. */
-static void tally_keep(struct sales_line *heap, size_t *count, size_t limit, struct sales_line line)
+/* The next line that does not rank below scan->last; false: there is none. */
+static bool tally_scan_next(struct tally_scan *scan, struct sales_line *line)
 {
-    if (*count < limit) {
-        heap[(*count)++] = line;
-        for (size_t at = limit / 2; *count == limit && at-- > 0;)
-            tally_sift(heap, limit, at);
-    } else if (tally_compare(&line, &heap[0]) < 0) {
-        heap[0] = line;
-        tally_sift(heap, limit, 0);
-    }
-}
+    const struct tally_window *window = scan->window;
+    bool is_scored = window->tally->scoring != NULL;
+    int64_t least = is_scored ? INT64_MIN : scan->last != NULL ? scan->last->sold : 1;
 
-size_t tally_top(const struct tally *tally, int64_t first_day, int64_t last_day, size_t limit,
-                 struct sales_line *lines)
-{
-    struct tally_window window = tally_window(tally, first_day, last_day);
-    size_t count = 0;
-
-    struct tally_block block = {0};
-    const struct sales_line *worst = NULL; /* of the best, once there are enough */
-    int64_t least = tally_least(&window, NULL);
-    while (limit > 0 && tally_next_block(&window, &block)) {
-        for (size_t i = 0; i < block.count; i++) {
-            if (block.sold[i] < least)
-                continue;
-            struct tally_mark mark = tally_mark(&window, block.first + i, block.sold[i]);
-            if (!tally_ranks(&window, mark) || (worst != NULL && tally_is_below(mark, worst)))
-                continue;
-            tally_keep(lines, &count, limit, tally_line(&window, block.first + i, mark));
-            worst = count == limit ? &lines[0] : NULL;
-            least = tally_least(&window, worst);
-        }
+    while (scan->at < scan->count || tally_next_block(scan)) {
+        size_t at = scan->at++;
+        if (scan->sold[at] < least)
+            continue;
+        tally_rate(window, scan->first + at, scan->sold[at], line);
+        if (!tally_ranks(window, line) || (scan->last != NULL && tally_is_below(line, scan->last)))
+            continue;
+        tally_complete(window, scan->first + at, line);
+        return true;
     }
-    if (count > 1)
-        qsort(lines, count, sizeof(*lines), tally_compare);
-    for (size_t i = 0; i < count; i++)
-        lines[i].rank = (int64_t)i + 1;
-    return count;
+    return false;
 }
 
 /* The first of these lines, best first, that does not rank before `line`. */
@@ -448,50 +430,7 @@ static size_t tally_search(const struct sales_line *lines, size_t count,
     return low;
 }
 
-enum status tally_of(const struct tally *tally, int64_t first_day, int64_t last_day,
-                     const struct user_id *ids, size_t id_count, struct sales_line *lines,
-                     size_t *count, struct error *error)
-{
-    struct tally_window window = tally_window(tally, first_day, last_day);
-    int64_t *before = calloc(id_count + 1, sizeof(*before)); /* how many rank between two of them */
-
-    *count = 0;
-    if (before == NULL)
-        return error_set(error, STATUS_UNAVAILABLE, "no memory for a ranking");
-    for (size_t i = 0; i < id_count; i++) {
-        size_t number = tally_find(tally, &ids[i]);
-        struct tally_mark mark = {0};
-        if (number != NO_PRODUCT)
-            mark = tally_mark(&window, number, tally_sold(&window, number));
-        if (tally_ranks(&window, mark))
-            lines[(*count)++] = tally_line(&window, number, mark);
-    }
-    if (*count > 1)
-        qsort(lines, *count, sizeof(*lines), tally_compare);
-    struct tally_block block = {0};
-    const struct sales_line *last = *count > 0 ? &lines[*count - 1] : NULL;
-    int64_t least = tally_least(&window, last);
-    while (last != NULL && tally_next_block(&window, &block)) {
-        for (size_t i = 0; i < block.count; i++) {
-            if (block.sold[i] < least)
-                continue;
-            struct tally_mark mark = tally_mark(&window, block.first + i, block.sold[i]);
-            if (!tally_ranks(&window, mark) || tally_is_below(mark, last))
-                continue;
-            struct sales_line line = tally_line(&window, block.first + i, mark);
-            before[tally_search(lines, *count, &line)]++;
-        }
-    }
-    int64_t rank = 0;
-    for (size_t i = 0; i < *count; i++) {
-        rank += before[i]; /* the product itself is the last of these */
-        lines[i].rank = rank;
-    }
-    free(before);
-    return STATUS_OK;
-}
-
-/* Those next to a product on one side, best first. */
+/* The best lines, or those next to a product on one side; best first. */
 struct tally_side {
     struct sales_line *lines;
     size_t count;
@@ -517,53 +456,76 @@ static void tally_side_add(struct tally_side *side, const struct sales_line *lin
     }
 }
 
-/* One pass: who ranks before the product is counted, and who is nearest is kept. Returns its rank.
- */
-static int64_t tally_pass(const struct tally_window *window, size_t number,
-                          const struct sales_line *own, struct tally_side *before,
-                          struct tally_side *behind)
+size_t tally_top(const struct tally *tally, int64_t first_day, int64_t last_day, size_t limit,
+                 struct sales_line *lines)
 {
-    struct tally_block block = {0};
-    int64_t rank = 1;
+    struct tally_window window = tally_window(tally, first_day, last_day);
+    struct tally_scan scan = {.window = &window};
+    struct tally_side best = {.lines = lines, .max = limit};
+    struct sales_line line;
 
-    while (tally_next_block(window, &block)) {
-        for (size_t i = 0; i < block.count; i++) {
-            bool is_full = behind->count == behind->max && behind->max > 0;
-            const struct sales_line *last = is_full ? &behind->lines[behind->max - 1] : NULL;
-            if (block.sold[i] < tally_least(window, last) || block.first + i == number)
-                continue;
-            struct tally_mark mark = tally_mark(window, block.first + i, block.sold[i]);
-            if (!tally_ranks(window, mark) || (last != NULL && tally_is_below(mark, last)))
-                continue;
-            struct sales_line line = tally_line(window, block.first + i, mark);
-            bool is_before = tally_compare(&line, own) < 0;
-            rank += is_before;
-            tally_side_add(is_before ? before : behind, &line, is_before);
-        }
+    while (limit > 0 && tally_scan_next(&scan, &line)) {
+        tally_side_add(&best, &line, false);
+        if (best.count == limit)
+            scan.last = &lines[limit - 1];
     }
-    return rank;
+    for (size_t i = 0; i < best.count; i++)
+        lines[i].rank = (int64_t)i + 1;
+    return best.count;
+}
+
+enum status tally_of(const struct tally *tally, int64_t first_day, int64_t last_day,
+                     const struct id *ids, size_t id_count, struct sales_line *lines, size_t *count,
+                     struct error *error)
+{
+    struct tally_window window = tally_window(tally, first_day, last_day);
+    int64_t *before = calloc(id_count + 1, sizeof(*before)); /* how many rank between two of them */
+
+    *count = 0;
+    if (before == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for a ranking");
+    for (size_t i = 0; i < id_count; i++)
+        *count += tally_line(&window, &ids[i], &lines[*count]);
+    if (*count > 1)
+        qsort(lines, *count, sizeof(*lines), tally_compare);
+    struct tally_scan scan = {.window = &window, .last = *count > 0 ? &lines[*count - 1] : NULL};
+    struct sales_line line;
+    while (*count > 0 && tally_scan_next(&scan, &line))
+        before[tally_search(lines, *count, &line)]++;
+    int64_t rank = 0;
+    for (size_t i = 0; i < *count; i++) {
+        rank += before[i]; /* the product itself is the last of these */
+        lines[i].rank = rank;
+    }
+    free(before);
+    return STATUS_OK;
 }
 
 size_t tally_around(const struct tally *tally, int64_t first_day, int64_t last_day,
-                    const struct user_id *product, int64_t distance, struct sales_line *lines)
+                    const struct id *product, size_t distance, struct sales_line *lines)
 {
     struct tally_window window = tally_window(tally, first_day, last_day);
-    size_t number = tally_find(tally, product);
-    size_t max = (size_t)distance;
+    struct tally_scan scan = {.window = &window};
+    struct sales_line asked;
+    struct sales_line line;
+    int64_t rank = 1;
 
-    if (number == NO_PRODUCT)
+    if (!tally_line(&window, product, &asked))
         return 0;
-    struct tally_mark mark = tally_mark(&window, number, tally_sold(&window, number));
-    if (!tally_ranks(&window, mark))
-        return 0;
-    struct sales_line own = tally_line(&window, number, mark);
-    struct tally_side before = {.lines = lines, .max = max};
-    struct tally_side behind = {.lines = lines + max + 1, .max = max};
-    own.rank = tally_pass(&window, number, &own, &before, &behind);
-    lines[before.count] = own;
+    struct tally_side before = {.lines = lines, .max = distance};
+    struct tally_side behind = {.lines = lines + distance + 1, .max = distance};
+    while (tally_scan_next(&scan, &line)) {
+        int order = tally_compare(&line, &asked);
+        rank += order < 0;
+        if (order != 0)
+            tally_side_add(order < 0 ? &before : &behind, &line, order < 0);
+        if (behind.count == distance && distance > 0)
+            scan.last = &behind.lines[distance - 1];
+    }
+    lines[before.count] = asked;
     memmove(lines + before.count + 1, behind.lines, behind.count * sizeof(*lines));
     size_t count = before.count + 1 + behind.count;
     for (size_t i = 0; i < count; i++)
-        lines[i].rank = own.rank - (int64_t)before.count + (int64_t)i;
+        lines[i].rank = rank - (int64_t)before.count + (int64_t)i;
     return count;
 }

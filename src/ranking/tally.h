@@ -6,10 +6,9 @@
  *
  * Threads: one owner, or under a lock.
  */
-#ifndef RANKING_TALLY_H
-#define RANKING_TALLY_H
+#pragma once
 
-#include "ledger/sales.h"
+#include "ledger/sales/sales.h"
 #include "ranking/scoring.h"
 
 #define TALLY_DAYS_MAX 64
@@ -25,7 +24,7 @@ struct tally_day {
 
 struct tally {
     const struct scoring *scoring; /* NULL: what was sold ranks */
-    struct user_id *products;
+    struct id *products;
     size_t product_count;
     size_t product_capacity;
     uint32_t *slots; /* a hash table of numbers + 1; 0: free */
@@ -41,19 +40,23 @@ void tally_release(struct tally *tally);
 
 /* UNAVAILABLE: no memory; nothing was changed. A day beyond the first TALLY_DAYS_MAX drops the
  * oldest one. */
-enum status tally_add(struct tally *tally, int64_t day, const struct user_id *product,
-                      int64_t quantity, struct error *error) MUST_CHECK;
+enum status tally_add(struct tally *tally, int64_t day, const struct id *product, int64_t quantity,
+                      struct error *error) MUST_CHECK;
 
 /* The same for a score, where they are kept. */
-enum status tally_score(struct tally *tally, int64_t day, const struct user_id *product,
+enum status tally_score(struct tally *tally, int64_t day, const struct id *product,
                         const struct sales_moment *moment, struct error *error) MUST_CHECK;
+
+/* Adds what the ledger has of these days, and tells the place in the feed that it stands for. */
+enum status tally_read(struct tally *tally, struct ledger *ledger, int64_t first_day,
+                       int64_t last_day, struct feed_place *place, struct error *error) MUST_CHECK;
 
 /* Drops the days before this one. */
 void tally_forget(struct tally *tally, int64_t first_day);
 
 /* Whether the product was ever seen, and what was sold of it on one day. */
-bool tally_has(const struct tally *tally, const struct user_id *product);
-int64_t tally_one(const struct tally *tally, int64_t day, const struct user_id *product);
+bool tally_has(const struct tally *tally, const struct id *product);
+int64_t tally_one(const struct tally *tally, int64_t day, const struct id *product);
 
 /* The best of a window, as ledger_sales_top(); where scores are kept, those with the higher score
  * first, and then as ledger_sales_top(). */
@@ -62,11 +65,9 @@ size_t tally_top(const struct tally *tally, int64_t first_day, int64_t last_day,
 
 /* The lines of these products, by rank, as ledger_sales_of(). UNAVAILABLE: no memory. */
 enum status tally_of(const struct tally *tally, int64_t first_day, int64_t last_day,
-                     const struct user_id *ids, size_t id_count, struct sales_line *lines,
-                     size_t *count, struct error *error) MUST_CHECK;
+                     const struct id *ids, size_t id_count, struct sales_line *lines, size_t *count,
+                     struct error *error) MUST_CHECK;
 
 /* The product's line and its neighbours, as ledger_sales_around(); returns how many lines. */
 size_t tally_around(const struct tally *tally, int64_t first_day, int64_t last_day,
-                    const struct user_id *product, int64_t distance, struct sales_line *lines);
-
-#endif
+                    const struct id *product, size_t distance, struct sales_line *lines);

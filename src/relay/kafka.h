@@ -1,29 +1,73 @@
-/* kafka.h: the relay through Kafka. Opened through relay_open().
+/* kafka.h: claims through Kafka.
  *
  * A policy's steward publishes what is pending to the topic of pended claims, in seq order, and
  * moves the mark in the gate as far as Kafka has confirmed it. Workers, as members of one group,
  * read the topic, issue what they read, and commit its offset when the ledger has it and the gate
  * has heard of it.
  *
- * With claims=direct in the URL nobody publishes claims: they go straight into the ledger, and only
- * what becomes of coupons is told.
+ * With claims=direct in the URL nobody publishes claims. The group goes on reading the topic: what
+ * a worker has published that let claims go through it comes out as well, so that both kinds may
+ * run at once and either may follow the other. A claim that goes both ways finds its row in the
+ * ledger the second time.
+ *
+ * Threads: open, stop and close from the owner; settled and metrics from any.
  */
-#ifndef RELAY_KAFKA_H
-#define RELAY_KAFKA_H
+#pragma once
 
+#include "base/buffer.h"
+#include "event/kafka/kafka.h"
 #include "relay/relay.h"
 
-struct kafka_producer;
-struct kafka_target;
+struct relay_kafka;
+struct traces;
 
-enum status relay_kafka_open(struct relay **relay, const struct relay_options *options,
+/* What the relay needs of the worker. All may be called from any thread. */
+struct relay_outlet {
+    /* Hands claims to the ledger, without waiting. What becomes of each comes back through
+     * relay_kafka_settled(), after the gate has heard of it. */
+    void (*issue)(void *context, const struct claim *claims, size_t count);
+    /* Takes out those that the ledger refused a moment ago; returns how many are left. */
+    size_t (*filter)(void *context, struct claim *claims, size_t count);
+    /* How many claims the ledger was given that the gate has not heard of, of all policies that are
+     * at the same place as this one. */
+    size_t (*outstanding)(void *context, int64_t policy_id);
+    /* The caller whose token was given last publishes the policy: *mark is the seq up to which that
+     * was done. NOT_FOUND: the gate does not have the policy. */
+    enum status (*publish)(void *context, int64_t policy_id, const char *token, int64_t *mark,
+                           struct error *error);
+    /* Moves the mark, which never goes back. CONFLICT: another token was given since. */
+    enum status (*published)(void *context, int64_t policy_id, const char *token, int64_t seq,
+                             struct error *error);
+    /* Why a claim came to nothing. NOT_FOUND: nobody knows any more. Blocks. */
+    enum status (*letter)(void *context, int64_t policy_id, int64_t seq, struct dead_letter *letter,
+                          struct error *error);
+    /* Keeps what came in and is no claim, for people to look at. Blocks. */
+    enum status (*keep)(void *context, const struct dead_letter *letter, struct error *error);
+    void *context;
+};
+
+/* From now on claims come out at the outlet. `kafka` is borrowed, publishes, and is stopped before
+ * the relay is closed. `traces`: where the traces of claims that are carried are found, and of
+ * those that come out are put; NULL: they go without. */
+enum status relay_kafka_open(struct relay_kafka **relay, struct kafka *kafka,
+                             const struct relay_outlet *outlet, struct traces *traces,
                              struct error *error) MUST_CHECK;
 
-/* The producer of this process, for what others want to hear, and where it publishes. NULL: nothing
- * is published from here: the relay is another one, or others carry. Both live as long as the
- * relay.
- */
-struct kafka_producer *relay_kafka_producer(struct relay *relay);
-const struct kafka_target *relay_kafka_target(struct relay *relay);
+/* Lets what is at work come to an end, for at most so long. Nothing comes out any more. Before the
+ * ledger is closed. NULL is fine, here and below. */
+void relay_kafka_stop(struct relay_kafka *relay, int64_t timeout_ms);
+void relay_kafka_close(struct relay_kafka *relay);
 
-#endif
+/* The relay that publishes into the topic. */
+struct relay *relay_kafka_publisher(struct relay_kafka *relay);
+
+/* What became of claims that were issued, in the order of issuing; the gate has heard of it. */
+void relay_kafka_settled(struct relay_kafka *relay, const struct claim *claims,
+                         const enum coupon_state *states, size_t count);
+
+/* OK once the ledger has all that was in the topic when the goal was set; BUSY: not yet. */
+enum status relay_kafka_drained(struct kafka *kafka, struct kafka_goal *goal, int64_t policy_id,
+                                struct error *error) MUST_CHECK;
+
+/* `relay` is NULL where others carry. */
+void relay_kafka_metrics(struct kafka *kafka, struct relay_kafka *relay, struct buffer *out);

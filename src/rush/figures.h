@@ -2,8 +2,7 @@
  *
  * Threads: values only.
  */
-#ifndef RUSH_FIGURES_H
-#define RUSH_FIGURES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -56,5 +55,3 @@ void rush_figures_release(struct rush_figures *figures);
 
 /* The least latency that `quantile` (0 to 1) of the presses did not exceed; 0: there are none. */
 int64_t rush_figures_latency_ns(const struct rush_figures *figures, double quantile);
-
-#endif

@@ -163,10 +163,9 @@ static int64_t proving_capacity(const struct proving *proving, size_t *undecided
 
     *undecided_count = 0;
     *refused_count = 0;
-    for (size_t i = 0; i < evidence->press_count; i++) {
+    for (size_t i = 0; i < evidence->press_count; i++)
         if (evidence->presses[i].user > user_max)
             user_max = evidence->presses[i].user;
-    }
     counts = calloc((size_t)user_max + 1, sizeof(*counts));
     ensure(counts != NULL);
     for (size_t i = 0; i < evidence->press_count; i++) {
@@ -322,7 +321,7 @@ static void check_limit(struct proving *proving)
                     proving->evidence->per_user_limit);
 }
 
-/* Who was answered before another asked has the smaller seq. */
+/* A winner who was answered before another one asked has the smaller seq. */
 static void check_order(struct proving *proving)
 {
     struct told *by_answered = proving->claims; /* the checks before this one are done with it */
@@ -399,10 +398,9 @@ static bool proving_is_forgotten(const struct proving *proving, const struct rus
     if (press->outcome != RUSH_SOLD_OUT || proving->evidence->per_user_limit != 1)
         return false;
     for (size_t i = proving_find_user(proving, press->user);
-         i < proving->told_count && proving->told[i].user == press->user; i++) {
+         i < proving->told_count && proving->told[i].user == press->user; i++)
         if (proving->told[i].how != TOLD_FOUND && proving->told[i].answered_ns < press->sent_ns)
             return true;
-    }
     return false;
 }
 
@@ -445,7 +443,7 @@ static void check_repeats(struct proving *proving)
 /* Every 201 and 202 has its coupon. */
 static void check_coupons(struct proving *proving)
 {
-    const struct rush_look *look = proving->evidence->look;
+    const struct rush_holdings *look = proving->evidence->look;
     size_t missing_count = 0;
     size_t found_count = 0;
     size_t void_count = 0;

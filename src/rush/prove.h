@@ -5,15 +5,14 @@
  *
  * Threads: values only.
  */
-#ifndef RUSH_PROVE_H
-#define RUSH_PROVE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
-#include "rush/look.h"
+#include "rush/holdings.h"
 #include "rush/storm.h"
 
 /* How the policy stood, by its own numbers. */
@@ -28,7 +27,7 @@ struct rush_stock {
 struct rush_evidence {
     const struct rush_press *presses; /* in any order */
     size_t press_count;
-    const struct rush_look *look;
+    const struct rush_holdings *look;
     int64_t per_user_limit;
     bool is_alone; /* the policy is the storm's own: nobody else claims from it */
     struct rush_stock before;
@@ -66,5 +65,3 @@ enum status rush_prove(struct rush_proof *proof, const struct rush_evidence *evi
 
 /* "holds", "broken", "cannot_say". */
 const char *rush_verdict_name(enum rush_verdict verdict);
-
-#endif

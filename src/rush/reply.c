@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "base/error.h"
+#include "base/verdict.h"
 
 #define STATUS_LINE_MIN 12 /* "HTTP/1.1 200" */
 
@@ -147,12 +148,17 @@ static void rush_member_text(struct span body, const char *at, char *text, size_
     const char *end = body.bytes + body.length;
     size_t length = 0;
 
-    if (at != NULL && at < end && *at++ == '"') {
+    if (at != NULL && at < end && *at++ == '"')
         while (at < end && *at != '"' && *at > ' ' && length + 1 < size)
             text[length++] = *at++;
-    }
     text[length] = '\0';
 }
+
+#define RUSH_REFUSAL(CODE, STATUS, LABEL, LIVE, RUSH, ...) {#CODE, RUSH_##RUSH},
+static const struct {
+    const char *code;
+    enum rush_outcome outcome;
+} rush_refusals[] = {CLAIM_REFUSALS(RUSH_REFUSAL)};
 
 static enum rush_outcome rush_outcome_of(int status, const char *code)
 {
@@ -162,10 +168,9 @@ static enum rush_outcome rush_outcome_of(int status, const char *code)
         return RUSH_HELD;
     if (status == 429 || status == 503)
         return RUSH_BUSY;
-    if (strcmp(code, "SOLD_OUT") == 0)
-        return RUSH_SOLD_OUT;
-    if (strcmp(code, "LIMIT_REACHED") == 0)
-        return RUSH_LIMIT;
+    for (size_t i = 0; i < sizeof(rush_refusals) / sizeof(rush_refusals[0]); i++)
+        if (strcmp(code, rush_refusals[i].code) == 0)
+            return rush_refusals[i].outcome;
     return status >= 400 && status < 500 ? RUSH_REFUSED : RUSH_NONE;
 }
 

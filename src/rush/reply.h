@@ -5,8 +5,7 @@
  *
  * Threads: values only.
  */
-#ifndef RUSH_REPLY_H
-#define RUSH_REPLY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -55,5 +54,3 @@ struct rush_claim {
 
 /* Understands the answer to a claim. */
 void rush_claim_read(const struct rush_reply *reply, struct rush_claim *claim);
-
-#endif

@@ -153,11 +153,6 @@ static void report_number(struct buffer *out, const char *name, int64_t number)
     buffer_printf(out, ",\"%s\":%" PRId64, name, number);
 }
 
-static void report_flag(struct buffer *out, const char *name, bool flag)
-{
-    buffer_printf(out, ",\"%s\":%s", name, flag ? "true" : "false");
-}
-
 /* Milliseconds, to the microsecond; null for what did not happen. */
 static void report_ms(struct buffer *out, const char *name, int64_t ns)
 {
@@ -171,20 +166,20 @@ static void report_json_outcomes(struct buffer *out, const struct rush_report *r
 {
     const struct storm_numbers *numbers = report->numbers;
 
-    report_number(out, "users", report->user_count);
-    report_number(out, "presses", (int64_t)numbers->press_count);
-    report_number(out, "sent", (int64_t)numbers->sent);
-    report_number(out, "answered", (int64_t)numbers->answered);
+    json_put(out, "users", report->user_count);
+    json_put(out, "presses", numbers->press_count);
+    json_put(out, "sent", numbers->sent);
+    json_put(out, "answered", numbers->answered);
     for (enum rush_outcome outcome = RUSH_WON; outcome < RUSH_OUTCOMES; outcome++)
-        report_number(out, rush_outcome_name(outcome), (int64_t)numbers->outcomes[outcome]);
-    report_number(out, rush_outcome_name(RUSH_NONE), (int64_t)numbers->outcomes[RUSH_NONE]);
-    report_number(out, "winners", (int64_t)report->proof->winner_count);
-    report_number(out, "first_seq", report->proof->first_seq);
-    report_number(out, "last_seq", report->proof->last_seq);
-    report_number(out, "retries", (int64_t)numbers->retries);
-    report_number(out, "failures", (int64_t)numbers->failures);
-    report_number(out, "reconnects", (int64_t)numbers->wire.reconnects);
-    report_number(out, "connections", (int64_t)report->connection_count);
+        report_number(out, rush_outcome_name(outcome), numbers->outcomes[outcome]);
+    report_number(out, rush_outcome_name(RUSH_NONE), numbers->outcomes[RUSH_NONE]);
+    json_put(out, "winners", report->proof->winner_count);
+    json_put(out, "first_seq", report->proof->first_seq);
+    json_put(out, "last_seq", report->proof->last_seq);
+    json_put(out, "retries", numbers->retries);
+    json_put(out, "failures", numbers->failures);
+    json_put(out, "reconnects", numbers->wire.reconnects);
+    json_put(out, "connections", report->connection_count);
     report_ms(out, "sold_out_after_ms", report->proof->sold_out_ns);
     report_ms(out, "last_win_after_ms", report->proof->last_win_ns);
     report_ms(out, "slip_ms", numbers->slip_ns);
@@ -213,10 +208,11 @@ static void report_json_stock(struct buffer *out, const char *name, const struct
         buffer_append_literal(out, "null");
         return;
     }
-    buffer_printf(out, "{\"total\":%" PRId64, stock->total);
-    report_number(out, "remaining", stock->remaining);
-    report_number(out, "pending", stock->pending);
-    report_number(out, "issued", stock->issued);
+    buffer_append_literal(out, "{");
+    json_put(out, "total", stock->total);
+    json_put(out, "remaining", stock->remaining);
+    json_put(out, "pending", stock->pending);
+    json_put(out, "issued", stock->issued);
     buffer_append_literal(out, "}");
 }
 
@@ -225,10 +221,11 @@ static void report_json_checks(struct buffer *out, const struct rush_proof *proo
     buffer_append_literal(out, ",\"checks\":[");
     for (size_t i = 0; i < RUSH_CHECKS; i++) {
         const struct rush_check *check = &proof->checks[i];
-        buffer_printf(out, "%s{\"name\":\"%s\",\"title\":\"%s\",\"verdict\":\"%s\",\"detail\":",
-                      i > 0 ? "," : "", check->name, check->title,
-                      rush_verdict_name(check->verdict));
-        json_append_text(out, span_of(check->words));
+        json_begin(out, '{');
+        json_put(out, "name", check->name);
+        json_put(out, "title", check->title);
+        json_put(out, "verdict", rush_verdict_name(check->verdict));
+        json_put(out, "detail", check->words);
         buffer_append_literal(out, "}");
     }
     buffer_append_literal(out, "]");
@@ -242,20 +239,21 @@ static void report_json_open(struct buffer *out, const struct rush_report *repor
                                          [RUSH_RAMP] = "ramp",
                                          [RUSH_BURSTS] = "bursts"};
 
-    buffer_printf(out, "{\"exact\":%s", report->proof->is_exact ? "true" : "false");
-    report_flag(out, "broken", report->proof->is_broken);
-    report_number(out, "policy_id", report->policy_id);
+    buffer_append_literal(out, "{");
+    json_put_flag(out, "exact", report->proof->is_exact);
+    json_put_flag(out, "broken", report->proof->is_broken);
+    json_put(out, "policy_id", report->policy_id);
     json_put(out, "policy_name", report->policy_name);
     json_put(out, "url", report->url);
     json_put_time(out, "started_at", report->started_at_ms);
-    report_flag(out, "rehearsal", report->is_rehearsal);
-    report_flag(out, "stopped", report->is_stopped);
-    buffer_printf(out, ",\"shape\":\"%s\"", shapes[report->plan->options.shape]);
+    json_put_flag(out, "rehearsal", report->is_rehearsal);
+    json_put_flag(out, "stopped", report->is_stopped);
+    json_put(out, "shape", shapes[report->plan->options.shape]);
     report_json_outcomes(out, report);
     report_json_latency(out, report->figures);
     if (report->p99_target_ms > 0) {
-        report_number(out, "p99_target_ms", report->p99_target_ms);
-        report_flag(out, "target_missed", rush_report_misses(report));
+        json_put(out, "p99_target_ms", report->p99_target_ms);
+        json_put_flag(out, "target_missed", rush_report_misses(report));
     }
     report_json_stock(out, "before", &report->evidence->before);
     report_json_stock(out, "after", &report->evidence->after);
@@ -295,12 +293,11 @@ static void report_json_curve(struct buffer *out, const struct rush_figures *fig
 /* A "<" inside the page's data could end it. */
 static void report_append_escaped(struct buffer *out, struct span json)
 {
-    for (size_t i = 0; i < json.length; i++) {
+    for (size_t i = 0; i < json.length; i++)
         if (json.bytes[i] == '<')
             buffer_append_literal(out, "\\u003c");
         else
             buffer_append(out, json.bytes + i, 1);
-    }
 }
 
 void rush_report_page(struct buffer *out, const struct rush_report *report)
@@ -308,10 +305,9 @@ void rush_report_page(struct buffer *out, const struct rush_report *report)
     struct buffer data;
     const char *page = NULL;
 
-    for (size_t i = 0; i < embedded_assets_count; i++) {
+    for (size_t i = 0; i < embedded_assets_count; i++)
         if (strcmp(embedded_assets[i].name, PAGE_NAME) == 0)
             page = (const char *)embedded_assets[i].bytes;
-    }
     ensure(page != NULL);
     const char *mark = strstr(page, PAGE_MARK);
     ensure(mark != NULL);
@@ -322,7 +318,7 @@ void rush_report_page(struct buffer *out, const struct rush_report *report)
     report_json_curve(&data, report->figures);
     buffer_append_literal(&data, "}");
     buffer_append(out, page, (size_t)(mark - page));
-    report_append_escaped(out, (struct span){data.bytes, data.length});
+    report_append_escaped(out, buffer_span(&data));
     buffer_append_text(out, mark + strlen(PAGE_MARK));
     buffer_release(&data);
 }

@@ -2,8 +2,7 @@
  *
  * Threads: values only.
  */
-#ifndef RUSH_REPORT_H
-#define RUSH_REPORT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ void rush_report_json(struct buffer *out, const struct rush_report *report);
 
 /* One self-contained page that loads nothing. */
 void rush_report_page(struct buffer *out, const struct rush_report *report);
-
-#endif

@@ -1,12 +1,12 @@
-/* storm.h: presses the button for everybody in the plan and writes down what each was told.
+/* storm.h: plans who presses the button when, presses it for everybody and writes down what each
+ * was told.
  *
  * Times are nanoseconds from the start of the storm. The latency of a press counts from when it was
  * due, so that waiting for a free connection or a stalled server is in it.
  *
  * Threads: a storm belongs to one thread.
  */
-#ifndef RUSH_STORM_H
-#define RUSH_STORM_H
+#pragma once
 
 #include <signal.h>
 #include <stdbool.h>
@@ -15,9 +15,53 @@
 
 #include "base/error.h"
 #include "base/histogram.h"
-#include "rush/plan.h"
 #include "rush/reply.h"
 #include "rush/wire.h"
+
+/* --- the plan: who presses the button when, worked out before it begins ---
+ *
+ * A press has a user and, in an open storm, the moment it is due, counted from the start; nothing
+ * the server does moves it, so a server that stalls shows in every latency behind the stall. In a
+ * closed storm a press is due when a connection is free. */
+
+#define RUSH_USERS_MAX   10000000
+#define RUSH_PRESSES_MAX 20000000
+
+enum rush_shape {
+    RUSH_CLOSED, /* as fast as the answers come */
+    RUSH_STEADY, /* at one rate from the first moment on */
+    RUSH_RAMP,   /* from nothing to the rate, evenly */
+    RUSH_BURSTS, /* so many at once, again and again */
+};
+
+struct rush_plan_options {
+    enum rush_shape shape;
+    uint32_t user_count;
+    double rate_per_s;         /* of STEADY, and the last one of RAMP */
+    double duration_s;         /* 0: until every user has pressed once */
+    uint32_t burst_size;       /* of BURSTS */
+    int64_t burst_interval_ns; /* of BURSTS */
+    double duplicate_share;    /* of the users, who press twice in quick succession */
+    uint64_t seed;
+};
+
+struct rush_plan {
+    struct rush_plan_options options;
+    uint32_t *users; /* of each press, in order */
+    size_t press_count;
+};
+
+/* Every user presses once, in order, some twice; when the duration asks for more presses, users
+ * picked at random press again, and when it asks for fewer, the last users do not come. INVALID:
+ * more than RUSH_PRESSES_MAX presses. */
+enum status rush_plan_make(struct rush_plan *plan, const struct rush_plan_options *options,
+                           struct error *error) MUST_CHECK;
+void rush_plan_release(struct rush_plan *plan);
+
+/* When a press is due, in nanoseconds from the start; 0 in a closed storm. */
+int64_t rush_plan_due_ns(const struct rush_plan *plan, size_t press);
+
+/* --- the storm --- */
 
 /* One press, and its last answer. */
 struct rush_press {
@@ -52,10 +96,8 @@ struct storm_numbers {
 struct storm_options {
     struct wire *wire;
     const struct rush_plan *plan;
-    const char *base;      /* in front of every path */
-    const char *authority; /* of the Host header */
-    const char *token;     /* "": none */
-    const char *run;       /* the run's name: 8 characters in the names of users and keys */
+    const struct wire_target *target;
+    const char *run; /* the run's name: 8 characters in the names of users and keys */
     int64_t policy_id;
     bool sends_keys; /* an Idempotency-Key for every press, the same on every try of it */
     int retry_max;   /* how often a press is repeated that was not done, or may not have been */
@@ -78,8 +120,7 @@ struct storm {
     struct storm_retry *retries; /* a heap */
     size_t retry_count;
     uint64_t random;
-    char request[6144];
-    size_t request_length;
+    struct buffer request;
     size_t user_at;
     size_t key_at; /* 0: no key */
 };
@@ -92,5 +133,3 @@ void rush_user_name(char name[RUSH_USER_SIZE], const char *run, uint32_t user);
 enum status storm_run(struct storm *storm, const struct storm_options *options,
                       struct error *error) MUST_CHECK;
 void storm_release(struct storm *storm);
-
-#endif

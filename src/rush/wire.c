@@ -124,16 +124,28 @@ static void wire_break(struct wire *wire, struct connection *connection, int64_t
 
 /* --- requests --- */
 
-static void wire_flush(struct wire *wire, struct connection *connection)
+void wire_append_request(struct buffer *out, const struct wire_target *target, const char *method,
+                         const char *path, const char *headers, struct span body)
+{
+    buffer_printf(out, "%s %s%s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\n", method, target->base,
+                  path, target->authority, target->agent);
+    if (target->token[0] != '\0')
+        buffer_printf(out, "Authorization: Bearer %s\r\n", target->token);
+    if (body.length > 0)
+        buffer_printf(out, "Content-Type: application/json\r\nContent-Length: %zu\r\n",
+                      body.length);
+    buffer_append_text(out, headers);
+    buffer_append_literal(out, "\r\n");
+    buffer_append_span(out, body);
+}
+
+static void wire_flush(struct connection *connection)
 {
     while (connection->out != NULL) {
         ssize_t sent = send(connection->fd, connection->out + connection->out_sent,
                             connection->out_length - connection->out_sent, MSG_NOSIGNAL);
-        if (sent < 0) {
-            /* A broken connection says so when it is read. */
-            (void)wire;
-            return;
-        }
+        if (sent < 0)
+            return; /* a broken connection says so when it is read */
         connection->out_sent += (size_t)sent;
         if (connection->out_sent == connection->out_length) {
             free(connection->out);
@@ -163,7 +175,7 @@ static void wire_send(struct wire *wire, struct connection *connection, struct s
     memcpy(connection->out, request.bytes + done, request.length - done);
     connection->out_length = request.length - done;
     connection->out_sent = 0;
-    wire_flush(wire, connection);
+    wire_flush(connection);
 }
 
 /* Gives a free connection the next request, or rests it. */
@@ -277,7 +289,7 @@ static void wire_on_event(struct wire *wire, struct connection *connection, uint
         return;
     case WIRE_BUSY:
         if (connection->out != NULL && (events & EPOLLOUT) != 0)
-            wire_flush(wire, connection);
+            wire_flush(connection);
         if ((events & (EPOLLIN | EPOLLRDHUP | EPOLLERR | EPOLLHUP)) != 0)
             wire_read(wire, connection);
         return;

@@ -5,8 +5,7 @@
  *
  * Threads: a wire and its callbacks belong to one thread.
  */
-#ifndef RUSH_WIRE_H
-#define RUSH_WIRE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,6 +26,19 @@ struct wire_options {
     size_t connection_count;
     int64_t timeout_ms; /* for a connection, and for an answer */
 };
+
+/* Whom requests are for, and from. */
+struct wire_target {
+    const char *base;      /* in front of every path */
+    const char *authority; /* of the Host header */
+    const char *token;     /* "": none */
+    const char *agent;     /* of the User-Agent header */
+};
+
+/* Appends a request. `headers` are more of them, each with its line end, in front of the body,
+ * which is JSON or empty. */
+void wire_append_request(struct buffer *out, const struct wire_target *target, const char *method,
+                         const char *path, const char *headers, struct span body);
 
 struct wire_caller {
     /* The next request that is due; false: none is. The bytes are sent or copied before the next
@@ -56,5 +68,3 @@ struct wire_numbers {
     uint64_t reconnects;
 };
 void wire_count(const struct wire *wire, struct wire_numbers *numbers);
-
-#endif

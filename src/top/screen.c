@@ -12,7 +12,7 @@
 #include <wchar.h>
 
 #include "base/clock.h"
-#include "top/words.h"
+#include "top/text.h"
 
 #define LINE_MAX_LENGTH 1024
 #define EVENT_LINES     6
@@ -115,7 +115,7 @@ static void top_draw_history(int row, const struct top_view *view)
     top_put(row, 10 + TOP_HISTORY + 1, TOP_QUIET, peak);
 }
 
-static void top_draw_parts(int row, const struct top_sight *now)
+static void top_draw_parts(int row, const struct top_snapshot *now)
 {
     int column = 10;
 
@@ -132,7 +132,7 @@ static void top_draw_parts(int row, const struct top_sight *now)
 
 static void top_draw_head(const struct top_view *view, const char *url)
 {
-    const struct top_sight *now = &view->now;
+    const struct top_snapshot *now = &view->now;
     char time[CLOCK_TEXT_SIZE];
     char line[LINE_MAX_LENGTH];
     struct buffer text;
@@ -206,7 +206,7 @@ static void top_draw_policy(int row, const struct top_policy *policy, bool is_se
 static void top_draw_policies(const struct top_view *view, size_t selected, int first_row,
                               int row_count)
 {
-    const struct top_sight *now = &view->now;
+    const struct top_snapshot *now = &view->now;
     int cells = COLS > 100 ? 30 : COLS > 70 ? 16 : 8;
     char title[LINE_MAX_LENGTH];
 

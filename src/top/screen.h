@@ -2,8 +2,7 @@
  *
  * Threads: the main thread; one screen at a time.
  */
-#ifndef TOP_SCREEN_H
-#define TOP_SCREEN_H
+#pragma once
 
 #include "base/error.h"
 #include "top/view.h"
@@ -30,5 +29,3 @@ void top_screen_draw(const struct top_view *view, const char *url, size_t select
 
 /* Waits for a key, for at most so long. */
 enum top_key top_screen_key(int64_t timeout_ms);
-
-#endif

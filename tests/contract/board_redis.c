@@ -13,8 +13,8 @@
 #include "base/clock.h"
 #include "base/zone.h"
 #include "board_suite.h"
-#include "gate/redis_map.h"
-#include "ranking/redis.h"
+#include "gate/redis/link.h"
+#include "ranking/redis/redis.h"
 
 #define TIMEOUT_MS 20000 /* sanitizers and a busy machine are slow */
 #define PREFIX     "zs:product:{rank}:"
@@ -109,12 +109,11 @@ static void write_command(char *command, const char *format)
 
     write_day(today, 0);
     write_day(first, 2);
-    for (const char *at = format; *at != '\0'; at++) {
+    for (const char *at = format; *at != '\0'; at++)
         if (*at == '@' || *at == '#')
             length += (size_t)sprintf(command + length, "%s", *at == '@' ? today : first);
         else
             command[length++] = *at;
-    }
     command[length] = '\0';
 }
 
@@ -147,7 +146,7 @@ static void test_board_redis__a_key_that_is_gone(void **state)
         write_command(command, commands[i]);
         do_redis(command);
         bool is_harmless = strncmp(command, "FUNCTION", 8) == 0;
-        assert_int_equal(board_place(board, &place, &error),
+        assert_int_equal(board->ops->place(board, &place, &error),
                          is_harmless ? STATUS_OK : STATUS_NOT_FOUND);
         board_stage_sell(stage, 20);
         board_stage_follow(stage, board);
@@ -160,7 +159,7 @@ static void test_board_redis__a_key_that_goes_meanwhile(void **state)
 {
     struct board_stage *stage = *state;
     struct board *board = board_stage_board(stage);
-    struct feed_entry entry = {.product_id = user_id_of(span_of("p0")), .quantity = 1};
+    struct feed_entry entry = {.product_id = id_of(span_of("p0")), .quantity = 1};
     struct sales_line lines[5];
     struct feed_place place;
     struct error error;
@@ -169,13 +168,13 @@ static void test_board_redis__a_key_that_goes_meanwhile(void **state)
 
     board_stage_sell(stage, 60);
     board_stage_follow(stage, board);
-    assert_int_equal(board_place(board, &place, &error), STATUS_OK);
+    assert_int_equal(board->ops->place(board, &place, &error), STATUS_OK);
     write_command(command, "DEL " PREFIX "@");
     do_redis(command);
     entry.day = clock_wall_ms() / DAY_MS;
     entry.place = (struct feed_place){place.feed_id + 1, place.written_at_ms};
-    assert_int_equal(board_apply(board, &place, &entry, 1, &error), STATUS_NOT_FOUND);
-    assert_int_equal(board_top(board, entry.day, entry.day, 5, lines, &count, &error),
+    assert_int_equal(board->ops->apply(board, &place, &entry, 1, &error), STATUS_NOT_FOUND);
+    assert_int_equal(board_suite_top(board, entry.day, entry.day, 5, lines, &count, &error),
                      STATUS_NOT_FOUND);
     write_command(command, "EXISTS " PREFIX "@");
     redisReply *reply = ask_redis(command);
@@ -189,8 +188,8 @@ static void test_board_redis__too_much_of_one(void **state)
     struct board_stage *stage = *state;
     struct board *board = board_stage_board(stage);
     struct feed_entry entries[2] = {
-        {.product_id = user_id_of(span_of("small")), .quantity = 1},
-        {.product_id = user_id_of(span_of("large")), .quantity = (1 << 25) - 1},
+        {.product_id = id_of(span_of("small")), .quantity = 1},
+        {.product_id = id_of(span_of("large")), .quantity = (1 << 25) - 1},
     };
     struct sales_line lines[5];
     struct feed_place place;
@@ -199,17 +198,17 @@ static void test_board_redis__too_much_of_one(void **state)
     int64_t today = clock_wall_ms() / DAY_MS;
 
     board_stage_follow(stage, board);
-    assert_int_equal(board_place(board, &place, &error), STATUS_OK);
+    assert_int_equal(board->ops->place(board, &place, &error), STATUS_OK);
     for (size_t i = 0; i < 2; i++) {
         entries[i].day = today;
         entries[i].place = (struct feed_place){place.feed_id + 1 + (int64_t)i, 1};
     }
-    assert_int_equal(board_apply(board, &place, entries, 2, &error), STATUS_OK);
+    assert_int_equal(board->ops->apply(board, &place, entries, 2, &error), STATUS_OK);
     place = entries[1].place;
     entries[0].place.feed_id += 2;
     entries[1].place.feed_id += 2;
-    assert_int_equal(board_apply(board, &place, entries, 2, &error), STATUS_FAILED);
-    assert_int_equal(board_top(board, today - 2, today, 5, lines, &count, &error), STATUS_OK);
+    assert_int_equal(board->ops->apply(board, &place, entries, 2, &error), STATUS_FAILED);
+    assert_int_equal(board_suite_top(board, today - 2, today, 5, lines, &count, &error), STATUS_OK);
     assert_int_equal(count, 2);
     assert_int_equal(lines[0].sold, (1 << 25) - 1);
     assert_int_equal(lines[0].sold_last_day, (1 << 25) - 1);
@@ -254,14 +253,14 @@ static void test_board_redis__half_a_day(void **state)
 
     board_stage_sell(stage, 60);
     board_stage_follow(stage, board);
-    assert_int_equal(board_forget(board, today - 2, &error), STATUS_OK);
+    assert_int_equal(board->ops->forget(board, today - 2, &error), STATUS_OK);
     board_stage_sell(stage, 60);
     board_stage_follow(stage, board);
-    assert_int_equal(board_top(board, today - 2, today - 2, 5, lines, &count, &error),
+    assert_int_equal(board_suite_top(board, today - 2, today - 2, 5, lines, &count, &error),
                      STATUS_NOT_FOUND);
-    assert_int_equal(board_top(board, today - 3, today - 1, 5, lines, &count, &error),
+    assert_int_equal(board_suite_top(board, today - 3, today - 1, 5, lines, &count, &error),
                      STATUS_NOT_FOUND);
-    assert_int_equal(board_top(board, today - 2, today, 5, lines, &count, &error), STATUS_OK);
+    assert_int_equal(board_suite_top(board, today - 2, today, 5, lines, &count, &error), STATUS_OK);
     assert_int_equal(count, 5);
 }
 
@@ -278,12 +277,13 @@ static void test_board_redis__one_that_went_back(void **state)
 
     board_stage_sell(stage, 60);
     board_stage_follow(stage, board);
-    assert_int_equal(board_top(board, today, today, 5, lines, &count, &error), STATUS_OK);
+    assert_int_equal(board_suite_top(board, today, today, 5, lines, &count, &error), STATUS_OK);
     do_redis("HINCRBY " PREFIX "meta feed_id -1");
-    assert_int_equal(board_top(board, today, today, 5, lines, &count, &error), STATUS_NOT_FOUND);
+    assert_int_equal(board_suite_top(board, today, today, 5, lines, &count, &error),
+                     STATUS_NOT_FOUND);
     /* Once it has seen that, it is what there is. */
-    assert_int_equal(board_place(board, &place, &error), STATUS_OK);
-    assert_int_equal(board_top(board, today, today, 5, lines, &count, &error), STATUS_OK);
+    assert_int_equal(board->ops->place(board, &place, &error), STATUS_OK);
+    assert_int_equal(board_suite_top(board, today, today, 5, lines, &count, &error), STATUS_OK);
 }
 
 /* One builds at a time, and what a dead one holds is free after a while. */
@@ -311,23 +311,23 @@ static void test_board_redis__one_refreshes(void **state)
     int64_t age_ms;
 
     buffer_init(&text, 1000);
-    assert_int_equal(board_recall(board, 600000, &text, &age_ms, &error), STATUS_NOT_FOUND);
-    assert_int_equal(board_refresh(board, late, &error), STATUS_OK);
-    assert_int_equal(board_refresh(beside, token, &error), STATUS_BUSY);
+    assert_int_equal(board->cache->recall(board, &text, &age_ms, &error), STATUS_NOT_FOUND);
+    assert_int_equal(board->cache->refresh(board, late, &error), STATUS_OK);
+    assert_int_equal(beside->cache->refresh(beside, token, &error), STATUS_BUSY);
     do_redis("DEL cache:product:{rank}:refresher");
-    assert_int_equal(board_refresh(beside, token, &error), STATUS_OK);
-    assert_int_equal(board_keep(board, late, span_of("late"), 600000, &error), STATUS_CONFLICT);
-    assert_int_equal(board_keep(beside, token, span_of("answer"), 600000, &error), STATUS_OK);
-    assert_int_equal(board_keep(board, late, span_of("late"), 600000, &error), STATUS_CONFLICT);
-    assert_int_equal(board_recall(board, 600000, &text, &age_ms, &error), STATUS_OK);
+    assert_int_equal(beside->cache->refresh(beside, token, &error), STATUS_OK);
+    assert_int_equal(board->cache->keep(board, late, span_of("late"), &error), STATUS_CONFLICT);
+    assert_int_equal(beside->cache->keep(beside, token, span_of("answer"), &error), STATUS_OK);
+    assert_int_equal(board->cache->keep(board, late, span_of("late"), &error), STATUS_CONFLICT);
+    assert_int_equal(board->cache->recall(board, &text, &age_ms, &error), STATUS_OK);
     assert_int_equal(text.length, 6);
     assert_memory_equal(text.bytes, "answer", 6);
     assert_true(age_ms >= 0 && age_ms < 300000);
     /* It has an end, and the next one's turn is free. */
     do_redis("PEXPIRE cache:product:{rank}:top_selling 100000");
-    assert_int_equal(board_recall(board, 600000, &text, &age_ms, &error), STATUS_OK);
+    assert_int_equal(board->cache->recall(board, &text, &age_ms, &error), STATUS_OK);
     assert_true(age_ms >= 500000);
-    assert_int_equal(board_refresh(board, token, &error), STATUS_OK);
+    assert_int_equal(board->cache->refresh(board, token, &error), STATUS_OK);
     buffer_release(&text);
     board_close(beside);
 }

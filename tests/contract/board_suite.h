@@ -1,6 +1,5 @@
 /* board_suite.h: what every board must do; each backend gives it boards and runs it. */
-#ifndef CONTRACT_BOARD_SUITE_H
-#define CONTRACT_BOARD_SUITE_H
+#pragma once
 
 #include "ranking/board.h"
 
@@ -27,8 +26,10 @@ enum status board_stage_build(struct board_stage *stage, struct board *board, st
 /* Every question about it is answered as by the reference, and it says what the ledger says. */
 void board_stage_check(struct board_stage *stage, struct board *board);
 
+/* The best `limit` products of these days. */
+enum status board_suite_top(struct board *board, int64_t first_day, int64_t last_day, size_t limit,
+                            struct sales_line *lines, size_t *count, struct error *error);
+
 /* Runs the suite and the backend's own tests, which board_stage_set_up() has prepared. */
 struct CMUnitTest;
 int board_suite_run(const struct CMUnitTest *own, size_t own_count);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Threads: the test's own.
  */
-#ifndef CONTRACT_DATABASE_H
-#define CONTRACT_DATABASE_H
+#pragma once
 
 #include <setjmp.h>
 #include <sqlite3.h>
@@ -185,5 +184,3 @@ static inline int64_t database_imbalance(const struct database *database)
         " + (SELECT COUNT(*) FROM coupon c WHERE c.policy_id = p.id AND c.slot IS NOT NULL))), 0)"
         " FROM policy p");
 }
-
-#endif

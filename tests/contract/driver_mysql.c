@@ -11,6 +11,7 @@
 /* cmocka.h needs some of those above it. */
 #include <cmocka.h>
 
+#include "ledger/transactions.h"
 #include "mysql_fixture.h"
 
 #define ROWS_MAX 1100
@@ -36,7 +37,7 @@ static struct batch *batch_of(int64_t first_seq, size_t count)
                                           .lease_id = 7,
                                           .requested_at_ms = NOW,
                                           .nth = 1,
-                                          .user = user_id_of(span_of(user))};
+                                          .user = id_of(span_of(user))};
         batch->rows[i] = (struct coupon_row){
             .claim = &batch->claims[i], .state = COUPON_ISSUED, .issued_at_ms = NOW};
     }
@@ -126,28 +127,23 @@ static void test_driver_mysql__all_statements_compile(void **state)
 {
     struct fixture *fixture = *state;
     MYSQL *mysql = fixture->a.session->link.mysql;
-    const char *others =
-        mariadb_connection(mysql) ? "session_limit_mysql" : "session_limit_mariadb";
-    const char *file = statement_file("mysql");
-    size_t count = 0;
+    enum statement others =
+        mariadb_connection(mysql) ? STATEMENT_session_limit_mysql : STATEMENT_session_limit_mariadb;
 
-    for (const char *mark = strstr(file, "-- name: "); mark != NULL;
-         mark = strstr(mark, "-- name: ")) {
-        struct ledger_mysql_result result = {0};
-        char name[64];
-        unsigned long length = 0;
+    for (int i = 0; i < STATEMENT_COUNT; i++) {
+        uint8_t order[LEDGER_MYSQL_VALUES_MAX];
+        struct buffer text;
 
-        mark += strlen("-- name: ");
-        snprintf(name, sizeof(name), "%.*s", (int)strcspn(mark, "\n"), mark);
-        const char *text = statement_named(file, name, &length);
-        struct ledger_mysql_statement *statement = ledger_mysql_statement_new(
-            mysql, (struct span){.bytes = text, .length = length}, &result);
-        if (statement == NULL && strcmp(name, others) != 0)
-            fail_msg("%s: %s", name, result.words.text);
-        ledger_mysql_statement_free(statement);
-        count++;
+        if (mysql_statements[i] == NULL || i == (int)others)
+            continue;
+        buffer_init(&text, SIZE_MAX / 2);
+        ledger_mysql_take_numbers(&text, mysql_statements[i], order, LEDGER_MYSQL_VALUES_MAX);
+        MYSQL_STMT *handle = mysql_stmt_init(mysql);
+        if (mysql_stmt_prepare(handle, text.bytes, text.length) != 0)
+            fail_msg("%s: %s", statement_names[i], mysql_stmt_error(handle));
+        mysql_stmt_close(handle);
+        buffer_release(&text);
     }
-    assert_true(count > STATEMENT_COUNT);
 }
 
 /* --- values --- */
@@ -155,12 +151,11 @@ static void test_driver_mysql__all_statements_compile(void **state)
 static void test_driver_mysql__unchanged_rows_count_as_changed(void **state)
 {
     struct fixture *fixture = *state;
-    const struct sql_value values[] = {sql_i64(7), sql_i64(10000)};
     int64_t changed = 0;
 
     check(fixture, begin(fixture, &fixture->a));
-    check(fixture, sql_run(&fixture->a, STATEMENT_lease_shrink, values, 2, NULL, NULL, &changed,
-                           &fixture->error));
+    check(fixture, SQL_CHANGE(&fixture->a, STATEMENT_lease_shrink, &changed, &fixture->error,
+                              sql_i64(7), sql_i64(10000)));
     assert_int_equal(changed, 1);
     driver->rollback(fixture->a.session);
 }
@@ -169,7 +164,7 @@ static enum status stop_at_third(void *context, const struct sql_value *columns,
                                  struct error *error)
 {
     size_t *count = context;
-    assert_int_equal(columns[1].number, (int64_t)++ * count);
+    assert_int_equal(columns[1].number, (int64_t)++*count);
     return *count == 3 ? error_set(error, STATUS_NOT_FOUND, "enough") : STATUS_OK;
 }
 
@@ -181,9 +176,9 @@ static void test_driver_mysql__a_scan_can_be_ended(void **state)
 
     insert_and_commit(fixture, batch);
     check(fixture, begin(fixture, &fixture->a));
-    assert_int_equal(sql_run(&fixture->a, STATEMENT_coupon_scan, NULL, 0, stop_at_third, &count,
-                             NULL, &fixture->error),
-                     STATUS_NOT_FOUND);
+    assert_int_equal(
+        SQL_RUN(&fixture->a, STATEMENT_coupon_scan, stop_at_third, &count, &fixture->error),
+        STATUS_NOT_FOUND);
     assert_int_equal(count, 3);
     check(fixture, run_1(fixture, &fixture->a, STATEMENT_policy_by_id, 1));
     driver->rollback(fixture->a.session);
@@ -230,9 +225,14 @@ static void test_driver_mysql__locking_a_coupon_leaves_its_policy_free(void **st
 
 static enum status insert_policy(struct fixture *fixture, struct sql *sql, int64_t id)
 {
-    return SQL_RUN(sql, STATEMENT_policy_insert, NULL, NULL, &fixture->error, sql_i64(id),
-                   sql_text(SPAN("two")), sql_text(SPAN("fixed")), sql_i64(1), sql_i64(1),
-                   sql_i64(1), sql_null(), sql_null(), sql_null(), sql_i64(0), sql_i64(NOW));
+    const struct policy policy = {.id = id,
+                                  .name = "two",
+                                  .discount_value = 1,
+                                  .total = 1,
+                                  .per_user_limit = 1,
+                                  .created_at_ms = NOW};
+
+    return transaction_insert_policy(sql, &policy, &fixture->error);
 }
 
 static void test_driver_mysql__an_id_taken_meanwhile_is_tried_again(void **state)
@@ -319,12 +319,10 @@ static void test_driver_mysql__a_reader_sees_one_moment_and_cannot_write(void **
 
     check(fixture, begin(fixture, &reader));
     execute(fixture->beside, "INSERT INTO blocked_user VALUES ('u1', 1)");
-    check(fixture, sql_run(&reader, STATEMENT_blocked_scan, NULL, 0, note_row, &rows, NULL,
-                           &fixture->error));
+    check(fixture, SQL_RUN(&reader, STATEMENT_blocked_scan, note_row, &rows, &fixture->error));
     assert_int_equal(rows, 0);
     driver->rollback(reader.session);
-    check(fixture, sql_run(&reader, STATEMENT_blocked_scan, NULL, 0, note_row, &rows, NULL,
-                           &fixture->error));
+    check(fixture, SQL_RUN(&reader, STATEMENT_blocked_scan, note_row, &rows, &fixture->error));
     assert_int_equal(rows, 1);
     assert_int_equal(block(fixture, &reader, "u2"), STATUS_FAILED);
     driver->session_close(reader.session);

@@ -117,10 +117,9 @@ static void test_postgres__refused_commit_is_none(void **state)
     /* What failed before is not committed either, whatever the COMMIT looks like. */
     assert_ok(fixture, driver->begin(sql.session, &fixture->error));
     assert_ok(fixture, block(&sql, "someone", &fixture->error));
-    assert_status(fixture,
-                  SQL_RUN(&sql, STATEMENT_blocked_insert, NULL, NULL, &fixture->error, sql_null(),
-                          sql_null()),
-                  STATUS_FAILED);
+    assert_status(
+        fixture, SQL_WRITE(&sql, STATEMENT_blocked_insert, &fixture->error, sql_null(), sql_null()),
+        STATUS_FAILED);
     assert_status(fixture, driver->commit(sql.session, &fixture->error), STATUS_FAILED);
     driver->rollback(sql.session);
     assert_int_equal(blocked_count(fixture), 0);
@@ -140,7 +139,7 @@ static void test_postgres__stopped_server_hangs_nobody(void **state)
     int64_t started_ms = clock_monotonic_ms();
     assert_status(fixture, block(&sql, "someone", &fixture->error), STATUS_UNAVAILABLE);
     assert_non_null(strstr(fixture->error.text, "does not answer"));
-    assert_in_range(clock_monotonic_ms() - started_ms, TIMEOUT_SHORT_MS, TIMEOUT_MS);
+    assert_in_range(clock_monotonic_ms() - started_ms, TIMEOUT_SHORT_MS, 3 * TIMEOUT_MS);
     continue_backend(fixture);
     assert_ok(fixture, block(&sql, "another", &fixture->error));
     close_both(&sql, store);
@@ -154,19 +153,19 @@ static void test_postgres__commit_to_a_stopped_server_is_unknown(void **state)
 
     open_session(fixture, SESSION_WRITER, TIMEOUT_SHORT_MS, &sql, &store);
     assert_ok(fixture, driver->begin(sql.session, &fixture->error));
-    assert_ok(fixture, SQL_RUN(&sql, STATEMENT_writer_enter, NULL, NULL, &fixture->error,
-                               sql_text(SPAN("owner")), sql_text(SPAN("test"))));
+    assert_ok(fixture, SQL_WRITE(&sql, STATEMENT_writer_enter, &fixture->error,
+                                 sql_text(SPAN("owner")), sql_text(SPAN("test"))));
     stop_backend(fixture);
     assert_status(fixture, driver->commit(sql.session, &fixture->error), STATUS_UNKNOWN);
     driver->rollback(sql.session);
     /* The look waits for the transaction that may still be committed. */
     assert_status(fixture,
-                  SQL_RUN(&sql, STATEMENT_writer_enter, NULL, NULL, &fixture->error,
-                          sql_text(SPAN("owner")), sql_text(SPAN("test"))),
+                  SQL_WRITE(&sql, STATEMENT_writer_enter, &fixture->error, sql_text(SPAN("owner")),
+                            sql_text(SPAN("test"))),
                   STATUS_BUSY);
     continue_backend(fixture);
-    assert_ok(fixture, SQL_RUN(&sql, STATEMENT_writer_enter, NULL, NULL, &fixture->error,
-                               sql_text(SPAN("owner")), sql_text(SPAN("test"))));
+    assert_ok(fixture, SQL_WRITE(&sql, STATEMENT_writer_enter, &fixture->error,
+                                 sql_text(SPAN("owner")), sql_text(SPAN("test"))));
     close_both(&sql, store);
 }
 

@@ -17,7 +17,7 @@
 
 static enum status lock_policy(struct sql *sql, int64_t id, struct error *error)
 {
-    return SQL_RUN(sql, STATEMENT_policy_for_update, NULL, NULL, error, sql_i64(id));
+    return SQL_WRITE(sql, STATEMENT_policy_for_update, error, sql_i64(id));
 }
 
 static void put_policies(struct fixture *fixture)
@@ -161,7 +161,7 @@ static void put_coupons(struct fixture *fixture, int64_t first, int64_t count)
 static enum status scan(struct sql *sql, sql_row_fn row, int64_t *count, struct error *error)
 {
     *count = 0;
-    return sql_run(sql, STATEMENT_coupon_scan, NULL, 0, row, count, NULL, error);
+    return SQL_RUN(sql, STATEMENT_coupon_scan, row, count, error);
 }
 
 static void test_postgres__snapshot_is_long_and_of_one_moment(void **state)
@@ -234,10 +234,10 @@ static void test_postgres__values_come_back_as_they_were(void **state)
     open_session(fixture, SESSION_WRITER, TIMEOUT_MS, &sql, &store);
     for (size_t i = 0; i < sizeof(bytes); i++)
         bytes[i] = (uint8_t)i;
-    assert_ok(fixture, SQL_RUN(&sql, STATEMENT_secret_insert, NULL, NULL, &fixture->error,
-                               sql_text(SPAN("all")), sql_blob(bytes, sizeof(bytes))));
-    assert_ok(fixture, SQL_RUN(&sql, STATEMENT_secret_insert, NULL, NULL, &fixture->error,
-                               sql_text(SPAN("")), sql_blob(bytes, 0)));
+    assert_ok(fixture, SQL_WRITE(&sql, STATEMENT_secret_insert, &fixture->error,
+                                 sql_text(SPAN("all")), sql_blob(bytes, sizeof(bytes))));
+    assert_ok(fixture, SQL_WRITE(&sql, STATEMENT_secret_insert, &fixture->error, sql_text(SPAN("")),
+                                 sql_blob(bytes, 0)));
     assert_ok(fixture, SQL_RUN(&sql, STATEMENT_secret_by_name, keep_row, &kept, &fixture->error,
                                sql_text(SPAN("all"))));
     assert_int_equal(kept.columns[0].kind, SQL_BLOB);
@@ -248,21 +248,19 @@ static void test_postgres__values_come_back_as_they_were(void **state)
     assert_int_equal(kept.columns[0].kind, SQL_BLOB);
     assert_int_equal(kept.columns[0].bytes.length, 0);
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-        const struct sql_value values[] = {
-            sql_text(SPAN("w")), sql_i64(i == 0 ? 1 : numbers[i - 1]), sql_i64(numbers[i])};
         if (i == 0)
-            assert_ok(fixture, SQL_RUN(&sql, STATEMENT_writer_enter, NULL, NULL, &fixture->error,
-                                       sql_text(SPAN("w")), sql_text(SPAN(""))));
-        assert_ok(fixture, sql_run(&sql, STATEMENT_writer_move, values, 3, NULL, NULL, &changed,
-                                   &fixture->error));
+            assert_ok(fixture, SQL_WRITE(&sql, STATEMENT_writer_enter, &fixture->error,
+                                         sql_text(SPAN("w")), sql_text(SPAN(""))));
+        assert_ok(fixture, SQL_CHANGE(&sql, STATEMENT_writer_move, &changed, &fixture->error,
+                                      sql_text(SPAN("w")), sql_i64(i == 0 ? 1 : numbers[i - 1]),
+                                      sql_i64(numbers[i])));
         assert_int_equal(changed, 1);
         assert_ok(fixture, SQL_RUN(&sql, STATEMENT_writer_read, keep_row, &kept, &fixture->error,
                                    sql_text(SPAN("w"))));
         assert_int_equal(kept.columns[0].number, numbers[i]);
     }
-    const struct sql_value stale[] = {sql_text(SPAN("w")), sql_i64(5), sql_i64(6)};
-    assert_ok(fixture, sql_run(&sql, STATEMENT_writer_move, stale, 3, NULL, NULL, &changed,
-                               &fixture->error));
+    assert_ok(fixture, SQL_CHANGE(&sql, STATEMENT_writer_move, &changed, &fixture->error,
+                                  sql_text(SPAN("w")), sql_i64(5), sql_i64(6)));
     assert_int_equal(changed, 0);
     close_both(&sql, store);
 }
@@ -284,7 +282,7 @@ static struct coupon_row *make_rows(size_t count)
                                    .lease_id = 1,
                                    .requested_at_ms = 1,
                                    .nth = 1,
-                                   .user = user_id_of(span_of(user))};
+                                   .user = id_of(span_of(user))};
         rows[i] =
             (struct coupon_row){.claim = &claims[i], .state = COUPON_ISSUED, .issued_at_ms = 1};
     }

@@ -112,7 +112,7 @@ void acknowledge(struct fixture *fixture)
 
 void cancel(struct fixture *fixture, const char *user, int64_t seq)
 {
-    struct user_id id = user_id_of(span_of(user));
+    struct id id = id_of(span_of(user));
 
     assert_ok(fixture,
               gate_settle(fixture->gate, POLICY, &id, seq, COUPON_CANCELLED, &fixture->error));
@@ -125,7 +125,7 @@ void cancel(struct fixture *fixture, const char *user, int64_t seq)
 struct wish wish_of(const char *user)
 {
     static _Atomic uint32_t last_id;
-    struct wish wish = {.policy_id = POLICY, .user = user_id_of(span_of(user))};
+    struct wish wish = {.policy_id = POLICY, .user = id_of(span_of(user))};
     uint32_t id = ++last_id;
 
     for (size_t i = 0; i < sizeof(id); i++)
@@ -135,7 +135,7 @@ struct wish wish_of(const char *user)
 
 struct wish wish_with_key(const char *user, uint8_t key)
 {
-    struct wish wish = {.policy_id = POLICY, .user = user_id_of(span_of(user))};
+    struct wish wish = {.policy_id = POLICY, .user = id_of(span_of(user))};
     uint8_t *bytes = wish.request_id.bytes;
 
     bytes[0] = 0x80;

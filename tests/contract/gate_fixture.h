@@ -6,8 +6,7 @@
  *
  * Threads: a fixture belongs to the test's thread; other threads claim with hands of their own.
  */
-#ifndef CONTRACT_GATE_FIXTURE_H
-#define CONTRACT_GATE_FIXTURE_H
+#pragma once
 
 #include "gate_hand.h"
 #include "gate_suite.h"
@@ -82,5 +81,3 @@ struct gate_numbers numbers_of(struct fixture *fixture);
                      (fixture)->error.text);                                        \
     } while (0)
 #define assert_ok(fixture, actual) assert_status(fixture, actual, STATUS_OK)
-
-#endif

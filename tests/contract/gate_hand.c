@@ -2,6 +2,7 @@
 #include "gate_hand.h"
 
 #include "base/clock.h"
+#include "gate/shared.h"
 
 static void gate_hand_on_decided(void *context, struct gate_batch *batch)
 {
@@ -51,7 +52,18 @@ enum status arm_for_long(struct gate *gate, int64_t policy_id, int64_t active_co
                          struct error *error)
 {
     struct gate_arming arming = {.length_ms = 3600000};
-    enum status status = gate_moment(gate, policy_id, &arming.since, error);
+    struct shared_gate *shared = gate_shared(gate);
 
-    return status == STATUS_OK ? gate_arm(gate, policy_id, active_count, &arming, error) : status;
+    if (shared == NULL)
+        return STATUS_OK;
+    enum status status = gate_moment(shared, policy_id, &arming.since, error);
+    return status == STATUS_OK ? gate_arm(shared, policy_id, active_count, &arming, error) : status;
+}
+
+enum status reset_to_build(struct gate *gate, int64_t policy_id, int64_t last_seq,
+                           struct error *error)
+{
+    struct shared_gate *shared = gate_shared(gate);
+
+    return shared == NULL ? STATUS_OK : gate_reset(shared, policy_id, last_seq, 0, error);
 }

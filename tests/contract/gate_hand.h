@@ -2,8 +2,7 @@
  *
  * Threads: a hand belongs to one thread, which opens, uses and closes it.
  */
-#ifndef CONTRACT_GATE_HAND_H
-#define CONTRACT_GATE_HAND_H
+#pragma once
 
 #include <uv.h>
 
@@ -21,8 +20,10 @@ void gate_hand_close(struct gate_hand *hand);
 /* Decides wishes as one batch, and waits for all verdicts. */
 void gate_hand_claim(struct gate_hand *hand, int64_t policy_id, struct wish **wishes, size_t count);
 
-/* Arms a policy of a gate that no steward looks after, and that nobody renews. */
+/* Arms a policy of a shared gate that no steward looks after, and that nobody renews. */
 enum status arm_for_long(struct gate *gate, int64_t policy_id, int64_t active_count,
                          struct error *error) MUST_CHECK;
 
-#endif
+/* Before a policy is built from the ledger: a shared gate is told so, one in memory is new. */
+enum status reset_to_build(struct gate *gate, int64_t policy_id, int64_t last_seq,
+                           struct error *error) MUST_CHECK;

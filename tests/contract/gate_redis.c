@@ -7,7 +7,8 @@
 /* cmocka.h needs the four above it. */
 #include <cmocka.h>
 
-#include "gate/redis_map.h"
+#include "gate/redis/link.h"
+#include "gate/shared.h"
 #include "gate_suite.h"
 
 #define TIMEOUT_MS 20000 /* sanitizers and a busy machine are slow */
@@ -92,7 +93,7 @@ size_t gate_suite_pending(struct gate *gate, int64_t policy_id, struct claim *cl
     struct error error;
 
     do {
-        if (gate_pending(gate, policy_id, after_seq, pending, &error) != STATUS_OK)
+        if (gate_pending(gate_shared(gate), policy_id, after_seq, pending, &error) != STATUS_OK)
             fail_msg("%s", error.text);
         ensure(count + pending->claim_count <= claims_max);
         memcpy(claims + count, pending->claims, pending->claim_count * sizeof(*claims));
@@ -113,7 +114,7 @@ void gate_suite_acknowledge(struct gate *gate, const struct claim *claims,
     struct error error;
 
     gate_acknowledge(gate, claims, states, count);
-    if (gate_acknowledge_keys(gate, bindings, binding_count, &error) != STATUS_OK)
+    if (gate_acknowledge_keys(gate_shared(gate), bindings, binding_count, &error) != STATUS_OK)
         fail_msg("%s", error.text);
 }
 

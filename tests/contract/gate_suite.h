@@ -4,8 +4,7 @@
  * are only its own. What the suite knows of a gate it has from gate.h; how winners reach the
  * ledger, and by which clock the window is judged, differs.
  */
-#ifndef CONTRACT_GATE_SUITE_H
-#define CONTRACT_GATE_SUITE_H
+#pragma once
 
 #include "gate/gate.h"
 
@@ -36,5 +35,3 @@ int gate_suite_stock_run(void);
 int gate_suite_people_run(void);
 int gate_suite_race_run(void);
 int gate_visit_suite_run(void);
-
-#endif

@@ -143,7 +143,7 @@ static void test_gate__cancelled_before_it_is_acknowledged(void **state)
 static void test_gate__redeemed_coupon_is_held(void **state)
 {
     struct fixture *fixture = *state;
-    struct user_id user = user_id_of(SPAN("a"));
+    struct id user = id_of(SPAN("a"));
 
     create(fixture, 5, 1);
     claim(fixture, "a");
@@ -173,8 +173,8 @@ static void test_gate__find_lists_newest_first(void **state)
 {
     struct fixture *fixture = *state;
     struct gate_claim claims[4];
-    struct user_id user = user_id_of(SPAN("a"));
-    struct user_id nobody = user_id_of(SPAN("nobody"));
+    struct id user = id_of(SPAN("a"));
+    struct id nobody = id_of(SPAN("nobody"));
     size_t count = 0;
 
     create(fixture, 10, 3);
@@ -220,7 +220,7 @@ static void test_gate__names_of_all_kinds(void **state)
         assert_int_equal(claim_with_key(fixture, names[i], (uint8_t)(i + 1)).seq, i + 1);
     assert_int_equal(look_at_pending(fixture), count);
     for (size_t i = 0; i < count; i++) {
-        assert_true(span_equal(user_id_span(&fixture->claims[i].user), span_of(names[i])));
+        assert_true(span_equal(id_span(&fixture->claims[i].user), span_of(names[i])));
         assert_int_equal(claim(fixture, names[i]).seq, i + 1);
         assert_int_equal(claim_with_key(fixture, names[i], (uint8_t)(i + 1)).seq, i + 1);
     }
@@ -332,8 +332,8 @@ static void test_gate__refusal_binds_no_key(void **state)
 static void test_gate__order_of_verdicts(void **state)
 {
     struct fixture *fixture = *state;
-    struct user_id blocked = user_id_of(SPAN("blocked"));
-    struct user_id holder = user_id_of(SPAN("blocked-holder"));
+    struct id blocked = id_of(SPAN("blocked"));
+    struct id holder = id_of(SPAN("blocked-holder"));
     int64_t opens_at_ms = gate_suite_now_ms() + HOUR_MS;
 
     create(fixture, 3, 1);
@@ -365,7 +365,7 @@ static void test_gate__order_of_verdicts(void **state)
 static void test_gate__order_of_verdicts_for_a_holder(void **state)
 {
     struct fixture *fixture = *state;
-    struct user_id user = user_id_of(SPAN("a"));
+    struct id user = id_of(SPAN("a"));
 
     create(fixture, 3, 2);
     claim_with_key(fixture, "a", 1);
@@ -386,7 +386,7 @@ static void test_gate__order_of_verdicts_for_a_holder(void **state)
 static void test_gate__sold_out_comes_last(void **state)
 {
     struct fixture *fixture = *state;
-    struct user_id blocked = user_id_of(SPAN("blocked"));
+    struct id blocked = id_of(SPAN("blocked"));
 
     create(fixture, 2, 2);
     claim(fixture, "a");
@@ -465,14 +465,14 @@ static void test_gate__coupon_expires_after_its_days(void **state)
                                       .per_user_limit = 1,
                                       .coupon_valid_days = 2,
                                       .next_seq = 3};
-    assert_ok(fixture, gate_reset(fixture->gate, POLICY, 2, 0, &fixture->error));
+    assert_ok(fixture, reset_to_build(fixture->gate, POLICY, 2, &fixture->error));
     set_policy(fixture);
     for (int i = 0; i < 2; i++) {
         struct claim restored = {.policy_id = POLICY,
                                  .seq = i + 1,
                                  .nth = 1,
                                  .requested_at_ms = now_ms - (2 - i) * DAY_MS,
-                                 .user = user_id_of(span_of(users[i]))};
+                                 .user = id_of(span_of(users[i]))};
         assert_ok(fixture, gate_restore(fixture->gate, &restored, COUPON_ISSUED, &fixture->error));
     }
     assert_ok(fixture, arm_for_long(fixture->gate, POLICY, 2, &fixture->error));

@@ -24,7 +24,7 @@ struct told {
     size_t claim_count;
     struct key_binding keys[FEW_MAX];
     size_t key_count;
-    struct user_id users[FEW_MAX];
+    struct id users[FEW_MAX];
     size_t user_count;
     size_t claims_before_stop;  /* 0: never */
     struct fixture *claimed_by; /* not NULL: people claim while leases are told */
@@ -114,7 +114,7 @@ static enum status tell_key(void *context, const struct key_binding *binding, st
     return STATUS_OK;
 }
 
-static enum status tell_blocked(void *context, const struct user_id *user, struct error *error)
+static enum status tell_blocked(void *context, const struct id *user, struct error *error)
 {
     (void)context;
     (void)error;
@@ -125,11 +125,11 @@ static enum status tell_blocked(void *context, const struct user_id *user, struc
 
 static enum status walk(struct fixture *fixture, int64_t policy_id)
 {
-    struct gate_visitor visitor = {.policy = tell_policy,
-                                   .lease = tell_lease,
-                                   .claim = tell_claim,
-                                   .key = tell_key,
-                                   .blocked = tell_blocked};
+    struct claim_visitor visitor = {.policy = tell_policy,
+                                    .lease = tell_lease,
+                                    .claim = tell_claim,
+                                    .key = tell_key,
+                                    .blocked = tell_blocked};
 
     *told = (struct told){.claims_before_stop = told->claims_before_stop,
                           .claimed_by = told->claimed_by};
@@ -161,13 +161,13 @@ static void make(struct fixture *fixture, int64_t id, int64_t total, int64_t nex
 
 static void settle(struct fixture *fixture, const char *user, int64_t seq, enum coupon_state state)
 {
-    struct user_id id = user_id_of(span_of(user));
+    struct id id = id_of(span_of(user));
     assert_ok(fixture, gate_settle(fixture->gate, POLICY, &id, seq, state, &fixture->error));
 }
 
 static void block(struct fixture *fixture, const char *user, bool blocked)
 {
-    struct user_id id = user_id_of(span_of(user));
+    struct id id = id_of(span_of(user));
     assert_ok(fixture, gate_block(fixture->gate, &id, blocked, &fixture->error));
 }
 
@@ -205,7 +205,7 @@ static void assert_held(const struct held_claim *held, int64_t seq, const char *
 {
     assert_int_equal(held->claim.policy_id, POLICY);
     assert_int_equal(held->claim.seq, seq);
-    assert_true(span_equal(user_id_span(&held->claim.user), span_of(user)));
+    assert_true(span_equal(id_span(&held->claim.user), span_of(user)));
     assert_int_equal(held->claim.nth, 1);
     assert_int_equal(held->claim.request_id.bytes[15], key);
     assert_int_equal(held->state, state);
@@ -215,10 +215,9 @@ static void assert_held(const struct held_claim *held, int64_t seq, const char *
 /* The keys that are told besides those of claims that are told. */
 static bool is_told(uint8_t key, int64_t seq)
 {
-    for (size_t i = 0; i < told->key_count; i++) {
+    for (size_t i = 0; i < told->key_count; i++)
         if (told->keys[i].request_id.bytes[15] == key && told->keys[i].seq == seq)
             return true;
-    }
     return false;
 }
 
@@ -258,8 +257,8 @@ static void test_gate_visit__tells_all_it_holds(void **state)
     assert_true(is_told(9, 4));
     assert_false(is_told(8, 4));
     assert_int_equal(told->user_count, 2);
-    assert_true(span_equal(user_id_span(&told->users[0]), SPAN("eve")));
-    assert_true(span_equal(user_id_span(&told->users[1]), SPAN("mallory")));
+    assert_true(span_equal(id_span(&told->users[0]), SPAN("eve")));
+    assert_true(span_equal(id_span(&told->users[1]), SPAN("mallory")));
 }
 
 /* A ledger must never lend a lease below one that the gate has seen, also one that is sold. */
@@ -361,7 +360,7 @@ static void test_gate_visit__tells_many(void **state)
         assert_int_equal(told->keys[i].seq, i + 1);
         assert_int_equal(told->keys[i].request_id.bytes[15], i + 1);
         snprintf(user, sizeof(user), "bad-%03zu", i);
-        assert_true(span_equal(user_id_span(&told->users[i]), span_of(user)));
+        assert_true(span_equal(id_span(&told->users[i]), span_of(user)));
     }
     assert_int_equal(told->key_count, 150);
     assert_int_equal(told->user_count, 150);
@@ -369,7 +368,7 @@ static void test_gate_visit__tells_many(void **state)
     for (size_t i = 0; i < 500; i++) {
         assert_int_equal(told->claims[i].claim.seq, i + 1);
         snprintf(user, sizeof(user), "user-%zu", i);
-        assert_true(span_equal(user_id_span(&told->claims[i].claim.user), span_of(user)));
+        assert_true(span_equal(id_span(&told->claims[i].claim.user), span_of(user)));
     }
 }
 
@@ -379,7 +378,7 @@ static void rebuild(struct fixture *fixture)
     struct policy policy = told->policies[0];
     int64_t left = told->leases[0].count - told->given_counts[0];
 
-    assert_ok(fixture, gate_reset(fixture->gate, POLICY, policy.next_seq - 1, 0, &fixture->error));
+    assert_ok(fixture, reset_to_build(fixture->gate, POLICY, policy.next_seq - 1, &fixture->error));
     assert_ok(fixture, gate_policy_set(fixture->gate, &policy, &fixture->error));
     for (size_t i = 0; i < told->claim_count; i++)
         assert_ok(fixture, gate_restore(fixture->gate, &told->claims[i].claim,
@@ -510,12 +509,11 @@ static void test_gate_visit__walks_beside_claims(void **state)
         walk_all(fixture);
         look_at_pending(fixture);
         assert_true(told->claim_count >= before);
-        for (size_t i = 0; i < told->claim_count; i++) {
+        for (size_t i = 0; i < told->claim_count; i++)
             if (i < before)
                 assert_int_equal(told->claims[i].claim.seq, i + 1);
             else if (i > 0)
                 assert_true(told->claims[i].claim.seq > told->claims[i - 1].claim.seq);
-        }
         assert_covered(fixture);
     }
     pthread_join(claimer, NULL);

@@ -144,7 +144,7 @@ struct claim claim_of(const struct lease *lease, int64_t seq, const char *user, 
                           .lease_id = lease->id,
                           .requested_at_ms = NOW,
                           .nth = nth,
-                          .user = user_id_of(span_of(user))};
+                          .user = id_of(span_of(user))};
     memcpy(claim.request_id.bytes + 8, &seq, sizeof(seq));
     claim.request_id.bytes[7] = (uint8_t)nth;
     return claim;

@@ -3,8 +3,7 @@
  * Threads: a fixture's moves may be called from any; what it remembers of claims is in the order in
  * which the ledger told it.
  */
-#ifndef CONTRACT_LEDGER_FIXTURE_H
-#define CONTRACT_LEDGER_FIXTURE_H
+#pragma once
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -91,5 +90,3 @@ int64_t ask(struct ledger_suite_session *session, const char *format, ...) PRINT
 /* The conservation of stock in one snapshot, computed by the database itself from the tables:
  * unleased + Σ open leases (count − rows) + active − total, which has to be 0. */
 int64_t imbalance_of(struct ledger_suite_session *session, int64_t policy_id);
-
-#endif

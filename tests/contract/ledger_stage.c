@@ -34,13 +34,11 @@ static enum status step_commit(struct ledger_session *session, struct error *err
     return ledger_suite_driver->commit(session, error);
 }
 
-static enum status step_run(struct ledger_session *session, enum statement statement,
-                            const struct sql_value *values, size_t value_count, sql_row_fn row,
-                            void *context, int64_t *changed, struct error *error)
+static enum status step_run(struct ledger_session *session, const struct sql_call *call,
+                            struct error *error)
 {
     step();
-    return ledger_suite_driver->run(session, statement, values, value_count, row, context, changed,
-                                    error);
+    return ledger_suite_driver->run(session, call, error);
 }
 
 static enum status step_insert(struct ledger_session *session, struct coupon_row *rows,

@@ -6,8 +6,7 @@
  *
  * Threads: the test's own; the actors have theirs.
  */
-#ifndef CONTRACT_LEDGER_STAGE_H
-#define CONTRACT_LEDGER_STAGE_H
+#pragma once
 
 #include "ledger/issue.h"
 #include "ledger/transactions.h"
@@ -87,5 +86,3 @@ void play_all(struct stage *stage, enum scene_kind kind, scene_fn set, scene_fn 
 
 /* Fails the test with words that say which interleaving it is. */
 void expect(struct stage *stage, bool condition, const char *what);
-
-#endif

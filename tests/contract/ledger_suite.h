@@ -3,8 +3,7 @@
  * A database's program provides the functions of the first part and calls ledger_suite_run() in its
  * main.
  */
-#ifndef CONTRACT_LEDGER_SUITE_H
-#define CONTRACT_LEDGER_SUITE_H
+#pragma once
 
 #include "ledger/driver.h"
 
@@ -41,11 +40,10 @@ extern const char ledger_suite_for_share[];
 int ledger_suite_run(void);
 
 /* The parts of it; how many tests failed. */
+int ledger_suite_run_terms(void);   /* who looks after a policy */
 int ledger_suite_run_issuing(void); /* claims into rows, and what is in their way */
 int ledger_suite_run_crowds(void);  /* many at once, through as many ledgers as there can be */
 int ledger_suite_run_events(void);  /* what is told of every change */
 int ledger_suite_run_sales(void);   /* orders, products, the feed, rankings */
 int ledger_suite_run_shared(void);  /* several ledgers on one database */
 int ledger_suite_run_locks(void);   /* two transactions, interleaved at every statement */
-
-#endif

@@ -155,7 +155,7 @@ static void test_crowd__overlapping_batches_in_any_order(void **state)
         for (size_t k = 0; k < fixture->issued_count; k += 7) {
             struct coupon coupon = coupon_of(first, crowd->policy.id, fixture->claims[k].seq);
             assert_int_equal(coupon.state, fixture->states[k]);
-            assert_true(user_id_equal(&coupon.claim.user, &fixture->claims[k].user));
+            assert_true(id_equal(&coupon.claim.user, &fixture->claims[k].user));
         }
     }
 }
@@ -174,7 +174,7 @@ static void *claim_many(void *context)
         struct ledger_wish wish = {.policy_id = crowd->policy.id, .now_ms = NOW};
         /* Every user comes from each thread, in another order. */
         snprintf(user, sizeof(user), "u%d", (i * 7 + member->number * 5) % 40);
-        wish.user = user_id_of(span_of(user));
+        wish.user = id_of(span_of(user));
         wish.request_id.bytes[1] = (uint8_t)member->number;
         wish.request_id.bytes[2] = (uint8_t)i;
         expect(crowd, ledger_claim(member->fixture->ledger, &wish, &error) == STATUS_OK, "claim",
@@ -213,7 +213,7 @@ static void *claim_as_one(void *context)
     for (int i = 0; i < 20; i++) {
         struct error error = {""};
         struct ledger_wish wish = {
-            .policy_id = crowd->policy.id, .now_ms = NOW, .user = user_id_of(SPAN("greedy"))};
+            .policy_id = crowd->policy.id, .now_ms = NOW, .user = id_of(SPAN("greedy"))};
         wish.request_id.bytes[1] = (uint8_t)member->number;
         wish.request_id.bytes[2] = (uint8_t)i;
         expect(crowd, ledger_claim(member->fixture->ledger, &wish, &error) == STATUS_OK, "claim",
@@ -247,7 +247,7 @@ static void *resend(void *context)
         struct error error = {""};
         struct ledger_wish wish = {.policy_id = crowd->policy.id,
                                    .now_ms = NOW,
-                                   .user = user_id_of(SPAN("a")),
+                                   .user = id_of(SPAN("a")),
                                    .request_id = {{0x80, i}}};
         expect(crowd, ledger_claim(member->fixture->ledger, &wish, &error) == STATUS_OK, "claim",
                &error);
@@ -397,7 +397,7 @@ static void *cancel_or_redeem(void *context)
         struct coupon coupon;
         struct policy policy;
         struct error error = {""};
-        struct user_id order = user_id_of(SPAN("order"));
+        struct id order = id_of(SPAN("order"));
         enum status status =
             (member->number + seq) % 2 == 0
                 ? ledger_coupon_redeem(ledger, id, seq, &order, NOW, NULL, &coupon, &error)

@@ -78,7 +78,7 @@ static void test_events__every_change_is_told_once(void **state)
     struct lease lease;
     struct policy policy = create_with(fixture, 6, 1, 1, &lease);
     struct claim claims[] = {claim_of(&lease, 1, "a", 1), claim_of(&lease, 2, "b", 1)};
-    struct user_id order = user_id_of(SPAN("order-7"));
+    struct id order = id_of(SPAN("order-7"));
     struct coupon coupon;
 
     issue(fixture, claims, 2);
@@ -109,7 +109,7 @@ static void test_events__every_change_is_told_once(void **state)
                         "00-00000000000000000000000000000004-0000000000000002-01");
     assert_string_equal(told.items[1].traceparent, "");
     assert_int_equal(told.items[2].changed_at_ms, NOW + 5);
-    assert_true(user_id_equal(&told.items[2].coupon.order_id, &order));
+    assert_true(id_equal(&told.items[2].coupon.order_id, &order));
     assert_string_equal(told.items[2].traceparent, "trace");
     assert_int_equal(told.items[3].coupon.order_id.length, 0);
     assert_int_equal(told.items[3].changed_at_ms, NOW + 6);
@@ -121,7 +121,7 @@ static void test_events__claims_that_came_to_nothing(void **state)
     struct fixture *fixture = *state;
     struct lease lease;
     struct policy policy = create_with(fixture, 8, 1, 1, &lease);
-    struct user_id blocked = user_id_of(SPAN("blocked"));
+    struct id blocked = id_of(SPAN("blocked"));
     const struct claim claims[] = {claim_of(&lease, 1, "a", 1), claim_of(&lease, 2, "a", 1),
                                    claim_of(&lease, 3, "blocked", 1)};
     const struct claim collision = claim_of(&lease, 1, "thief", 1);
@@ -166,8 +166,7 @@ static void test_events__claims_from_the_reserve(void **state)
     struct fixture *fixture = *state;
     struct lease lease;
     struct policy policy = create_with(fixture, 2, 2, 1, &lease);
-    struct ledger_wish wish = {
-        .policy_id = policy.id, .user = user_id_of(SPAN("a")), .now_ms = NOW + 1};
+    struct ledger_wish wish = {.policy_id = policy.id, .user = id_of(SPAN("a")), .now_ms = NOW + 1};
 
     for (int i = 0; i < 2; i++)
         check(fixture, ledger_claim(fixture->ledger, &wish, &fixture->error));
@@ -226,7 +225,7 @@ static void test_events__are_rolled_back_with_the_change(void **state)
     struct fixture *fixture = *state;
     struct lease lease;
     struct policy policy = create(fixture, 3, &lease);
-    struct user_id none = {0};
+    struct id none = {0};
     struct coupon coupon;
 
     issue_one(fixture, &lease, 1, "a", 1);
@@ -344,7 +343,7 @@ static void *issue_and_redeem(void *context)
     struct ledger *ledger = writer->fixture->ledger;
 
     for (int i = 0; i < CHANGES; i++) {
-        struct user_id order = user_id_of(SPAN("o"));
+        struct id order = id_of(SPAN("o"));
         struct coupon coupon;
         struct error error;
         char user[16];

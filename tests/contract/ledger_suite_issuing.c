@@ -13,7 +13,7 @@ static void test_issuing__issues_and_remembers(void **state)
     assert_int_equal(ledger_pending(fixture->ledger), 0);
     reopen(fixture);
     struct coupon coupon = coupon_of(fixture, policy.id, 2);
-    assert_true(user_id_equal(&coupon.claim.user, &claims[1].user));
+    assert_true(id_equal(&coupon.claim.user, &claims[1].user));
     assert_memory_equal(&coupon.claim.request_id, &claims[1].request_id, 16);
     assert_int_equal(coupon.claim.nth, 1);
     assert_int_equal(coupon.claim.requested_at_ms, NOW);
@@ -57,7 +57,7 @@ static void test_issuing__colliding_seq_is_refused_alone(void **state)
     for (int i = 0; i < 500; i++)
         assert_int_equal(fixture->states[1 + i], i == 249 ? COUPON_VOID : COUPON_ISSUED);
     struct coupon kept = coupon_of(fixture, policy.id, 250);
-    assert_true(span_equal(user_id_span(&kept.claim.user), SPAN("first")));
+    assert_true(span_equal(id_span(&kept.claim.user), SPAN("first")));
     assert_int_equal(kept.state, COUPON_ISSUED);
     policy_of(fixture, policy.id);
 }
@@ -109,7 +109,7 @@ static void test_issuing__blocked_user_gets_void(void **state)
     struct fixture *fixture = *state;
     struct lease lease;
     struct policy policy = create(fixture, 10, &lease);
-    struct user_id bad = user_id_of(SPAN("bad"));
+    struct id bad = id_of(SPAN("bad"));
     struct claim claims[3] = {claim_of(&lease, 1, "a", 1), claim_of(&lease, 2, "bad", 1),
                               claim_of(&lease, 3, "b", 1)};
 
@@ -186,7 +186,7 @@ static void test_issuing__the_same_batch_again(void **state)
 {
     struct fixture *fixture = *state;
     struct lease lease;
-    struct user_id bad = user_id_of(SPAN("bad"));
+    struct id bad = id_of(SPAN("bad"));
     struct policy policy = create_with(fixture, 10, 0, 1, &lease);
     struct claim claims[] = {claim_of(&lease, 1, "a", 1), claim_of(&lease, 2, "bad", 1),
                              claim_of(&lease, 3, "a", 1), claim_of(&lease, 4, "b", 1),
@@ -290,7 +290,7 @@ static struct ledger_wish claim_from_reserve(struct fixture *fixture, int64_t po
                                              const char *user, uint8_t key)
 {
     struct ledger_wish wish = {.policy_id = policy_id,
-                               .user = user_id_of(span_of(user)),
+                               .user = id_of(span_of(user)),
                                .request_id = {{0x80, key}},
                                .now_ms = NOW};
     check(fixture, ledger_claim(fixture->ledger, &wish, &fixture->error));

@@ -1,5 +1,5 @@
 /* ledger_suite_locks.c: pairs of transactions that must not get in each other's way unnoticed. */
-#include "ledger/fallback.h"
+#include "ledger/transactions.h"
 #include "ledger_stage.h"
 
 static int64_t count(struct stage *stage, const char *condition)
@@ -41,7 +41,7 @@ static void cast_issue(struct stage *stage, int number, int64_t seq, const char 
 static void cast_claim(struct stage *stage, int number, const char *user)
 {
     stage->wishes[number] = (struct ledger_wish){.policy_id = stage->policy.id,
-                                                 .user = user_id_of(span_of(user)),
+                                                 .user = id_of(span_of(user)),
                                                  .request_id = {{0, (uint8_t)(number + 1)}},
                                                  .now_ms = NOW};
     cast(stage, number, fallback_claim, &stage->wishes[number]);
@@ -298,7 +298,7 @@ static void look_at_two_cancels(struct stage *stage)
 
 static void set_cancel_and_redeem(struct stage *stage)
 {
-    static const struct user_id order = {.length = 5, .bytes = "order"};
+    static const struct id order = {.length = 5, .bytes = "order"};
 
     set_policy(stage, 2, 0, 1);
     issue_one(stage->fixture, &stage->lease, 1, "a", 1);
@@ -357,7 +357,8 @@ static void look_at_late_claims(struct stage *stage)
 
 static void set_lower_total(struct stage *stage)
 {
-    static const struct policy_change lower = {.sets_total = true, .total = 3, .now_ms = NOW};
+    static const struct policy_change lower = {
+        .sets = 1U << POLICY_COLUMN_total, .to = {[POLICY_COLUMN_total] = 3}, .now_ms = NOW};
 
     set_policy(stage, 4, 1, 1);
     cast_claim(stage, 0, "a");
@@ -377,7 +378,7 @@ static void look_at_lower_total(struct stage *stage)
 
 static void set_block_and_issue(struct stage *stage)
 {
-    static const struct user_id bad = {.length = 3, .bytes = "bad"};
+    static const struct id bad = {.length = 3, .bytes = "bad"};
     struct error error;
 
     set_policy(stage, 2, 0, 1);

@@ -4,14 +4,14 @@
 #include <stdatomic.h>
 
 #include "base/zone.h"
-#include "ledger/sales.h"
+#include "ledger/sales/sales.h"
 
 #define TODAY    (NOW / DAY_MS)
 #define FEED_MAX 4096
 
-static struct user_id id_of(const char *text)
+static struct id text_id(const char *text)
 {
-    return user_id_of(span_of(text));
+    return id_of(span_of(text));
 }
 
 /* --- moves --- */
@@ -19,8 +19,10 @@ static struct user_id id_of(const char *text)
 static enum order_result add_at(struct fixture *fixture, const char *order_id, int64_t paid_at_ms,
                                 const struct order_item *items, size_t count)
 {
-    struct order order = {
-        .order_id = id_of(order_id), .paid_at_ms = paid_at_ms, .items = items, .item_count = count};
+    struct order order = {.order_id = text_id(order_id),
+                          .paid_at_ms = paid_at_ms,
+                          .items = items,
+                          .item_count = count};
     check(fixture, ledger_orders_add(fixture->ledger, &order, 1, NOW, &fixture->error));
     return order.result;
 }
@@ -29,19 +31,19 @@ static enum order_result add_at(struct fixture *fixture, const char *order_id, i
 static enum order_result sell(struct fixture *fixture, const char *order_id, const char *product,
                               int64_t quantity, int64_t day)
 {
-    struct order_item item = {.product_id = id_of(product), .quantity = quantity};
+    struct order_item item = {.product_id = text_id(product), .quantity = quantity};
     return add_at(fixture, order_id, day * DAY_MS + DAY_MS / 2, &item, 1);
 }
 
 static bool refund(struct fixture *fixture, const char *order_id)
 {
-    struct user_id id = id_of(order_id);
+    struct id id = text_id(order_id);
     struct order order;
     bool is_news = false;
 
     check(fixture,
           ledger_order_refund(fixture->ledger, &id, NOW + 5, &order, &is_news, &fixture->error));
-    assert_true(user_id_equal(&order.order_id, &id));
+    assert_true(id_equal(&order.order_id, &id));
     assert_true(order.refunded_at_ms > 0);
     return is_news;
 }
@@ -104,9 +106,9 @@ static void assert_top(struct fixture *fixture, int64_t first_day, int64_t last_
 static void test_sales__order_counts_once(void **state)
 {
     struct fixture *fixture = *state;
-    const struct order_item items[] = {{id_of("a"), 2}, {id_of("b"), 1}, {id_of("a"), 3}};
-    const struct order_item turned[] = {{id_of("b"), 1}, {id_of("a"), 5}};
-    const struct order_item other[] = {{id_of("a"), 5}, {id_of("b"), 2}};
+    const struct order_item items[] = {{text_id("a"), 2}, {text_id("b"), 1}, {text_id("a"), 3}};
+    const struct order_item turned[] = {{text_id("b"), 1}, {text_id("a"), 5}};
+    const struct order_item other[] = {{text_id("a"), 5}, {text_id("b"), 2}};
 
     assert_int_equal(add_at(fixture, "o1", NOW, items, 3), ORDER_ADDED);
     assert_int_equal(add_at(fixture, "o1", NOW, items, 3), ORDER_KNOWN);
@@ -126,10 +128,10 @@ static void test_sales__order_counts_once(void **state)
 static void test_sales__order_without_a_time(void **state)
 {
     struct fixture *fixture = *state;
-    struct order_item item = {id_of("a"), 1};
+    struct order_item item = {text_id("a"), 1};
     struct order_item items[ORDER_ITEMS_MAX];
-    struct order order = {.order_id = id_of("o"), .items = &item, .item_count = 1};
-    struct user_id nobody = id_of("nobody");
+    struct order order = {.order_id = text_id("o"), .items = &item, .item_count = 1};
+    struct id nobody = text_id("nobody");
 
     check(fixture, ledger_orders_add(fixture->ledger, &order, 1, NOW, &fixture->error));
     assert_int_equal(order.result, ORDER_ADDED);
@@ -143,11 +145,11 @@ static void test_sales__order_without_a_time(void **state)
     assert_int_equal(order.day, TODAY);
 
     order = (struct order){0};
-    struct user_id id = id_of("o");
+    struct id id = text_id("o");
     check(fixture, ledger_order_get(fixture->ledger, &id, &order, items, &fixture->error));
-    assert_true(user_id_equal(&order.order_id, &id));
+    assert_true(id_equal(&order.order_id, &id));
     assert_int_equal(order.item_count, 1);
-    assert_true(user_id_equal(&order.items[0].product_id, &item.product_id));
+    assert_true(id_equal(&order.items[0].product_id, &item.product_id));
     assert_int_equal(order.items[0].quantity, 1);
     assert_int_equal(order.refunded_at_ms, 0);
     assert_int_equal(ledger_order_get(fixture->ledger, &nobody, &order, items, &fixture->error),
@@ -158,15 +160,15 @@ static void test_sales__order_without_a_time(void **state)
 static void test_sales__batch_of_orders(void **state)
 {
     struct fixture *fixture = *state;
-    struct order_item one = {id_of("a"), 1};
-    struct order_item two = {id_of("a"), 2};
+    struct order_item one = {text_id("a"), 1};
+    struct order_item two = {text_id("a"), 2};
     struct order orders[] = {
-        {.order_id = id_of("new"), .paid_at_ms = NOW, .items = &one, .item_count = 1},
-        {.order_id = id_of("old"), .paid_at_ms = NOW, .items = &one, .item_count = 1},
-        {.order_id = id_of("twice"), .paid_at_ms = NOW - DAY_MS, .items = &two, .item_count = 1},
-        {.order_id = id_of("old"), .paid_at_ms = NOW, .items = &two, .item_count = 1},
-        {.order_id = id_of("twice"), .paid_at_ms = NOW - DAY_MS, .items = &two, .item_count = 1},
-        {.order_id = id_of("twice"), .paid_at_ms = NOW, .items = &one, .item_count = 1},
+        {.order_id = text_id("new"), .paid_at_ms = NOW, .items = &one, .item_count = 1},
+        {.order_id = text_id("old"), .paid_at_ms = NOW, .items = &one, .item_count = 1},
+        {.order_id = text_id("twice"), .paid_at_ms = NOW - DAY_MS, .items = &two, .item_count = 1},
+        {.order_id = text_id("old"), .paid_at_ms = NOW, .items = &two, .item_count = 1},
+        {.order_id = text_id("twice"), .paid_at_ms = NOW - DAY_MS, .items = &two, .item_count = 1},
+        {.order_id = text_id("twice"), .paid_at_ms = NOW, .items = &one, .item_count = 1},
     };
     static const enum order_result expected[] = {ORDER_ADDED,   ORDER_KNOWN, ORDER_ADDED,
                                                  ORDER_DIFFERS, ORDER_KNOWN, ORDER_DIFFERS};
@@ -191,12 +193,12 @@ static void test_sales__largest_batch(void **state)
 
     for (size_t i = 0; i < item_count; i++) {
         snprintf(text, sizeof(text), "%064zu", i);
-        items[i] = (struct order_item){id_of(text), ORDER_QUANTITY_MAX};
+        items[i] = (struct order_item){text_id(text), ORDER_QUANTITY_MAX};
     }
     for (size_t i = 0; i < ORDER_BATCH_MAX; i++) {
         snprintf(text, sizeof(text), "%064zu", i);
         orders[i] = (struct order){
-            .order_id = id_of(text), .paid_at_ms = NOW, .items = items, .item_count = item_count};
+            .order_id = text_id(text), .paid_at_ms = NOW, .items = items, .item_count = item_count};
     }
     check(fixture,
           ledger_orders_add(fixture->ledger, orders, ORDER_BATCH_MAX, NOW, &fixture->error));
@@ -211,8 +213,8 @@ static void test_sales__largest_batch(void **state)
 static void test_sales__refund_takes_back_once(void **state)
 {
     struct fixture *fixture = *state;
-    const struct order_item items[] = {{id_of("a"), 2}, {id_of("b"), 7}};
-    struct user_id nobody = id_of("nobody");
+    const struct order_item items[] = {{text_id("a"), 2}, {text_id("b"), 7}};
+    struct id nobody = text_id("nobody");
     struct order order;
     bool is_news;
 
@@ -238,7 +240,7 @@ static void test_sales__days_are_the_zones(void **state)
 {
     struct fixture *fixture = *state;
     struct ledger_options options = options_of(fixture);
-    struct order_item item = {id_of("a"), 1};
+    struct order_item item = {text_id("a"), 1};
     struct zone *seoul = NULL;
     int64_t day = 0;
 
@@ -290,15 +292,15 @@ static void test_sales__products(void **state)
 {
     struct fixture *fixture = *state;
     struct product products[4] = {
-        {.id = id_of("b"), .name = "first", .price = 1},
-        {.id = id_of("a"), .name = "\"K\xc3\xa4se\" \\ \xf0\x9f\xa7\x80\n", .price = 0},
-        {.id = id_of("b"), .name = "second", .price = PRODUCT_PRICE_NONE},
-        {.id = id_of("B"), .name = "", .price = PRODUCT_PRICE_MAX},
+        {.id = text_id("b"), .name = "first", .price = 1},
+        {.id = text_id("a"), .name = "\"K\xc3\xa4se\" \\ \xf0\x9f\xa7\x80\n", .price = 0},
+        {.id = text_id("b"), .name = "second", .price = PRODUCT_PRICE_NONE},
+        {.id = text_id("B"), .name = "", .price = PRODUCT_PRICE_MAX},
     };
     struct product asked[4] = {
-        {.id = id_of("B")}, {.id = id_of("none")}, {.id = id_of("b")}, {.id = id_of("a")}};
+        {.id = text_id("B")}, {.id = text_id("none")}, {.id = text_id("b")}, {.id = text_id("a")}};
     struct product got;
-    struct user_id id = id_of("a");
+    struct id id = text_id("a");
 
     check(fixture, ledger_products_put(fixture->ledger, products, 4, NOW, &fixture->error));
     check(fixture, ledger_product_get(fixture->ledger, &id, &got, &fixture->error));
@@ -318,7 +320,7 @@ static void test_sales__products(void **state)
     check(fixture, ledger_product_get(fixture->ledger, &id, &got, &fixture->error));
     assert_int_equal(got.price, 5);
     assert_int_equal(got.updated_at_ms, NOW + 1);
-    id = id_of("none");
+    id = text_id("none");
     assert_int_equal(ledger_product_get(fixture->ledger, &id, &got, &fixture->error),
                      STATUS_NOT_FOUND);
 }
@@ -331,7 +333,7 @@ static void test_sales__largest_batch_of_products(void **state)
 
     for (size_t i = 0; i < PRODUCT_BATCH_MAX; i++) {
         snprintf(text, sizeof(text), "%064zu", i);
-        products[i].id = id_of(text);
+        products[i].id = text_id(text);
         products[i].price = PRODUCT_PRICE_MAX;
         for (size_t j = 0; j < PRODUCT_NAME_CHARACTERS_MAX; j++)
             memcpy(products[i].name + 4 * j, "\xf0\x9f\xa7\x80", 4);
@@ -379,9 +381,9 @@ static void test_sales__lines_of_and_around(void **state)
 {
     struct fixture *fixture = *state;
     struct sales_line lines[9];
-    struct user_id ids[] = {id_of("p1"), id_of("p9"), id_of("none"), id_of("p5")};
-    struct user_id middle = id_of("p5");
-    struct user_id first = id_of("p9");
+    struct id ids[] = {text_id("p1"), text_id("p9"), text_id("none"), text_id("p5")};
+    struct id middle = text_id("p5");
+    struct id first = text_id("p9");
     size_t count;
 
     for (int i = 1; i <= 9; i++) {
@@ -409,7 +411,7 @@ static void test_sales__lines_of_and_around(void **state)
     check(fixture, ledger_sales_around(fixture->ledger, TODAY - 2, TODAY, &first, 2, lines, &count,
                                        &fixture->error));
     assert_int_equal(count, 3);
-    assert_true(user_id_equal(&lines[0].product_id, &first));
+    assert_true(id_equal(&lines[0].product_id, &first));
     check(fixture, ledger_sales_around(fixture->ledger, TODAY - 2, TODAY, &ids[2], 2, lines, &count,
                                        &fixture->error));
     assert_int_equal(count, 0);
@@ -434,7 +436,7 @@ static void test_sales__feed_in_pages(void **state)
     struct fixture *fixture = *state;
     struct feed_place place = {0};
     struct feed_entry entries[3];
-    const struct order_item items[] = {{id_of("b"), 2}, {id_of("a"), 1}};
+    const struct order_item items[] = {{text_id("b"), 2}, {text_id("a"), 1}};
 
     assert_int_equal(read_feed(fixture, &place, entries, 3), 0);
     add_at(fixture, "o1", NOW, items, 2);
@@ -521,8 +523,8 @@ static enum status note_place(void *context, const struct feed_place *place, str
     return STATUS_OK;
 }
 
-static enum status note_total(void *context, int64_t day, const struct user_id *product_id,
-                              int64_t sold, struct error *error)
+static enum status note_total(void *context, int64_t day, const struct id *product_id, int64_t sold,
+                              struct error *error)
 {
     struct totals *totals = context;
     (void)error;
@@ -589,7 +591,7 @@ struct seller {
 static struct order_item item_of(int number)
 {
     char name[2] = {(char)('a' + number % 4), '\0'};
-    return (struct order_item){id_of(name), number + 1};
+    return (struct order_item){text_id(name), number + 1};
 }
 
 static void *act_seller(void *context)
@@ -610,7 +612,7 @@ static void *act_seller(void *context)
             numbers[i] = rand_r(&seed) % ORDERS;
             snprintf(id, sizeof(id), "o%d", numbers[i]);
             items[i] = item_of(numbers[i]);
-            orders[i] = (struct order){.order_id = id_of(id),
+            orders[i] = (struct order){.order_id = text_id(id),
                                        .paid_at_ms = NOW - numbers[i] % 3 * DAY_MS,
                                        .items = &items[i],
                                        .item_count = 1};

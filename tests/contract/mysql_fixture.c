@@ -155,8 +155,8 @@ enum status run_1(struct fixture *fixture, struct sql *sql, enum statement state
 
 enum status block(struct fixture *fixture, struct sql *sql, const char *user)
 {
-    return SQL_RUN(sql, STATEMENT_blocked_insert, NULL, NULL, &fixture->error,
-                   sql_text(span_of(user)), sql_i64(NOW));
+    return SQL_WRITE(sql, STATEMENT_blocked_insert, &fixture->error, sql_text(span_of(user)),
+                     sql_i64(NOW));
 }
 
 int64_t blocked_count(struct fixture *fixture)

@@ -4,10 +4,9 @@
  *
  * Threads: the connection beside is used by one at a time.
  */
-#ifndef CONTRACT_MYSQL_FIXTURE_H
-#define CONTRACT_MYSQL_FIXTURE_H
+#pragma once
 
-#include "ledger/mysql_session.h"
+#include "ledger/mysql/session.h"
 
 #define NOW             INT64_C(1763200000000)
 #define TIMEOUT_MS      3000
@@ -75,5 +74,3 @@ enum status run_1(struct fixture *fixture, struct sql *sql, enum statement state
 
 /* A write that can be counted. */
 enum status block(struct fixture *fixture, struct sql *sql, const char *user);
-
-#endif

@@ -161,8 +161,7 @@ void open_session(struct fixture *fixture, enum session_kind kind, int64_t timeo
 
 enum status block(struct sql *sql, const char *user, struct error *error)
 {
-    return SQL_RUN(sql, STATEMENT_blocked_insert, NULL, NULL, error, sql_text(span_of(user)),
-                   sql_i64(1));
+    return SQL_WRITE(sql, STATEMENT_blocked_insert, error, sql_text(span_of(user)), sql_i64(1));
 }
 
 int64_t blocked_count(struct fixture *fixture)

@@ -4,8 +4,7 @@
  *
  * Threads: the admin's connection is used by one at a time.
  */
-#ifndef CONTRACT_POSTGRES_FIXTURE_H
-#define CONTRACT_POSTGRES_FIXTURE_H
+#pragma once
 
 #include <libpq-fe.h>
 #include <sys/types.h>
@@ -79,5 +78,3 @@ enum status block(struct sql *sql, const char *user, struct error *error);
                      (fixture)->error.text);                                        \
     } while (0)
 #define assert_ok(fixture, actual) assert_status(fixture, actual, STATUS_OK)
-
-#endif

@@ -23,16 +23,21 @@ class Crowd:
             crowd.await_wins(100)       # more than there were
             ...
         # Everyone who asked has been answered, or the test has failed.
+
+    With `pause_s` each worker takes a breath between two claims: for tests that wait long for
+    something else, and only need that people claim meanwhile.
     """
 
     def __init__(self, server, history, policies, people=None, prefix="crowd", workers=16,
-                 repeats=2):
+                 repeats=2, pause_s=0):
         self.server = server
         self.history = history
         claims = endless(policies, prefix, repeats=repeats, keyed=True)
         self.claims = iter(claims if people is None
                            else itertools.islice(claims, people * repeats * len(policies)))
+        self.pause_s = pause_s
         self.counts = collections.Counter()  # of statuses; None: the connection broke
+        self.refused = set()                 # the threads that were told 503 since it was emptied
         self.words = collections.Counter()   # of the details of 503s
         self.slowest_s = 0
         self.errors = []
@@ -77,6 +82,8 @@ class Crowd:
                 if claim is None:
                     break
                 connection = self._settle(claim, connection)
+                if self.pause_s:
+                    self.ending.wait(self.pause_s)
         except Exception as error:  # pylint: disable=broad-except
             with self.changed:
                 self.errors.append(error)
@@ -127,6 +134,7 @@ class Crowd:
             elif answer.status == 503:
                 problem = expect_problem(answer, 503, "UNAVAILABLE")
                 self.counts[503] += 1
+                self.refused.add(threading.get_ident())
                 self.words[problem.get("detail")] += 1
             else:
                 self.history.saw(claim, answer)
@@ -153,6 +161,14 @@ class Crowd:
     def await_refusals(self, count=1, timeout_s=30):
         """Waits for so many more 503s."""
         self._await(503, count, timeout_s)
+
+    def await_each_refused(self):
+        """Waits until every worker has been told 503."""
+        with self.changed:
+            self.refused.clear()
+        wait_until(lambda: self.errors or len(self.refused) == len(self.threads),
+                   f"all are refused: {dict(self.counts)}", 60)
+        self.raise_errors()
 
     def await_silence(self, count=1, timeout_s=30):
         """Waits for so many more connections that broke."""

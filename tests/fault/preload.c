@@ -58,14 +58,12 @@ static bool is_chosen(int descriptor)
     char link[64];
     char path[PATH_MAX + 1];
 
-    if (match == NULL) {
+    if (match == NULL)
         return false;
-    }
     snprintf(link, sizeof(link), "/proc/self/fd/%d", descriptor);
     ssize_t length = readlink(link, path, PATH_MAX);
-    if (length < 0) {
+    if (length < 0)
         return false;
-    }
     path[length] = '\0';
     return strstr(path, match) != NULL;
 }
@@ -77,22 +75,18 @@ static enum disk disk_said(void)
     char word[WORD_SIZE] = "";
     enum disk disk = DISK_OK;
 
-    if (control == NULL) {
+    if (control == NULL)
         return DISK_OK;
-    }
     int file = (int)syscall(SYS_openat, AT_FDCWD, control, O_RDONLY | O_CLOEXEC);
     if (file >= 0) {
-        if (syscall(SYS_read, file, word, sizeof(word) - 1) < 0) {
+        if (syscall(SYS_read, file, word, sizeof(word) - 1) < 0)
             word[0] = '\0';
-        }
         syscall(SYS_close, file);
     }
     word[strcspn(word, " \n")] = '\0';
-    for (size_t i = 0; i < sizeof(disk_words) / sizeof(disk_words[0]); i++) {
-        if (strcmp(word, disk_words[i]) == 0) {
+    for (size_t i = 0; i < sizeof(disk_words) / sizeof(disk_words[0]); i++)
+        if (strcmp(word, disk_words[i]) == 0)
             disk = (enum disk)i;
-        }
-    }
     return disk;
 }
 
@@ -233,17 +227,15 @@ static bool path_is_full(const char *path)
 int statvfs(const char *path, struct statvfs *disk)
 {
     int result = REAL(statvfs)(path, disk);
-    if (result == 0 && path_is_full(path)) {
+    if (result == 0 && path_is_full(path))
         disk->f_bavail = 0;
-    }
     return result;
 }
 
 int statvfs64(const char *path, struct statvfs64 *disk)
 {
     int result = REAL(statvfs64)(path, disk);
-    if (result == 0 && path_is_full(path)) {
+    if (result == 0 && path_is_full(path))
         disk->f_bavail = 0;
-    }
     return result;
 }

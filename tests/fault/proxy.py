@@ -145,8 +145,18 @@ class Proxy:
         self.links = []
         self.traps = []
         self.lock = threading.Lock()
-        self.port = 0
+        # Bound and never listening: the port stays ours while nobody is let in.
+        self.place = self._bound(0)
+        self.port = self.place.getsockname()[1]
         self.admit()
+
+    @staticmethod
+    def _bound(port):
+        found = socket.socket()
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        found.bind(("127.0.0.1", port))
+        return found
 
     def url(self, url):
         """The same URL by this way."""
@@ -160,12 +170,8 @@ class Proxy:
         """Lets new connections in, which refuse() had stopped."""
         if self.listener is not None:
             return
-        listener = socket.socket()
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", self.port))
+        listener = self.listener = self._bound(self.port)
         listener.listen(64)
-        self.port = listener.getsockname()[1]
-        self.listener = listener
         threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
 
     def _accept(self, listener):
@@ -233,6 +239,7 @@ class Proxy:
 
     def close(self):
         self.refuse()
+        self.place.close()
         self.resume()
         self.cut()
 

@@ -42,14 +42,15 @@ class SharedCrowd(Crowd):
     def __init__(self, servers, told, policies, **options):
         super().__init__(Doors(servers), told, policies, **options)
 
-    def await_wins(self, count, timeout_s=SETTLE_S):
-        """Waits for so many more 201s and 202s."""
-        def wins():
-            return self.counts[201] + self.counts[202]
+    def wins(self):
+        return self.counts[201] + self.counts[202]
 
+    def await_wins(self, count, timeout_s=SETTLE_S, since=None):
+        """Waits for so many more 201s and 202s, than there are now or than `since`: while a test
+        does something that takes long, all may be sold."""
         with self.changed:
-            wanted = wins() + count
-        wait_until(lambda: self.errors or wins() >= wanted,
+            wanted = (self.wins() if since is None else since) + count
+        wait_until(lambda: self.errors or self.wins() >= wanted,
                    f"{count} more wins of {dict(self.counts)}, {dict(self.words)}", timeout_s)
         self.raise_errors()
 
@@ -137,7 +138,7 @@ class Shop(Sharing):
     def _spawn(self, kind, gate, env=None, **config):
         return super()._spawn(kind, gate or self.gate, env,
                               **{"ledger_timeout": "5s", "ack_timeout": "500ms",
-                                 **self.config, **config})
+                                 "gate_timeout": "500ms", **self.config, **config})
 
     def create(self, total, **fields):
         return self.servers[0].create(total=total, **fields)["id"]

@@ -41,11 +41,11 @@ def test_database_queues__strangers_hold_up_no_operator(server, foreign):
         crowd = [stack.enter_context(server.connect()) for _ in range(CONNECTIONS)]
         for connection in crowd:
             connection.send(READ * PIPELINED, *["GET"] * PIPELINED)
-        wait_until(lambda: sum_of(server, "dibs_clerk_tasks_waiting") >= 400, "strangers wait")
+        wait_until(lambda: sum_of(server, "dibs_pool_tasks_waiting") >= 400, "strangers wait")
         assert expect(server.patch(policy, paused=True), 200)["state"] == "PAUSED"
         assert server.policy(policy)["state"] == "PAUSED"
         assert expect(server.status(policy, "u1", token=SERVICE), 200)["state"] == "ISSUED"
-        wait_until(lambda: server.metrics()['dibs_clerk_tasks_refused_total{queue="strangers"}'],
+        wait_until(lambda: server.metrics()['dibs_pool_tasks_refused_total{queue="strangers"}'],
                    "some found no room")
         # Clerks that woke late have made room for a few.
         probes = [stack.enter_context(server.connect()) for _ in range(CLERKS + 1)]
@@ -54,7 +54,7 @@ def test_database_queues__strangers_hold_up_no_operator(server, foreign):
         answered, _, _ = select.select([probe.socket for probe in probes], [], [], TIMEOUT_S)
         refused = next(probe for probe in probes if probe.socket in answered)
         expect_problem(refused.receive(), 503, "UNAVAILABLE")
-        assert server.metrics()['dibs_clerk_tasks_waiting{queue="strangers"}'] >= 400
+        assert server.metrics()['dibs_pool_tasks_waiting{queue="strangers"}'] >= 400
         session.execute("UNLOCK TABLES" if KIND == "mysql" else "ROLLBACK")
         session.rollback()
         answers = [connection.receive().status for connection in crowd for _ in range(PIPELINED)]

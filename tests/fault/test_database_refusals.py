@@ -198,7 +198,6 @@ class GuardedDatabase(ServedDatabase):
         super().__init__(server)
         self.url = self.url.replace(f"{USER}@", f"{USER_WITH_PASSWORD}@")
         if self.kind == "postgres":
-            self._let_in()
             self.admin("DROP ROLE IF EXISTS shop")
             self.admin("CREATE ROLE shop LOGIN")
             self.admin(f'ALTER DATABASE "{self.name}" OWNER TO shop')
@@ -208,17 +207,11 @@ class GuardedDatabase(ServedDatabase):
             self.admin("CREATE USER shop@'127.0.0.1'")
             self.admin(f"GRANT ALL ON {self.name}.* TO shop@'127.0.0.1'")
         self.set_password(PASSWORD)
+        if self.kind == "postgres":
+            server.demand_password(USER_WITH_PASSWORD, self.name)
 
     def admin(self, text, *arguments):
         return self.server.query(self.name, text, *arguments)
-
-    def _let_in(self):
-        """The rule for this user stands before those that let everyone in."""
-        rules = self.server.data / "pg_hba.conf"
-        rule = "host all shop 127.0.0.1/32 scram-sha-256\n"
-        if not rules.read_text().startswith(rule):
-            rules.write_text(rule + rules.read_text())
-            self.admin("SELECT pg_reload_conf()")
 
     def set_password(self, password):
         if self.kind == "postgres":

@@ -276,7 +276,7 @@ def test_restore__in_the_middle_of_a_drop(on_victim, victim):
     """Claims are pending when the database goes, and are answered once it is repaired."""
     server = on_victim()
     history = History()
-    total = 2500
+    total = 1200
     policy = server.create(total=total)["id"]
     other = server.create(total=10 ** 6)["id"]
     with Crowd(server, history, [policy, other]) as crowd:

@@ -62,9 +62,9 @@ def test_database_slow__back_pressure(on_victim, proxy):
                                        repeats=1) as crowd:
         crowd.await_refusals(200)
         crowd.await_wins(cap)
+        wait_until(lambda: watch.pending_max >= cap / 2, "it is slow enough to see")
         at_once(lambda: server.get("/healthz"))
         proxy.delay_s = 0
-    assert watch.pending_max >= cap / 2, "it was never slow enough"
     # The cap is looked at once per tick, so a tick's claims may come on top.
     assert watch.pending_max <= cap + workers
     assert watch.memory_max < before + MEMORY_MORE_MAX
@@ -125,10 +125,10 @@ def test_database_hangs__with_many_calls_waiting(on_victim, victim):
     seq = server.win(policy, "u1")["seq"]
     victim.pause()
     started = time.monotonic()
-    outcomes = server.storm(80 * [encode("GET", f"/v1/policies/{policy}"),
-                                  encode("POST", f"/v1/coupons/{policy}-{seq}/redeem")])
+    outcomes = server.storm(320 * [encode("GET", f"/v1/policies/{policy}"),
+                                   encode("POST", f"/v1/coupons/{policy}-{seq}/redeem")])
     assert set(tally(outcomes)) == {(503, "UNAVAILABLE")}
-    assert time.monotonic() - started < 12 * SLOW
+    assert time.monotonic() - started < 40 * SLOW  # not the timeout for each, one after the other
     victim.resume()
     await_ready(server)
     assert server.policy(policy)["issued"] == 1
@@ -139,7 +139,7 @@ def test_database_hangs__with_many_calls_waiting(on_victim, victim):
 def test_database_hangs__stop_in_good_order(on_victim, victim, fate):
     """SIGTERM while claims are pending and the database does not take them: it ends in time, and
     nobody was told that they had won."""
-    server = on_victim(ledger_timeout="1s", ack_timeout="20s", stop_timeout="1s")
+    server = on_victim(ledger_timeout="1s", ack_timeout="2m", stop_timeout="1s")
     history = History()
     policy = server.create(total=100)["id"]
     history.rush(server, (Claim(policy, f"before{i}", f"b{i}") for i in range(20)))

@@ -64,7 +64,7 @@ def test_kafka_broker__away_in_the_middle_of_a_rush(shop_on, redis, stream, how)
 def test_kafka_broker__a_worker_ends_while_it_hangs(shop_on, redis, stream):
     """Requests that it does not answer time out after a minute; nobody waits for that, and the next
     worker publishes and commits what is left."""
-    with shop_on(redis, relay=stream.url, stop_timeout="1s") as shop:
+    with shop_on(redis, relay=stream.url, stop_timeout="1s", gate_timeout="10s") as shop:
         policy = shop.create(TOTAL)
         before, after = ([f"{when}{number}" for number in range(30)] for when in ("b", "a"))
         for user in before:
@@ -75,7 +75,7 @@ def test_kafka_broker__a_worker_ends_while_it_hangs(shop_on, redis, stream):
             expect(shop.servers[0].claim(policy, user), 202)
         for worker in shop.workers:
             worker.signal(signal.SIGTERM)
-        assert [worker.wait(30) for worker in shop.workers] == [0, 0]
+        assert [worker.wait(45) for worker in shop.workers] == [0, 0]  # not after a minute
         stream.broker.resume()
         for worker in shop.workers:
             worker.start()
@@ -87,7 +87,7 @@ def test_kafka_broker__away_from_the_start(shop_on, redis, stream, number):
     """Nobody waits for it to start; the topics are made when it is there."""
     told = Told()
     stream.broker.kill()
-    with shop_on(redis, relay=stream.url) as shop:
+    with shop_on(redis, relay=stream.url, gate_timeout="20s") as shop:
         policy = shop.create(TOTAL)
         with shop.crowd(told, [policy], workers=8) as crowd:
             crowd.await_sold_out([policy])
@@ -169,19 +169,23 @@ def test_kafka_poison__goes_to_the_dead_letter_topic(shop_on, redis, stream, num
             else:
                 assert reason == 'header ce_specversion: must be "1.0" and is missing', message
             reasons.add(reason)
-        shown = run_dibs("dead", "list", "--json", "--url",
-                         "http://%s:%d" % shop.servers[0].address)
-        assert shown.returncode == 0, shown
-        listed = json.loads(shown.stdout)["items"]
-        # Words may be put around it, such as where it came from.
-        assert all(any(reason in item["reason"] for item in listed) for reason in reasons), listed
+
+        def are_listed():
+            shown = run_dibs("dead", "list", "--json", "--url",
+                             "http://%s:%d" % shop.servers[0].address)
+            assert shown.returncode == 0, shown
+            listed = json.loads(shown.stdout)["items"]
+            # Words may be put around it, such as where it came from.
+            return all(any(reason in item["reason"] for item in listed) for reason in reasons)
+
+        wait_until(are_listed, "operators find them")
 
 
 @each_round
 def test_kafka_poison__what_the_ledger_refuses_for_good(shop_on, redis, stream, number):
     """A user who is blocked while the claim is on its way: VOID, with its reason in the topic."""
     told = Told()
-    with shop_on(redis, relay=stream.url) as shop:
+    with shop_on(redis, relay=stream.url, gate_timeout="10s") as shop:
         policy = shop.create(10)
         server = shop.servers[0]
         for worker in shop.workers:
@@ -209,7 +213,7 @@ def test_kafka_group__a_rebalance_in_the_middle(shop_on, redis, stream):
             with shop.crowd(told, policies, prefix=f"r{number}", workers=4) as crowd:
                 crowd.await_wins(chance.randint(1, 200))
                 third = shop.work()
-                third.await_log("partitions_assigned", 30)
+                third.await_log("partitions_assigned", 60)
                 crowd.await_wins(chance.randint(1, 100))
                 shop.workers[0].stop()
                 shop.workers[0].start()
@@ -254,7 +258,7 @@ def test_kafka_group__restarts_lose_nothing(shop_on, redis, stream, number):
         policy = shop.create(MUCH)
         for worker in shop.workers:
             worker.stop()
-        with shop.crowd(told, [policy], workers=2) as crowd:
+        with shop.crowd(told, [policy], workers=2, pause_s=0.01) as crowd:
             for _ in range(3):
                 for worker in shop.workers:
                     worker.start()

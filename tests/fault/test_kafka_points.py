@@ -21,7 +21,7 @@ AT_ONCE = 6
 POINTS = sorted({
     "ledger.before_commit", "ledger.after_commit", "worker.before_acknowledge",
     "worker.after_acknowledge",
-    *(name for path in (ROOT / "src/relay").glob("*.c")
+    *(name for folder in ("event", "relay") for path in (ROOT / "src" / folder).rglob("*.c")
       for name in re.findall(r'FAULT_POINT\("([a-z_.]+)"\)', path.read_text()))})
 
 
@@ -44,11 +44,11 @@ def kill_at(folder, redis, database, point, count):
         worker = die_at(shop, point, count)
         if point.startswith("orders."):
             send_orders(stream)
-        with shop.crowd(told, [policy, rest], prefix="p", workers=3) as crowd:
+        with shop.crowd(told, [policy, rest], prefix="p", workers=3, pause_s=0.01) as crowd:
             if point == "kafka.revoked":
-                worker.await_log("partitions_assigned", 30)
+                worker.await_log("partitions_assigned", 60)
                 shop.work()  # Its coming takes partitions away.
-            wait_until(lambda: worker.process.poll() is not None, f"it passes {point}", 40)
+            wait_until(lambda: worker.process.poll() is not None, f"it passes {point}", 120)
             assert worker.wait() == -signal.SIGKILL, worker.log_text()
             check_committed(stream, database)
             shop.end_terms()

@@ -17,7 +17,7 @@ from servers import Redis
 from test_redis_points import await_death, await_stop
 from test_sales import Sales
 
-POINTS = sorted({name for path in (ROOT / "src/ranking").glob("*.c")
+POINTS = sorted({name for path in (ROOT / "src/ranking").rglob("*.c")
                  for name in re.findall(r'FAULT_POINT\("([a-z_.]+)"\)', path.read_text())})
 APPLYING = [point for point in POINTS if point.endswith("_apply")]
 BUILDING = [point for point in POINTS if point not in APPLYING]

@@ -33,7 +33,7 @@ def audit_of(server, policy):
 def test_redis_drain__a_reserve_coupon_below_a_pending_claim(shop_on, redis):
     """Trap 48: the same user is served by the reserve, and wins a later seq in Redis."""
     with Proxy(redis.port) as way, \
-            shop_on(redis, servers=2, workers=1, fallback="ledger",
+            shop_on(redis, servers=2, workers=1, fallback="ledger", gate_timeout="10s",
                     gates=[None, f"redis://127.0.0.1:{way.port}"]) as shop:
         (near, far), (worker,) = shop.servers, shop.workers
         policy, other = near.create(total=6, reserve=3)["id"], near.create(total=20)["id"]
@@ -85,8 +85,8 @@ REFUSE_BAD = [
 def test_redis_drain__away_while_claims_are_on_their_way(shop_on, redis, foreign):
     """The ledger has what was pending, and refuses some of it for now, when Redis does not answer
     for a moment. Nobody claims after that; what is pending is tried again all the same."""
-    with shop_on(redis, servers=1, workers=1, ledger_timeout="60s") as shop:
-        (server,), (worker,) = shop.servers, shop.workers
+    with shop_on(redis, servers=1, workers=0, ledger_timeout="60s", gate_timeout="10s") as shop:
+        (server,), worker = shop.servers, shop.work(gate_timeout="500ms")
         policy = server.create(total=5)["id"]
         for statement in REFUSE_BAD:
             shop.database.execute(statement)
@@ -110,7 +110,7 @@ def test_redis_drain__away_while_claims_are_on_their_way(shop_on, redis, foreign
 def test_redis_drain__a_pending_claim_that_nobody_holds(shop_on, redis, damage):
     """It is passed over, told and found by an audit; those behind it and other policies go on. When
     the policy is built anew it is a coupon after all: somebody has won it."""
-    with shop_on(redis, servers=1, workers=0) as shop:
+    with shop_on(redis, servers=1, workers=0, gate_timeout="10s") as shop:
         server = shop.servers[0]
         policy, other = shop.create(10), shop.create(10)
         seqs = {user: expect(server.claim(policy, user), 202)["seq"] for user in ("a", "b", "c")}
@@ -131,13 +131,13 @@ def test_redis_drain__a_pending_claim_that_nobody_holds(shop_on, redis, damage):
             client.function_flush("SYNC")
         wait_until(lambda: shop.holders(policy).get("a") == seqs["a"], "it is a coupon", 30)
         shop.settle([policy, other])
-        assert audit_of(server, policy)["ok"]
+        wait_until(lambda: audit_of(server, policy)["ok"], "nothing is wrong any more")
 
 
 def test_redis_drain__a_policy_that_cannot_be_drained(shop_on, redis):
     """The ledger has its claims and Redis does not let go of them: others are drained all the same,
     and the worker ends when it is told to."""
-    with shop_on(redis, servers=1, workers=1, stop_timeout="1s") as shop:
+    with shop_on(redis, servers=1, workers=1, stop_timeout="1s", gate_timeout="10s") as shop:
         server, worker = shop.servers[0], shop.workers[0]
         stuck, other = shop.create(10), shop.create(10)
         worker.signal(signal.SIGSTOP)
@@ -165,7 +165,7 @@ def test_redis_drain__a_redis_that_is_full(shop_on, redis):
         with redis.client() as client:
             client.config_set("maxmemory", size)
 
-    with shop_on(redis, servers=1, workers=0) as shop:
+    with shop_on(redis, servers=1, workers=0, gate_timeout="10s") as shop:
         server = shop.servers[0]
         policy = shop.create(500)
         told = server.claims(policy, [f"u{number}" for number in range(200)])
@@ -206,7 +206,7 @@ def test_redis_drain__one_primary_of_a_cluster_stands_still(shop_on):
     """Trap 48: what is won at the others becomes coupons, and their policies are made and changed,
     also while a change of a coupon at that one waits for it."""
     with RedisCluster() as cluster, shop_on(cluster, gate=cluster.url(), servers=1,
-                                            workers=1, stop_timeout="3s") as shop:
+                                            workers=1, stop_timeout="3s", gate_timeout="2s") as shop:
         server, worker = shop.servers[0], shop.workers[0]
         made = policies_by_owner(server, cluster, 3)
         frozen, *others = cluster.nodes

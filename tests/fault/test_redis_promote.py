@@ -107,7 +107,7 @@ def test_redis_promote__a_replica_that_is_behind(shop_on, how):
             with shop.crowd(told, [policy], prefix=f"b{number}", workers=2) as crowd:
                 crowd.await_wins(20)  # These are pending, and only the primary has them.
                 shop.redis = pair.fail_over()
-                crowd.await_refusals(10)
+                crowd.await_each_refused()  # What is heard from here on was asked of the new one.
                 answered = crowd.counts[202]
                 crowd.await_refusals(50)
                 assert crowd.counts[202] == answered, "an unarmed gate has answered"
@@ -151,10 +151,11 @@ def test_redis_promote__one_replica_has_it(shop_on, how):
                 signal_all(shop.workers, signal.SIGSTOP)
                 cut_off(pair.replica)
                 crowd.await_refusals(20)
+                won = crowd.wins()
                 shop.redis = pair.fail_over()
                 signal_all(shop.workers, signal.SIGCONT)
                 pair.make_up()
-                crowd.await_wins(50)
+                crowd.await_wins(50, since=won)
             with shop.crowd(told, [policy], prefix=f"c{number}", workers=12) as crowd:
                 # Until then the crowd goes on, for what was lost after a sell-out is there again.
                 shop.await_sold(policy, TOTAL)

@@ -25,7 +25,7 @@ def opened(shop_on):
         return processes
 
     def open_shop(redis, **options):
-        return shop_on(redis, servers=0, workers=0, **options)
+        return shop_on(redis, servers=0, workers=0, **{"gate_timeout": "10s", **options})
 
     open_shop.spawn = spawn
     return open_shop
@@ -76,7 +76,7 @@ def is_loading(redis):
 def test_redis_start__waits_while_it_loads(opened):
     """LOADING: it takes connections, and has nothing to say yet."""
     slowly = {"key-load-delay": 20000, "loading-process-events-interval-bytes": 2048}
-    with Redis(settings=slowly) as redis, opened(redis, gate_timeout="5s") as shop:
+    with Redis(settings=slowly) as redis, opened(redis) as shop:
         with redis.client() as client:
             client.mset({f"other-{number}": os.urandom(1000) for number in range(1500)})
             client.bgrewriteaof()  # Of what it loads key by key it tells in between.

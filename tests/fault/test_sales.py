@@ -128,14 +128,15 @@ def check_board(server):
 def test_sales__killed_at_random_moments(server):
     chance = seeded()
     sales = Sales(chance)
-    struck = 0
-    for _ in range(ROUNDS):
+    rounds = struck = 0
+    # On a slow machine a round may be over before much has happened.
+    while rounds < ROUNDS or not (struck and sales.refunded and len(sales.heard) > ROUNDS):
+        assert rounds < 10 * ROUNDS, "no kill ever struck an order in flight"
         sales.rush(server, 10 ** 6, kill_after_s=chance.uniform(0.02, 0.4))
         struck += len(sales.sent) - len(sales.heard)
         server.restart()
         sales.settle(server)
-    assert sales.refunded and len(sales.heard) > ROUNDS
-    assert struck > 0, "no kill ever struck an order in flight"
+        rounds += 1
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -150,7 +151,10 @@ def test_sales__killed_at_a_point(tmp_path, point, count):
         passed = count + 4 if point.startswith("ledger.") else count
         server.env = {"DIBS_FAULT": f"{point}:{passed}:kill"}
         server.start()
-        sales.rush(server, 10)
+        for _ in range(20):  # What comes at once is taken over at once.
+            sales.rush(server, 10)
+            if not server.alive:
+                break
         assert server.wait() == -signal.SIGKILL, f"{point} was not passed {passed} times"
         server.env = {}
         server.start()

@@ -22,9 +22,8 @@ static int cut(char *text, char *words[WORDS_MAX + 1])
     int count = 0;
     for (char *line = text; line != NULL && count < WORDS_MAX;) {
         char *newline = strchr(line, '\n');
-        if (newline != NULL) {
+        if (newline != NULL)
             *newline++ = '\0';
-        }
         words[count++] = line;
         line = newline;
     }
@@ -57,17 +56,15 @@ static void check_round_trip(struct config *config)
     buffer_init(&first, CONFIG_VALUE_LENGTH_MAX * 4);
     buffer_init(&second, CONFIG_VALUE_LENGTH_MAX * 4);
     for (size_t i = 0; i < config_key_count; i++) {
-        if (config_keys[i].type == CONFIG_SECRET) {
+        if (config_keys[i].type == CONFIG_SECRET)
             continue;
-        }
         buffer_clear(&first);
         buffer_clear(&second);
         config_append_value(&first, config, &config_keys[i]);
         const char *shown = first.length > 0 ? first.bytes : "";
         /* Joining a list with ", " can make it a little longer than a value may be. */
-        if (first.length <= CONFIG_VALUE_LENGTH_MAX) {
+        if (first.length <= CONFIG_VALUE_LENGTH_MAX)
             ensure(config_value_set(config, &config_keys[i], shown, &error) == STATUS_OK);
-        }
         config_append_value(&second, config, &config_keys[i]);
         ensure(span_equal((struct span){first.bytes, first.length},
                           (struct span){second.bytes, second.length}));
@@ -78,9 +75,8 @@ static void check_round_trip(struct config *config)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-    if (size == 0 || size > CONFIG_FILE_LENGTH_MAX) {
+    if (size == 0 || size > CONFIG_FILE_LENGTH_MAX)
         return 0;
-    }
     char *text = calloc(1, size);
     memcpy(text, bytes + 1, size - 1);
     struct error error = {{0}};
@@ -90,9 +86,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     ensure(config_load(&config, 1, (char *[]){(char[]){"--config=/dev/null"}}, NULL, &error) ==
            STATUS_OK);
     enum status status = read_layer(&layer, bytes[0], text, size - 1, &error);
-    if (status == STATUS_OK) {
+    if (status == STATUS_OK)
         status = config_layer_apply(&layer, &config, &error);
-    }
     if (status == STATUS_OK) {
         (void)!config_check(&config, &error);
         check_round_trip(&config);

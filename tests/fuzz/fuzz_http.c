@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "http/parser.h"
+#include "http/server/parser.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 
@@ -20,8 +20,6 @@ static size_t body_max(void *context, enum http_method method, struct span path)
     return path.length % 2 == 0 ? HTTP_BODY_MAX : 64;
 }
 
-static const struct http_parser_rules rules = {.body_max = body_max};
-
 /* What came out: enough to tell two runs apart. */
 struct outcome {
     uint64_t digest;
@@ -32,9 +30,8 @@ static void outcome_add(struct outcome *outcome, struct span span)
 {
     /* FNV-1a, with the length so that neighbours cannot trade bytes. */
     uint64_t digest = outcome->digest ^ span.length;
-    for (size_t i = 0; i < span.length; i++) {
+    for (size_t i = 0; i < span.length; i++)
         digest = (digest ^ (uint8_t)span.bytes[i]) * 1099511628211U;
-    }
     outcome->digest = digest * 1099511628211U;
 }
 
@@ -88,9 +85,8 @@ static bool drain(struct http_parser *parser, struct outcome *outcome)
 {
     struct http_request request;
     enum http_parsed parsed;
-    while ((parsed = http_parser_next(parser, &request)) == HTTP_PARSED_REQUEST) {
+    while ((parsed = http_parser_next(parser, &request)) == HTTP_PARSED_REQUEST)
         check_request(&request, parser, outcome);
-    }
     if (parsed == HTTP_PARSED_REFUSED) {
         ensure(parser->detail != NULL);
         return false;
@@ -104,24 +100,23 @@ static struct outcome parse(const uint8_t *bytes, size_t length, size_t piece_ma
 {
     struct outcome outcome = {.digest = 14695981039346656037U};
     struct http_parser parser;
-    http_parser_init(&parser, &rules);
+    http_parser_init(&parser, body_max, NULL);
     while (length > 0) {
         /* A room of its own for every read, so that a look beyond it is seen. */
         char *shared = malloc(piece_max);
         ensure(shared != NULL);
-        struct http_room room = http_parser_room(&parser, (struct http_room){shared, piece_max});
+        uv_buf_t room = http_parser_room(&parser, uv_buf_init(shared, (unsigned)piece_max));
         size_t count = piece_max < length ? piece_max : length;
-        count = count < room.length ? count : room.length;
+        count = count < room.len ? count : room.len;
         ensure(count > 0);
-        memcpy(room.bytes, bytes, count);
+        memcpy(room.base, bytes, count);
         http_parser_feed(&parser, room, count);
         bytes += count;
         length -= count;
         bool more = drain(&parser, &outcome);
         free(shared);
-        if (!more) {
+        if (!more)
             break;
-        }
     }
     http_parser_release(&parser);
     return outcome;
@@ -129,9 +124,8 @@ static struct outcome parse(const uint8_t *bytes, size_t length, size_t piece_ma
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
-    if (length < 2) {
+    if (length < 2)
         return 0;
-    }
     size_t piece_max = 1 + bytes[0] % 64U;
     struct outcome cut = parse(bytes + 1, length - 1, piece_max);
     struct outcome whole = parse(bytes + 1, length - 1, HTTP_PARSER_BYTES_MAX);

@@ -110,16 +110,14 @@ static void check_values(const struct policy_body *read)
         ensure(count >= 1 && count <= 200);
         ensure(memchr(read->name.bytes, '\0', read->name.length) == NULL);
     }
-    if (read->user_seen == JSON_SEEN_VALUE) {
+    if (read->user_seen == JSON_SEEN_VALUE)
         ensure(json_id_valid(read->user));
-    }
     if (read->discount_seen == JSON_SEEN_VALUE) {
         ensure(count_characters(read->type) >= 1);
         ensure(read->value >= 1);
     }
-    if (read->opens_at_seen == JSON_SEEN_VALUE) {
+    if (read->opens_at_seen == JSON_SEEN_VALUE)
         ensure(read->opens_at_ms > 0 && read->opens_at_ms <= CLOCK_WALL_MAX_MS);
-    }
 }
 
 static void write_again(const struct policy_body *read, struct buffer *out)
@@ -138,9 +136,8 @@ static void write_again(const struct policy_body *read, struct buffer *out)
         buffer_append_literal(out, ",\"opens_at\":");
         json_append_time(out, read->opens_at_seen == JSON_SEEN_VALUE ? read->opens_at_ms : 0);
     }
-    if (read->paused_seen == JSON_SEEN_VALUE) {
+    if (read->paused_seen == JSON_SEEN_VALUE)
         buffer_append_text(out, read->paused ? ",\"paused\":true" : ",\"paused\":false");
-    }
     if (read->discount_seen == JSON_SEEN_VALUE) {
         buffer_append_literal(out, ",\"discount\":{\"type\":");
         json_append_text(out, read->type);
@@ -171,9 +168,8 @@ static bool is_well_formed(struct span text)
     while (text.length > 0) {
         uint32_t code_point;
         size_t length = utf8_decode(text.bytes, text.length, &code_point);
-        if (length == 0) {
+        if (length == 0)
             return false;
-        }
         text.bytes += length;
         text.length -= length;
     }
@@ -231,8 +227,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
         ensure(status == STATUS_INVALID);
         check_refusal(field, &error);
     }
-    if (length > 0) {
+    if (length > 0)
         check_any_text(second_reader, input);
-    }
     return 0;
 }

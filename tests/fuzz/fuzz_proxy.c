@@ -2,7 +2,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "http/proxy.h"
+#include "http/server/proxy.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -17,9 +17,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     struct error error;
     char text[ADDRESS_TEXT_SIZE];
     if (proxies_init(&proxies, &trusted, &error) != STATUS_OK ||
-        !address_parse(SPAN("10.0.0.1"), &peer)) {
+        !address_parse(SPAN("10.0.0.1"), &peer))
         return 0;
-    }
     struct http_request request = {.headers = {(const char *)bytes, size}, .is_forwarded = true};
     struct address client = proxies_client(&proxies, peer, &request);
     address_format(&client, text);

@@ -18,8 +18,10 @@
 #include "base/json.h"
 #include "base/traces.h"
 #include "base/zone.h"
-#include "gate/redis_survey.h"
-#include "ranking/redis_board.h"
+#include "gate/redis/gate.h"
+#include "gate/shared.h"
+#include "ranking/redis/board.h"
+#include "ranking/tally.h"
 #include "redis_wire.h"
 
 #define POLICY       7
@@ -109,9 +111,9 @@ static void check_told(enum status status, const struct error *error)
     ensure(status == STATUS_OK || error->text[0] != '\0');
 }
 
-static void check_user(const struct user_id *user)
+static void check_user(const struct id *user)
 {
-    ensure(json_id_valid(user_id_span(user)));
+    ensure(json_id_valid(id_span(user)));
 }
 
 static void check_claim(const struct claim *claim)
@@ -125,7 +127,7 @@ static void read_pending(struct redis_wire *wire)
 {
     static struct gate_pending pending;
     struct error error = {""};
-    enum status status = gate_redis_pending(&wire->redis.gate, POLICY, 0, &pending, &error);
+    enum status status = gate_pending(gate_shared(&wire->redis.gate), POLICY, 0, &pending, &error);
 
     check_told(status, &error);
     ensure(pending.claim_count <= GATE_PENDING_MAX && pending.binding_count <= GATE_PENDING_MAX);
@@ -144,7 +146,7 @@ static void read_leases(struct redis_wire *wire)
     int64_t highest_id;
     struct error error = {""};
     enum status status =
-        gate_redis_leases(&wire->redis.gate, POLICY, &leases, &count, &highest_id, &error);
+        gate_leases(gate_shared(&wire->redis.gate), POLICY, &leases, &count, &highest_id, &error);
 
     check_told(status, &error);
     for (size_t i = 0; i < count && status == STATUS_OK; i++)
@@ -186,7 +188,7 @@ static enum status visit_key(void *context, const struct key_binding *key, struc
 
 static void read_visit(struct redis_wire *wire)
 {
-    const struct gate_visitor visitor = {
+    const struct claim_visitor visitor = {
         .policy = visit_policy, .lease = visit_lease, .claim = visit_claim, .key = visit_key};
     struct error error = {""};
 
@@ -199,7 +201,7 @@ static void read_enumerate(struct redis_wire *wire)
     size_t count = 0;
     struct error error = {""};
 
-    check_told(gate_redis_enumerate(&wire->redis.gate, &ids, &count, &error), &error);
+    check_told(gate_enumerate(gate_shared(&wire->redis.gate), &ids, &count, &error), &error);
     for (size_t i = 0; i < count; i++)
         ensure(ids[i] >= 1 && (i == 0 || ids[i] > ids[i - 1]));
     free(ids);
@@ -221,8 +223,9 @@ static void read_strays(struct redis_wire *wire)
     size_t count = 0;
     struct error error = {""};
 
-    check_told(gate_redis_strays(&wire->redis.gate, POLICY, strays, STRAYS_MAX, &count, &error),
-               &error);
+    check_told(
+        gate_strays(gate_shared(&wire->redis.gate), POLICY, strays, STRAYS_MAX, &count, &error),
+        &error);
     ensure(count <= STRAYS_MAX);
     for (size_t i = 0; i < count; i++)
         check_claim(&strays[i]);
@@ -231,7 +234,7 @@ static void read_strays(struct redis_wire *wire)
 static void read_find(struct redis_wire *wire)
 {
     struct gate_claim claims[2];
-    const struct user_id user = user_id_of(SPAN("ann"));
+    const struct id user = id_of(SPAN("ann"));
     size_t count = 0;
     struct error error = {""};
     enum status status =
@@ -257,26 +260,26 @@ static void read_recall(struct redis_wire *wire)
 static void read_numbers(struct redis_wire *wire)
 {
     struct gate *gate = &wire->redis.gate;
-    const struct gate_mend mend = {.claim.user = user_id_of(SPAN("ann"))};
+    const struct gate_fix fix = {.claim.user = id_of(SPAN("ann"))};
     const struct gate_arming arming = {.term = 1};
     int64_t number = 0;
     bool is_continuous;
     struct error error = {""};
 
-    check_told(gate->ops->announce(gate, POLICY, 5, &number, &error), &error);
+    check_told(gate_announce(gate_shared(gate), POLICY, 5, &number, &error), &error);
     ensure(number >= 0);
-    check_told(gate_redis_publish(gate, POLICY, "token", &number, &error), &error);
-    check_told(gate_redis_retire(gate, POLICY, 5, &error), &error);
-    check_told(gate_redis_take_over(gate, POLICY, 2, 1, &is_continuous, &error), &error);
-    check_told(gate_redis_mend(gate, POLICY, &mend, 1, &number, &error), &error);
-    check_told(gate_redis_arm(gate, POLICY, 1, &arming, &error), &error);
+    check_told(gate_publish(gate_shared(gate), POLICY, "token", &number, &error), &error);
+    check_told(gate_retire(gate_shared(gate), POLICY, 5, &error), &error);
+    check_told(gate_take_over(gate_shared(gate), POLICY, 2, 1, &is_continuous, &error), &error);
+    check_told(gate_fix(gate_shared(gate), POLICY, &fix, 1, &number, &error), &error);
+    check_told(gate_arm(gate_shared(gate), POLICY, 1, &arming, &error), &error);
 }
 
 static void read_moment(struct redis_wire *wire)
 {
     struct gate_moment moment;
     struct error error = {""};
-    enum status status = gate_redis_moment(&wire->redis.gate, POLICY, &moment, &error);
+    enum status status = gate_moment(gate_shared(&wire->redis.gate), POLICY, &moment, &error);
 
     check_told(status, &error);
     ensure(status != STATUS_OK || memchr(moment.process, '\0', sizeof(moment.process)) != NULL);
@@ -291,7 +294,7 @@ static void read_watch(struct redis_wire *wire)
 
     check_told(redis_watch_look(watch, POLICY, &error), &error);
     redis_watch_note_winners(watch, POLICY);
-    if (redis_watch_count(watch, POLICY, &numbers) == STATUS_OK)
+    if (gate_count(&wire->redis.gate, POLICY, 0, &numbers) == STATUS_OK)
         ensure(numbers.pending >= 0 && watch->pending_count == numbers.pending);
 }
 
@@ -300,7 +303,7 @@ static void read_survey(struct redis_wire *wire)
     struct gate_survey survey = {0};
     struct error error = {""};
 
-    check_told(gate_redis_survey(&wire->redis.gate, POLICY, &survey, &error), &error);
+    check_told(gate_survey(gate_shared(&wire->redis.gate), POLICY, &survey, &error), &error);
 }
 
 /* Whether the library is there, which has to be loaded where it is not. */
@@ -348,10 +351,9 @@ static void read_verdicts(struct redis_wire *wire)
         wishes[i].verdict = i == 0 ? VERDICT_SOLD_OUT : VERDICT_WON;
         wishes[i].is_accepted = i > 0;
     }
-    if (redis_settled_read(reply, batch, WISHES, &is_over) && is_over) {
+    if (redis_settled_read(reply, batch, WISHES, &is_over) && is_over)
         for (size_t i = 0; i < WISHES; i++)
             ensure(!wishes[i].is_accepted);
-    }
     freeReplyObject(reply);
 }
 
@@ -385,20 +387,11 @@ static void read_master(struct redis_wire *wire)
 
 /* --- the board --- */
 
-static enum status visit_total(void *context, int64_t day, const struct user_id *product_id,
-                               int64_t sold, struct error *error)
-{
-    (void)context, (void)sold, (void)error;
-    check_user(product_id);
-    ensure(day == DAY);
-    return STATUS_OK;
-}
-
 static void read_board(struct redis_wire *wire)
 {
     struct board *board = NULL;
-    const struct board_visitor visitor = {.total = visit_total};
-    const struct user_id product = user_id_of(SPAN("apple"));
+    struct tally tally = {0};
+    const struct id product = id_of(SPAN("apple"));
     struct sales_line lines[5];
     size_t count;
     struct feed_place place;
@@ -410,12 +403,24 @@ static void read_board(struct redis_wire *wire)
                             &error) == STATUS_OK);
     redis_wire_plug(&board_redis(board)->pool, &wire->said);
     buffer_init(&text, 1024);
-    check_told(board->ops->top(board, DAY, DAY, 5, lines, &count, &error), &error);
-    ensure(count <= 5);
-    check_told(board->ops->around(board, DAY, DAY, &product, 2, lines, &count, &error), &error);
-    ensure(count <= 5);
-    check_told(board->ops->visit(board, DAY, DAY, &place, &visitor, &error), &error);
-    check_told(board->ops->recall(board, 1000, &text, &age_ms, &error), &error);
+    const struct board_question questions[] = {
+        {.kind = BOARD_TOP, .first_day = DAY, .last_day = DAY, .limit = 5},
+        {.kind = BOARD_AROUND,
+         .first_day = DAY,
+         .last_day = DAY,
+         .limit = 2,
+         .ids = &product,
+         .id_count = 1},
+    };
+    for (size_t i = 0; i < 2; i++) {
+        check_told(board->ops->ask(board, &questions[i], lines, &count, &error), &error);
+        ensure(count <= 5);
+    }
+    check_told(board->ops->read(board, DAY, DAY, &tally, &place, &error), &error);
+    for (size_t i = 0; i < tally.product_count; i++)
+        check_user(&tally.products[i]);
+    tally_release(&tally);
+    check_told(board->cache->recall(board, &text, &age_ms, &error), &error);
     buffer_release(&text);
     board->ops->close(board);
 }

@@ -13,8 +13,8 @@
 #include "base/json.h"
 #include "ledger/driver.h"
 #include "ledger/migrate.h"
-#include "ledger/postgres_values.h"
-#include "ledger/sales.h"
+#include "ledger/postgres/values.h"
+#include "ledger/sales/sales.h"
 
 #define POLICY   7
 #define ITEMS    4
@@ -74,21 +74,19 @@ static struct sql_value take_value(char **owned)
     }
 }
 
-static enum status said_run(struct ledger_session *session, enum statement statement,
-                            const struct sql_value *values, size_t value_count, sql_row_fn row,
-                            void *context, int64_t *changed, struct error *error)
+static enum status said_run(struct ledger_session *session, const struct sql_call *call,
+                            struct error *error)
 {
     struct sql_value columns[SQL_COLUMNS_MAX];
     char *owned[SQL_COLUMNS_MAX];
 
-    (void)session, (void)statement, (void)values, (void)value_count;
-    if (changed != NULL)
-        *changed = take_byte() % 2;
-    if (row == NULL || input.length == 0)
+    if (call->changed != NULL)
+        *call->changed = take_byte() % 2;
+    if (call->row == NULL || input.length == 0)
         return STATUS_OK;
     for (size_t i = 0; i < SQL_COLUMNS_MAX; i++)
         columns[i] = take_value(&owned[i]);
-    enum status status = row(context, columns, error);
+    enum status status = call->row(call->context, columns, error);
     for (size_t i = 0; i < SQL_COLUMNS_MAX; i++)
         free(owned[i]);
     return status;
@@ -140,18 +138,6 @@ static enum status said_insert(struct ledger_session *session, struct coupon_row
     return said_ok(session, error);
 }
 
-static bool said_tend(struct ledger_session *session)
-{
-    (void)session;
-    return false;
-}
-
-static int64_t said_room(const struct ledger_store *store)
-{
-    (void)store;
-    return -1;
-}
-
 static enum status said_version(struct ledger_session *session, int *version, struct error *error)
 {
     *version = migrate_newest("mysql");
@@ -165,11 +151,8 @@ static enum status said_apply(struct ledger_session *session, int number, const 
     return said_ok(session, error);
 }
 
-static const char *const said_schemes[] = {"mysql", NULL};
-
 const struct ledger_driver ledger_mysql_driver = {
     .name = "mysql",
-    .schemes = said_schemes,
     .store_open = said_store_open,
     .store_close = said_store_close,
     .session_open = said_session_open,
@@ -181,8 +164,6 @@ const struct ledger_driver ledger_mysql_driver = {
     .savepoint_end = said_savepoint_end,
     .run = said_run,
     .insert_coupons = said_insert,
-    .tend = said_tend,
-    .room = said_room,
     .schema_lock = said_ok,
     .schema_unlock = said_nothing,
     .schema_version = said_version,
@@ -207,7 +188,7 @@ static void check_text(const char *text, size_t size)
     ensure(memchr(text, '\0', size) != NULL);
 }
 
-static void check_user(const struct user_id *user)
+static void check_user(const struct id *user)
 {
     ensure(user->length <= ID_LENGTH_MAX);
 }
@@ -236,7 +217,8 @@ static void read_policies(void)
 
     if (ledger_policy_get(ledger, POLICY, &policies[0], &error) == STATUS_OK)
         check_policy(&policies[0]);
-    if (ledger_policy_list(ledger, 0, policies, ITEMS, &count, &error) == STATUS_OK && count > 0)
+    if (ledger_policy_list(ledger, 0, policies, ITEMS, &count, &error) == STATUS_OK && count > 0 &&
+        !policies[0].is_damaged)
         check_policy(&policies[0]);
 }
 
@@ -257,7 +239,7 @@ static void read_leases(void)
 static void read_coupons(void)
 {
     struct coupon coupons[ITEMS];
-    const struct user_id user = user_id_of(SPAN("ann"));
+    const struct id user = id_of(SPAN("ann"));
     size_t count = 0;
     bool is_blocked;
 
@@ -334,7 +316,7 @@ static enum status visit_lease(void *context, const struct lease *lease, int64_t
     return STATUS_OK;
 }
 
-static enum status visit_blocked(void *context, const struct user_id *user, struct error *words)
+static enum status visit_blocked(void *context, const struct id *user, struct error *words)
 {
     (void)context, (void)words;
     check_user(user);
@@ -371,7 +353,7 @@ static void read_entering(void)
 static void read_orders(void)
 {
     static struct order_item items[ORDER_ITEMS_MAX];
-    const struct user_id id = user_id_of(SPAN("apple"));
+    const struct id id = id_of(SPAN("apple"));
     struct order order = {.order_id = id};
     struct product products[ITEMS] = {{.id = id}};
 
@@ -389,7 +371,7 @@ static enum status sales_place(void *context, const struct feed_place *place, st
     return STATUS_OK;
 }
 
-static enum status sales_total(void *context, int64_t day, const struct user_id *product_id,
+static enum status sales_total(void *context, int64_t day, const struct id *product_id,
                                int64_t sold, struct error *words)
 {
     (void)context, (void)day, (void)sold, (void)words;
@@ -397,7 +379,7 @@ static enum status sales_total(void *context, int64_t day, const struct user_id 
     return STATUS_OK;
 }
 
-static enum status sales_moment(void *context, int64_t day, const struct user_id *product_id,
+static enum status sales_moment(void *context, int64_t day, const struct id *product_id,
                                 const struct sales_moment *moment, struct error *words)
 {
     (void)context, (void)day, (void)words;
@@ -411,7 +393,7 @@ static void read_sales(void)
     const struct sales_visitor visitor = {
         .place = sales_place, .total = sales_total, .moment = sales_moment};
     const struct feed_place after = {0};
-    const struct user_id id = user_id_of(SPAN("apple"));
+    const struct id id = id_of(SPAN("apple"));
     struct feed_entry entries[ITEMS];
     struct sales_line lines[ITEMS];
     size_t count = 0;
@@ -461,10 +443,9 @@ static void read_postgres(void)
         ensure(PQsetvalue(result, 0, i, is_null ? NULL : bytes, is_null ? -1 : (int)length));
         free(bytes);
     }
-    if (postgres_values_read(result, 0, columns, &error) == STATUS_OK) {
+    if (postgres_values_read(result, 0, columns, &error) == STATUS_OK)
         for (int i = 0; i < ITEMS; i++)
             ensure(columns[i].kind <= SQL_BLOB && columns[i].bytes.length <= TEXT_MAX);
-    }
     PQclear(result);
 }
 

@@ -10,11 +10,9 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "http/auth.h"
-#include "http/header.h"
-#include "http/query.h"
-#include "http/session.h"
-#include "http/token.h"
+#include "http/api/ask.h"
+#include "http/api/auth.h"
+#include "http/server/header.h"
 
 #define KEY    "0123456789abcdef0123456789abcdef"
 #define NOW_MS INT64_C(1700000000000)
@@ -24,12 +22,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 static enum token_verdict verify(struct span token)
 {
     struct token_verifier verifier;
-    struct user_id user = {0};
+    struct id user = {0};
     token_verifier_init(&verifier, SPAN(KEY), SPAN("shop"));
     enum token_verdict verdict = token_verify(&verifier, token, NOW_MS, &user);
     token_verifier_release(&verifier);
     ensure((verdict == TOKEN_VALID) == (user.length > 0));
-    ensure(verdict != TOKEN_VALID || json_id_valid(user_id_span(&user)));
+    ensure(verdict != TOKEN_VALID || json_id_valid(id_span(&user)));
     ensure(token_verdict_words(verdict) != NULL);
     return verdict;
 }
@@ -41,9 +39,8 @@ static void verify_signed(const uint8_t *bytes, size_t size)
     const uint8_t *newline = memchr(bytes, '\n', size);
     size_t header_length = newline == NULL ? size : (size_t)(newline - bytes);
     size_t skipped = newline == NULL ? size : header_length + 1;
-    if (size > TOKEN_LENGTH_MAX) {
+    if (size > TOKEN_LENGTH_MAX)
         return;
-    }
     char *at = token;
     sodium_bin2base64(at, sizeof(token), bytes, header_length,
                       sodium_base64_VARIANT_URLSAFE_NO_PADDING);
@@ -66,9 +63,8 @@ static void read_values(struct span value)
 {
     char bytes[IDEMPOTENCY_KEY_MAX];
     struct span key;
-    if (header_idempotency_key(value, bytes, &key)) {
+    if (header_idempotency_key(value, bytes, &key))
         ensure(header_is_visible(key, IDEMPOTENCY_KEY_MAX));
-    }
     int64_t first;
     int64_t second;
     char cursor[CURSOR_SIZE];
@@ -95,9 +91,8 @@ static void check_sessions(const uint8_t *bytes, size_t size)
     static const char name[] = "; " SESSION_COOKIE "=";
     char header[HTTP_HEADERS_BYTES_MAX + sizeof(name) + SESSION_VALUE_SIZE];
     struct session_key key;
-    if (size == 0 || size > HTTP_HEADERS_BYTES_MAX) {
+    if (size == 0 || size > HTTP_HEADERS_BYTES_MAX)
         return;
-    }
     session_key_derive(&key, SPAN(KEY));
     ensure(session_check(&key, (struct span){(const char *)bytes, size}, NOW_MS) != SESSION_VALID);
     memcpy(header, bytes, size);

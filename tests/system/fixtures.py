@@ -6,7 +6,7 @@ import pytest
 
 from crew import GATE, new_server
 from harness import BINARY, raise_file_limit
-from ledger import audit
+from ledger import KIND, audit
 
 
 def pytest_configure(config):
@@ -15,16 +15,21 @@ def pytest_configure(config):
     config.addinivalue_line(
         "markers", "gate_local(reason): holds, or has a meaning, for a gate of one's own only")
     config.addinivalue_line(
+        "markers", "refused(reason): neither gate nor ledger is asked; not repeated on others")
+    config.addinivalue_line(
         "markers", "one_server(reason): about one process; not asked by turns when there are two")
 
 
 def pytest_collection_modifyitems(config, items):
-    """Under a sanitizer the heavy ones stay out; with a shared gate, those that cannot hold."""
+    """Under a sanitizer the heavy ones stay out; with a shared gate, those that cannot hold; on any
+    other gate or ledger than the first, those that ask neither."""
     out = []
     if os.environ.get("DIBS_TEST_SANITIZER"):
         out += [item for item in items if item.get_closest_marker("heavy")]
     if GATE != "local":
         out += [item for item in items if item.get_closest_marker("gate_local")]
+    if GATE != "local" or KIND != "sqlite":
+        out += [item for item in items if item.get_closest_marker("refused")]
     if out:
         config.hook.pytest_deselected(items=out)
         items[:] = [item for item in items if item not in out]

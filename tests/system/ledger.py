@@ -11,15 +11,25 @@ import contextlib
 import itertools
 import os
 import pathlib
+import re
 import sqlite3
+import subprocess
 import sys
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests"))
 
 import servers  # noqa: E402 pylint: disable=wrong-import-position
 
 KIND = os.environ.get("DIBS_TEST_LEDGER") or "sqlite"
 ACTIVE = "('ISSUED', 'REDEEMED')"
+
+
+def statements_of(kind):
+    """{name: text} of what a ledger of that kind is asked."""
+    text = subprocess.run([ROOT / "scripts" / "statements", "--print", kind], check=True,
+                          capture_output=True, text=True).stdout
+    return dict(re.findall(r"-- name: (\w+)\n(.*?);\n", text, re.DOTALL))
 
 
 class Snapshot:
@@ -102,16 +112,41 @@ class ServedDatabase:
         self.kind = server.KIND
         self.name = f"dibs_{next(self._numbers)}"
         self.url = server.create_database(self.name)
+        self._idle = []  # connections
         self._log_start = server.log_path.stat().st_size
 
     @contextlib.contextmanager
     def snapshot(self):
-        with contextlib.closing(self.server.connect(self.name)) as connection:
-            def query(text, *arguments):
-                return servers.rows_of(connection, text.replace("?", "%s"), *arguments)
+        """A session for whoever looks costs the server more than the look: it is used again."""
+        connection = self._begin()
+        try:
+            yield Snapshot(lambda text, *arguments: servers.rows_of(
+                connection, text.replace("?", "%s"), *arguments))
+            servers.rows_of(connection, "ROLLBACK")
+        except BaseException:
+            connection.close()
+            raise
+        self._idle.append(connection)
+        self._close_idle(keep=1)
 
-            query(self.BEGIN[self.kind])
-            yield Snapshot(query)
+    def _begin(self):
+        """A connection with a transaction. One from before may be gone with its server."""
+        with contextlib.suppress(IndexError, *self.server.connection_errors()):
+            connection = self._idle.pop()
+            try:
+                servers.rows_of(connection, self.BEGIN[self.kind])
+                return connection
+            except BaseException:
+                connection.close()
+                raise
+        connection = self.server.connect(self.name)
+        servers.rows_of(connection, self.BEGIN[self.kind])
+        return connection
+
+    def _close_idle(self, keep=0):
+        while len(self._idle) > keep:
+            with contextlib.suppress(IndexError):  # Others look, too.
+                self._idle.pop().close()
 
     def execute(self, text, *arguments):
         """One statement from outside, in a transaction of its own."""
@@ -137,6 +172,7 @@ class ServedDatabase:
             return f"--- log of {self.kind} ---\n{log.read().decode(errors='replace')}"
 
     def discard(self):
+        self._close_idle()
         if self.server.alive:
             self.server.drop_database(self.name)
 

@@ -15,6 +15,7 @@ one after the other, at such moments; violations() finds what no order explains:
 
 import bisect
 import collections
+import itertools
 
 CLAIM, CANCEL = "claim", "cancel"
 WON, HELD, SOLD_OUT, DONE, UNKNOWN = "won", "held", "sold out", "done", "unknown"
@@ -67,12 +68,20 @@ def _find_forgotten(ops, cancels):
         if op.kind == CLAIM:
             by_user[op.user].append(op)
     for claims in by_user.values():
-        for known in claims:
-            if known.result not in (WON, HELD):
-                continue
+        claims.sort(key=lambda op: op.asked_s)
+        # Who was told of a claim first of all was told of it to every later one, too.
+        first_told = {}
+        for op in claims:
+            if op.result in (WON, HELD):
+                first_told[op.seq] = min(first_told.get(op.seq, op), op,
+                                         key=lambda op: op.answered_s)
+        for known in first_told.values():
             gone_s = min((cancel.asked_s for cancel in cancels[known.seq]), default=float("inf"))
-            for op in claims:
-                if (op.asked_s > known.answered_s and op.answered_s < gone_s
+            later = bisect.bisect_right(claims, known.answered_s, key=lambda op: op.asked_s)
+            for op in itertools.islice(claims, later, None):
+                if op.asked_s >= gone_s:
+                    break
+                if (op.answered_s < gone_s
                         and op.result != UNKNOWN and (op.result, op.seq) != (HELD, known.seq)):
                     yield f"forgotten: {op} though {known}"
 
@@ -86,9 +95,9 @@ def _find_invented(ops):
             yield f"invented: {op}"
 
 
-def _find_sold_out(ops, total):
+def _find_sold_out(ops, total, grace_s):
     """Counts against itself: whoever may have won by then has, and only a cancel that was answered
-    GRACE_S before has returned its unit."""
+    `grace_s` before has returned its unit."""
     won = {op.seq for op in _wins(ops)}
     taken_s = sorted([op.asked_s for op in ops if op.kind == CLAIM and op.result in (WON, UNKNOWN)]
                      + [op.asked_s for op in ops if op.result == HELD and op.seq not in won])
@@ -97,7 +106,7 @@ def _find_sold_out(ops, total):
     for op in ops:
         if op.kind == CANCEL and op.result == DONE:
             first_done[op.seq] = min(first_done.get(op.seq, op.answered_s), op.answered_s)
-    returned_s = sorted(at + GRACE_S for at in first_done.values())
+    returned_s = sorted(at + grace_s for at in first_done.values())
     for op in ops:
         if op.result == SOLD_OUT:
             left = (total - bisect.bisect_left(taken_s, op.answered_s)
@@ -121,11 +130,11 @@ def _find_oversold(ops, total):
             return
 
 
-def violations(ops, total):
+def violations(ops, total, grace_s=GRACE_S):
     """What is wrong with a history, one sentence each; none: it is linearizable as far as seen."""
     cancels = collections.defaultdict(list)
     for op in ops:
         if op.kind == CANCEL:
             cancels[op.seq].append(op)
     return [*_find_order(ops), *_find_twice(ops, cancels), *_find_forgotten(ops, cancels),
-            *_find_invented(ops), *_find_sold_out(ops, total), *_find_oversold(ops, total)]
+            *_find_invented(ops), *_find_sold_out(ops, total, grace_s), *_find_oversold(ops, total)]

@@ -11,7 +11,7 @@
 import contextlib
 import pathlib
 
-from harness import START_TIMEOUT_S, Server, wait_until
+from harness import START_TIMEOUT_S, Server, expect_problem, wait_until
 from ledger import ServedDatabase, SqliteDatabase, audit, coupons, shared_database
 
 
@@ -54,7 +54,8 @@ class Sharing:
         return self
 
     def _spawn(self, kind, gate, env=None, **config):
-        config = {"gate": gate or self.redis.url(), "gate_timeout": "500ms", **config}
+        # Where a test does not break Redis, it is only slow at times.
+        config = {"gate": gate or self.redis.url(), "gate_timeout": "10s", **config}
         process = kind(folder=self.folder / f"process-{len(self.processes)}", config=config,
                        database=self.database, env=env)
         self.processes.append(process)
@@ -84,6 +85,12 @@ class Sharing:
 
     def await_drained(self, policy_id):
         wait_until(lambda: self.drained(policy_id), "what is pending is written", 30)
+
+    def await_sold_out(self, server, policy_id):
+        """Waits until whoever comes is told so; stock may be on its way as long as that is not known."""
+        answer = wait_until(lambda: next((a for a in [server.claim(policy_id, "late")]
+                                          if a.status != 503), None), "an answer", 30)
+        expect_problem(answer, 409, "SOLD_OUT")
 
     def holders(self, policy_id):
         """Who has which seq in the ledger, of the coupons that count."""

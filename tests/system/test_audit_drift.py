@@ -269,12 +269,12 @@ def sell_out(shop, policy, before):
                 won.add(user)
         return len(won) >= left
 
-    wait_until(all_are_sold, "the rest is sold", 20 * SLOW)
+    wait_until(all_are_sold, "the rest is sold", 60)
     shop.await_drained(policy)
-    wait_until(lambda: len(shop.holders(policy)) == total, "all of it is written", 10 * SLOW)
+    wait_until(lambda: len(shop.holders(policy)) == total, "all of it is written", 60)
     assert len(won) == left
     # Stock that is on its way is waited for.
-    wait_until(lambda: shop.server.claim(policy, "late").status == 409, "it is sold out", 30 * SLOW)
+    wait_until(lambda: shop.server.claim(policy, "late").status == 409, "it is sold out", 60)
     expect_problem(shop.server.claim(policy, "late"), 409, "SOLD_OUT")
     assert shop.findings(policy) == {}
 
@@ -412,13 +412,14 @@ def test_drift__unreadable_value_is_a_finding(shop, key, words, named):
 
 def test_drift__much_that_is_wrong_takes_no_longer(shop):
     """All that looks wrong is looked at again together."""
-    policies = [shop.server.create(total=3)["id"] for _ in range(40)]
+    policies = [shop.server.create(total=3)["id"] for _ in range(80)]
     for policy in policies:
         shop.sql("UPDATE policy SET unleased = unleased + 1 WHERE id = ?", policy)
     began = time.monotonic()
-    items = expect(shop.server.get("/v1/audit?limit=1000"), 200)["items"]
+    with shop.server.connect(timeout_s=60 * SLOW) as connection:
+        items = expect(connection.request("GET", "/v1/audit?limit=1000"), 200)["items"]
     assert {item["policy_id"] for item in items if not item["ok"]} == set(policies)
-    assert time.monotonic() - began < 20 * SLOW  # A second for each would be 40.
+    assert time.monotonic() - began < 40 * SLOW  # A second for each would be 80.
     for policy in policies:
         shop.sql("UPDATE policy SET unleased = unleased - 1 WHERE id = ?", policy)
 

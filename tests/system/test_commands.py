@@ -22,6 +22,7 @@ def as_json(ended, code=0):
     return json.loads(ended.stdout)
 
 
+@pytest.mark.refused("no ledger is asked")
 def test_version():
     for arguments in (["version"], ["--version"]):
         ended = run_dibs(*arguments)
@@ -31,6 +32,7 @@ def test_version():
     assert "version" in as_json(run_dibs("version", "--json"))
 
 
+@pytest.mark.refused("no ledger is asked")
 def test_help__exists_for_every_command():
     top = run_dibs("--help")
     assert top.returncode == 0 and top.stdout and not top.stderr
@@ -44,6 +46,7 @@ def test_help__exists_for_every_command():
         assert "\x1b" not in ended.stdout
 
 
+@pytest.mark.refused("no ledger is asked")
 @pytest.mark.parametrize("arguments", [
     [], ["nonsense"], ["serv"], ["serve", "--nonsense"], ["serve", "--listen"], ["claim"],
     ["policy"], ["policy", "nonsense"], ["policy", "show"], ["status", "1", "--wait", "5"], ["serve", "extra"],
@@ -60,6 +63,7 @@ def test_usage__errors_exit_2_and_say_so_on_stderr(arguments, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.refused("no ledger is asked")
 @pytest.mark.parametrize("arguments,word", [
     (["srve"], "serve"), (["polcy"], "policy"), (["serve", "--lisen", "x"], "listen"),
     (["policy", "crate"], "create"), (["config", "--treads", "1"], "threads"),
@@ -144,6 +148,7 @@ def test_commands__words_for_people(server):
     assert "sold out" in (refused.stdout + refused.stderr).lower()
 
 
+@pytest.mark.refused("no ledger is asked")
 def test_commands__server_away_exits_1_with_words():
     for arguments in (["policy", "list"], ["claim", "1", "u1"], ["status", "1", "u1"]):
         ended = run_dibs(*arguments, "--url", "http://127.0.0.1:1")
@@ -185,6 +190,7 @@ def settings(ended):
             for row in rows}
 
 
+@pytest.mark.refused("no ledger is asked")
 def test_config__defaults(tmp_path):
     shown = settings(run_dibs("config", "--json", folder=tmp_path))
     assert shown["listen"][0] == "127.0.0.1:8080"
@@ -195,6 +201,7 @@ def test_config__defaults(tmp_path):
     assert run_dibs("config", folder=tmp_path).stdout.count("\n") >= len(shown)
 
 
+@pytest.mark.refused("no ledger is asked")
 def test_config__flag_beats_environment_beats_file(tmp_path):
     (tmp_path / "dibs.conf").write_text("threads = 3\nlisten = 127.0.0.1:1111\n"
                                         "ack_timeout = 2s\n")
@@ -207,6 +214,7 @@ def test_config__flag_beats_environment_beats_file(tmp_path):
     assert shown["relay"][1] == "default"
 
 
+@pytest.mark.refused("no ledger is asked")
 def test_config__secrets_are_masked(tmp_path):
     secret = "very-secret-token-0123456789"
     (tmp_path / "token").write_text(secret)
@@ -218,6 +226,7 @@ def test_config__secrets_are_masked(tmp_path):
             assert secret not in ended.stdout + ended.stderr
 
 
+@pytest.mark.refused("no ledger is asked")
 @pytest.mark.parametrize("text,word", [
     ("treads = 3\n", "threads"), ("listn = 127.0.0.1:1\n", "listen"),
     ("nonsense = 1\n", "nonsense"), ("threads = x\n", "threads"), ("threads\n", "dibs.conf"),
@@ -233,12 +242,14 @@ def test_config__bad_files_are_refused(tmp_path, text, word):
         assert "abcdefghijklmnopqrst" not in ended.stderr
 
 
+@pytest.mark.refused("no ledger is asked")
 def test_config__unknown_variable_is_refused(tmp_path):
     ended = run_dibs("config", folder=tmp_path, config={"treads": "3"})
     assert ended.returncode == 2, ended
     assert "DIBS_THREADS" in ended.stderr or "threads" in ended.stderr
 
 
+@pytest.mark.refused("no ledger is asked")
 @pytest.mark.parametrize("name,value", [
     ("threads", "-1"), ("threads", "257"), ("threads", ""), ("listen", "localhost"),
     ("listen", "127.0.0.1:99999"), ("ack_timeout", "5"), ("ack_timeout", "-1s"),
@@ -254,6 +265,7 @@ def test_config__bad_values_are_refused(tmp_path, name, value):
     assert name.upper() in ended.stderr.upper(), ended.stderr
 
 
+@pytest.mark.refused("no ledger is asked")
 def test_config__the_password_of_a_ledger_is_never_shown(tmp_path):
     ledger = "postgres://shop:hunter2@db.example/shop?sslmode=verify-full"
     for arguments in (["config"], ["config", "--json"]):
@@ -268,6 +280,7 @@ def test_config__the_password_of_a_ledger_is_never_shown(tmp_path):
         assert "hunter2" not in ended.stderr
 
 
+@pytest.mark.refused("no ledger is asked")
 def test_config__a_file_with_a_password_is_for_its_owner(tmp_path):
     path = tmp_path / "dibs.conf"
     path.write_text("ledger = mysql://shop:hunter2@db.example/shop\n")
@@ -279,6 +292,7 @@ def test_config__a_file_with_a_password_is_for_its_owner(tmp_path):
         assert "hunter2" not in ended.stdout + ended.stderr
 
 
+@pytest.mark.refused("no ledger is asked")
 def test_config__a_ledger_password_needs_a_database(tmp_path):
     path = write_secret(tmp_path, "password", "hunter2")
     for command in ("config", "serve", "migrate"):
@@ -288,6 +302,7 @@ def test_config__a_ledger_password_needs_a_database(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["password"]
 
 
+@pytest.mark.refused("no ledger is asked")
 def test_config__missing_secret_file_is_said(tmp_path):
     ended = run_dibs("serve", "--listen", "127.0.0.1:0", "--admin-token-file", "no-such-file",
                      folder=tmp_path)
@@ -358,6 +373,7 @@ def test_migrate__looks_while_the_ledger_is_served(server):
     assert server.claim(server.create(total=1)["id"], "u1").status == 201
 
 
+@pytest.mark.refused("no ledger is asked")
 def test_migrate__a_database_that_is_not_there_exits_1(tmp_path):
     for ledger in ("postgres://dibs@127.0.0.1:1/shop", "mysql://dibs@127.0.0.1:1/shop",
                    f"sqlite:{tmp_path}/none/dibs.db"):

@@ -89,7 +89,7 @@ def test_coupon__codes_of_policies_of_old_stay_as_they_are(server):
     server.stop()
     # As if an older version had made it: what the migration notes comes after it.
     kind = os.environ.get("DIBS_TEST_LEDGER") or "sqlite"
-    text = (ROOT / f"src/ledger/migrations/0013_codes.{kind}.sql").read_text()
+    text = (ROOT / f"src/ledger/{kind}/migrations/0013_codes.{kind}.sql").read_text()
     server.database.execute(text.strip().rstrip(";").split(";")[-1])
     server.start()
     short = old["code"][:-5]

@@ -1,12 +1,15 @@
 """What the documents say is still so: their commands, replies, links, names of tests and metrics."""
 
+import importlib.machinery
 import os
+import pathlib
 import re
 import subprocess
+import types
 
 import pytest
 
-from harness import ROOT, wait_until
+from harness import ROOT, expect, wait_until
 from servers import Redis
 from sharing import Sharing
 
@@ -36,6 +39,12 @@ def steady(text):
     return text.strip()
 
 
+def is_shown(reply, shown):
+    """Whether that is the reply; "…" stands for members that are left out."""
+    parts = (re.escape(part) for part in steady(shown).split("…"))
+    return re.fullmatch(".*?".join(parts), steady(reply)) is not None
+
+
 def text_of(name):
     return (ROOT / name).read_text("utf-8")
 
@@ -45,7 +54,7 @@ def run_example(command, environment):
                           timeout=60, check=False).stdout
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/api.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/api.md", "docs/ko/README.md", "docs/ko/api.md"])
 def test_docs__commands_give_the_replies_shown(server, name):
     address = "{}:{}".format(*server.address)
     environment = {**os.environ, "API": f"http://{address}"}
@@ -58,10 +67,56 @@ def test_docs__commands_give_the_replies_shown(server, name):
         reply = run_example(command, environment)
         if "fresh=true" in command:  # may be a second behind, and its order counts once
             wait_until(lambda asked=command, wanted=shown:
-                       steady(run_example(asked, environment)) == steady(wanted), command)
+                       is_shown(run_example(asked, environment), wanted), command)
         else:
-            assert steady(reply) == steady(shown), command
+            assert is_shown(reply, shown), (command, steady(reply))
         codes.update(zip(CODE.findall(shown), CODE.findall(reply)))
+
+
+@pytest.mark.parametrize("name", ["docs/coming-from.md", "docs/ko/coming-from.md"])
+def test_docs__scenarios_of_other_designs_are_exact(server, tmp_path, name):
+    address = "{}:{}".format(*server.address)
+    (tmp_path / "dibs").symlink_to(os.environ["DIBS_BINARY"])
+    environment = {**os.environ, "DIBS_URL": f"http://{address}",
+                   "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    commands = re.findall(r"```sh\n([^`]+)\n```", text_of(name))
+    assert len(commands) == 6
+    for command in commands:
+        # The bursts follow each other sooner: what is shown does not depend on it.
+        printed = run_example(command.replace("localhost:8080", address)
+                              .replace("--every 1s", "--every 100ms"), environment)
+        rushes = 4 if "for policy" in command else command.count("dibs rush")
+        assert printed.count("\nEXACT\n") == rushes and (rushes or "mug" in printed), printed
+        shown = re.search(re.escape(command) + r"\n```\s*```\n([^`]+)\n```", text_of(name))
+        for line in shown[1].splitlines() if shown else []:
+            # Times are the machine's.
+            assert re.sub(r" (the first after|in) .*", "", line) in printed, line
+
+
+def test_docs__redis_keys_are_named(tmp_path):
+    with Redis() as redis, Sharing(tmp_path, redis, ledger="sqlite") as shop:
+        server = shop.serve()
+        policy = server.create(total=9)["id"]
+        for key in ("first", "second"):
+            server.claim(policy, "u1", key=key)
+        expect(server.post("/v1/orders", {"order_id": "o", "items": [
+            {"product_id": "mug", "quantity": 1}]}), 201)
+
+        def types():
+            with redis.client() as client:
+                return {re.sub(r"\{\d+\}", "{42}", re.sub(r"\d{4}-\d{2}-\d{2}", "DAY", key.decode())):
+                        client.type(key).decode() for key in client.keys()}
+
+        def has_all():
+            server.get("/v1/products/top?days=3")
+            found = types()
+            return {"cache:product:{rank}:top_selling", "zs:product:{rank}:sum:DAY_DAY"} <= found.keys() \
+                and found
+
+        there = wait_until(has_all, "the board and its answer are there", 30)
+    named = dict(re.findall(r"(?m)^\| `([^`]+)` \| (\w+) \|",
+                            re.sub(r"\d{4}-\d{2}-\d{2}", "DAY", text_of("docs/redis.md"))))
+    assert len(there) >= 9 and {key: named.get(key) for key in there} == there
 
 
 def anchor_of(heading):
@@ -81,6 +136,16 @@ def test_docs__links_lead_somewhere(page):
             assert anchor in map(anchor_of, headings), f"{page.name}: {link}"
 
 
+def test_docs__files_on_the_way_of_a_claim_exist():
+    """A cell names files by their whole path, or a folder and a colon, and then those in it."""
+    named = []
+    for row in re.findall(r"(?m)^\| \d+ \|.*\| (.*) \|$", text_of("ARCHITECTURE.md")):
+        for folder, names in re.findall(r"(?:`([\w/]+/)`: )?((?:`[\w/.]+\.(?:c|lua)`(?:, )?)+)", row):
+            named += [folder + name for name in re.findall(r"`([^`]+)`", names)]
+    missing = [name for name in named if not (ROOT / "src" / name).is_file()]
+    assert len(named) > 30 and not missing, f"named, not there: {missing}"
+
+
 def test_docs__tests_named_as_proof_exist():
     sources = [path.read_text("utf-8") for kind in ("*.py", "*.c")
                for path in (ROOT / "tests").rglob(kind)]
@@ -90,11 +155,62 @@ def test_docs__tests_named_as_proof_exist():
     assert named <= defined, f"named, not there: {sorted(named - defined)}"
 
 
+def files_of_suite(suite):
+    """The files of which a suite of scripts/test runs every test."""
+    out = {path for option in suite.what if option.startswith("--ignore")
+           for path in ROOT.glob(str(pathlib.Path(option.split("=")[1]).relative_to(ROOT)))}
+    paths = [ROOT / word for word in suite.what if "::" not in word and not word.startswith("--")]
+    files = {file for path in paths
+             for file in (path.glob("test_*.py") if path.is_dir() else [path])}
+    # As tests/fault/conftest.py has it.
+    kinds = r"test_(database|kafka|nemesis)" if suite.ledger == "sqlite" else "test_disk"
+    return {file for file in files - out
+            if not (file.parent.name == "fault" and re.match(kinds, file.name))}
+
+
+def scripts_test():
+    """scripts/test as a module."""
+    loader = importlib.machinery.SourceFileLoader("scripts_test", str(ROOT / "scripts/test"))
+    module = types.ModuleType("scripts_test")
+    module.__file__ = loader.path
+    exec(loader.get_code("scripts_test"), module.__dict__)  # pylint: disable=exec-used
+    return module
+
+
+def files_that_run():
+    """The files whose tests `make test` runs, by its own lists."""
+    files = set()
+    for suite in scripts_test().SUITES:
+        if suite.kind == "pytest":
+            files |= files_of_suite(suite)
+    modules = re.findall(r"(?m)^  '([\w/]+)',$", text_of("tests/unit/meson.build"))
+    files |= {ROOT / "tests/unit" / re.sub(r"(\w+)$", r"test_\1.c", module) for module in modules}
+    files |= {ROOT / "tests/contract" / f"{name.removesuffix('.c')}.c" for name in re.findall(
+        r"'(\w+(?:\.c)?)'[,:]", text_of("tests/contract/meson.build"))}
+    return {file for file in files if file.is_file()}
+
+
+def test_docs__every_test_is_run():
+    """A file of tests that no list names would be forgotten without a word."""
+    there = {file for folder in ("system", "fault") for file in ROOT.glob(f"tests/{folder}/test_*.py")}
+    there |= {*ROOT.glob("tests/unit/**/test_*.c"), *ROOT.glob("tests/contract/*.c")}
+    forgotten = sorted(str(file.relative_to(ROOT)) for file in there - files_that_run())
+    assert not forgotten, f"no suite runs {forgotten}"
+
+
+def test_docs__every_system_test_is_under_a_sanitizer():
+    """What scripts/test leaves out under one of them runs under the other, but for words."""
+    lists = scripts_test()
+    named = [*lists.WORDS, *lists.ONE_AT_A_TIME, *lists.CROWDS]
+    assert len(set(named)) == len(named), "a file is left out under both"
+    assert [name for name in named if not (ROOT / f"tests/system/test_{name}.py").is_file()] == []
+
+
 def test_docs__planted_bugs_name_tests_that_exist():
     """A name may be that of a file of tests; "…rest" goes on as the name before it, and "test_a__b…"
-    is the beginning of one."""
+    is the beginning of one. Those that no suite runs do not count."""
     known = set()
-    for path in (path for kind in ("*.py", "*.c") for path in (ROOT / "tests").rglob(kind)):
+    for path in files_that_run():
         known |= set(re.findall(r"\btest_\w+__\w+", path.read_text("utf-8")))
         known |= {path.stem, path.stem.replace("test_", f"test_{path.parent.name}_", 1)}
     missing, module, count = [], "", 0
@@ -115,22 +231,27 @@ def test_docs__name_all_metrics_and_no_others(tmp_path):
     with Redis() as redis, Sharing(tmp_path, redis, ledger="sqlite") as shop:
         page = shop.serve(relay="kafka://127.0.0.1:1").get("/metrics").body.decode()
     shown = re.findall(r"(?m)^# TYPE (\w+) ", page)
-    table = re.findall(r"(?m)^\| (`(?:dibs|process)_.*?) \|", text_of("docs/operations.md"))
+    table = re.findall(r"(?m)^\| (`(?:dibs|process)_.*?) \|", text_of("docs/operations/watch.md"))
     named = re.findall(r"`(\w+)(?:\{[^`]*)?`", " ".join(table))
     assert sorted(named) == sorted(set(shown))
 
 
-def test_docs__name_only_events_that_are_logged():
+def test_docs__name_all_warnings_and_errors_and_no_other_events():
     sources = "\n".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.c"))
-    logged = set(re.findall(r'\b(?:LOG_[A-Z]+|duty_say\(duty), "(\w+)"', sources))
-    named = re.findall(r"(?m)^\| `(\w+)` \| (?:error|warn|info) \|", text_of("docs/operations.md"))
-    assert named and set(named) <= logged
+    words = set(re.findall(r'"(\w+)"', sources))
+    urgent = set(re.findall(r'\bLOG_(?:WARN|ERROR), "(\w+)"', sources))
+    page = text_of("docs/operations/log.md")
+    rows = re.findall(r"(?m)^\| (`\w+`(?:, `\w+`)*)", page)
+    named = set(re.findall(r"\w+", " ".join(rows)))
+    assert named and named <= words, f"named, not logged: {sorted(named - words)}"
+    mentioned = set(re.findall(r"`(\w+)`", page))
+    assert urgent <= mentioned, f"logged, not named: {sorted(urgent - mentioned)}"
 
 
 def test_docs__name_only_settings_that_exist():
     known = set(re.findall(r"(?m)^### `?(\w+)`?|\| `(\w+)` \|", text_of("docs/configuration.md")))
     known = {name for pair in known for name in pair if name}
-    blocks = re.findall(r"```ini\n(.*?)```", text_of("docs/operations.md"), re.DOTALL)
+    blocks = re.findall(r"```ini\n(.*?)```", text_of("docs/operations/start.md"), re.DOTALL)
     named = set(re.findall(r"(?m)^([a-z_]+) = ", "\n".join(blocks)))
     named |= {name.lower() for name in re.findall(r"\bDIBS_([A-Z_]+)=", "\n".join(blocks))}
     assert named and named <= known

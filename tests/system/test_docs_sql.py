@@ -213,15 +213,15 @@ def rights_granted(kind):
 
 def rights_needed(kind):
     """{table: rights} of the statements that a server runs; noting a migration is not its work."""
-    text = (ROOT / "src" / "ledger" / f"{kind}.sql").read_text("utf-8")
-    text = re.sub(r"(?m)^--(?! name:).*\n", "", text)
-    tables = {table for path in (ROOT / "src" / "ledger" / "migrations").glob(f"*.{kind}.sql")
+    tables = {table for path in (ROOT / "src" / "ledger" / kind / "migrations").iterdir()
               for table in re.findall(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)", path.read_text("utf-8"))}
     tables.add("schema_migration")
-    needed = {"SEQUENCE lease_id_seq": {"UPDATE"}} if "setval(" in text else {}
-    for name, statement in re.findall(r"-- name: (\w+)\n(.*?);", text, re.DOTALL):
+    needed = {}
+    for name, statement in ledger.statements_of(kind).items():
         if name == "schema_note":
             continue
+        if "setval(" in statement:
+            needed["SEQUENCE lease_id_seq"] = {"UPDATE"}
         for pattern, right in ((r"INSERT (?:IGNORE )?INTO (\w+)", "INSERT"),
                                (r"UPDATE (\w+) SET", "UPDATE"),
                                (r"DELETE FROM (\w+)", "DELETE"),

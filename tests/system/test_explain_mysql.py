@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from harness import ROOT, Server, expect
-from ledger import ServedDatabase
+from harness import Server, expect
+from ledger import ServedDatabase, statements_of
 from servers import MariaDB, rows_of
 
 # It shows a sanitizer nothing that the other tests do not.
@@ -52,14 +52,6 @@ WHOLE_POLICY = ("coupon_scan_of_policy", "coupon_sums", "coupon_stray", "coupon_
                 "key_scan_of_policy")
 
 
-def statements():
-    """{name: text} of mysql.sql."""
-    text = (ROOT / "src" / "ledger" / "mysql.sql").read_text("utf-8")
-    parts = re.split(r"^-- name: (\w+)\n", text, flags=re.M)[1:]
-    return {name: re.sub(r"^--.*\n", "", body, flags=re.M).split(";")[0]
-            for name, body in zip(parts[::2], parts[1::2])}
-
-
 def explain(connection, text, values):
     """The rows of EXPLAIN, of a statement that is prepared as the driver prepares it."""
     order = [int(number) for number in re.findall(r"\?(\d+)", text)]
@@ -92,7 +84,7 @@ def fixture_database(request):
 
 
 def test_explain__every_statement_finds_coupons_by_an_index(database):
-    texts = {name: text for name, text in statements().items()
+    texts = {name: text for name, text in statements_of("mysql").items()
              if re.search(r"\b(FROM|\w*JOIN|UPDATE) coupon\b", text)}
     assert texts.keys() == VALUES.keys()
     with contextlib.closing(database.server.connect(database.name)) as connection:
@@ -122,7 +114,7 @@ def test_explain__leases_of_a_policy_and_orders_of_a_day_by_an_index(database):
         for name, values, table, key in (
                 ("lease_all_of_policy", [3], "lease", "lease_policy"),
                 ("moment_scan", [7, 8], "o", "sale_order_day")):
-            rows = explain(connection, statements()[name], values)
+            rows = explain(connection, statements_of("mysql")[name], values)
             assert [row["key"] for row in rows if row["table"] == table] == [key], (name, rows)
 
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from harness import ROOT, Server, expect
-from ledger import ServedDatabase
+from harness import Server, expect
+from ledger import ServedDatabase, statements_of
 from servers import Postgres, rows_of
 
 # It shows a sanitizer nothing that the other tests do not.
@@ -54,13 +54,6 @@ ARGUMENTS = {
 OF_A_USER = ("coupon_by_slot", "coupon_list_of_user", "coupon_list_of_claimant")
 
 
-def statements():
-    """{name: text} of postgres.sql."""
-    text = (ROOT / "src" / "ledger" / "postgres.sql").read_text("utf-8")
-    parts = re.split(r"^-- name: (\w+)\n", text, flags=re.M)[1:]
-    return {name: body.split(";")[0] for name, body in zip(parts[::2], parts[1::2])}
-
-
 @pytest.fixture(name="database", params=["with statistics", "without statistics"])
 def fixture_database(request):
     """A ledger with many coupons, of which the planner knows or does not."""
@@ -91,7 +84,8 @@ def nodes_of(plan):
 
 @pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
 def test_explain__every_statement_finds_coupons_by_an_index(database, mode):
-    texts = {name: text for name, text in statements().items() if re.search(r"\bcoupon\b", text)}
+    texts = {name: text for name, text in statements_of("postgres").items()
+             if re.search(r"\bcoupon\b", text)}
     assert texts.keys() == ARGUMENTS.keys()
     with contextlib.closing(database.server.connect(database.name)) as connection:
         rows_of(connection, f"SET plan_cache_mode = {mode}")
@@ -129,7 +123,7 @@ def test_explain__leases_of_a_policy_and_orders_of_a_day_by_an_index(database):
     database.execute("ANALYZE lease, sale_order, sale_item")
     with contextlib.closing(database.server.connect(database.name)) as connection:
         for name, arguments in (("lease_all_of_policy", "3"), ("moment_scan", "7, 8")):
-            rows_of(connection, f"PREPARE {name} AS {statements()[name]}")
+            rows_of(connection, f"PREPARE {name} AS {statements_of('postgres')[name]}")
             (row,) = rows_of(connection, f"EXPLAIN (FORMAT JSON) EXECUTE {name}({arguments})")
             (answer,) = row.values()
             indexes = {node.get("Index Name") for node in nodes_of(answer[0]["Plan"])}
@@ -167,7 +161,7 @@ def test_explain__what_a_server_really_asks(database):
     plans = re.findall(r"duration: \S+ ms  plan:\n\tQuery Text: (.*?)(?=\n\S)", log, flags=re.S)
     for plan in plans:
         assert "Seq Scan on coupon" not in plan, plan
-    used = {name for name, text in statements().items()
+    used = {name for name, text in statements_of("postgres").items()
             if any(plan.replace("\n\t", "\n").startswith(text.strip()) for plan in plans)}
     assert used >= {"coupon_insert", "coupon_by_seq", "coupon_for_update", "coupon_list_of_user",
                     "coupon_redeem", "coupon_cancel", "coupon_scan", "lease_list_open"}, used

@@ -27,6 +27,7 @@ def test_metrics__zeros_from_the_start(server):
                for name, value in metrics.items())
 
 
+@pytest.mark.gate_local("no gate is asked")
 def test_metrics__format(server):
     policy = server.create(total=3)
     server.claims(policy["id"], ["a", "b", "c", "d"])
@@ -75,10 +76,10 @@ def test_metrics__count_each_result(server):
     server.claim(limited, "u2")
     expect(server.request("DELETE", f"/v1/policies/{limited}"), 200)
     server.claim(limited, "u2")
-    metrics = server.metrics()
-    assert {result: claims_total(metrics, result) for result in RESULTS} == {
-        "issued": 4, "already_issued": 1, "sold_out": 1, "limit_reached": 1, "blocked": 1,
-        "closed": 1, "paused": 1, "not_open": 1}
+    wanted = {"issued": 4, "already_issued": 1, "sold_out": 1, "limit_reached": 1, "blocked": 1,
+              "closed": 1, "paused": 1, "not_open": 1}
+    wait_until(lambda: {result: claims_total(server.metrics(), result) for result in RESULTS}
+               == wanted, "each is counted")
 
 
 def test_metrics__policy_gauges(server):
@@ -90,6 +91,7 @@ def test_metrics__policy_gauges(server):
     wait_until(lambda: wanted.items() <= server.metrics().items(), "the numbers")
 
 
+@pytest.mark.gate_local("no gate is asked")
 def test_metrics__histograms_count_what_happened(server):
     policy = server.create(total=100)["id"]
     server.claims(policy, [f"u{i}" for i in range(50)])
@@ -103,6 +105,7 @@ def test_metrics__histograms_count_what_happened(server):
             assert value == metrics[name.replace('_bucket{le="+Inf"}', "_count")]
 
 
+@pytest.mark.gate_local("no gate is asked")
 def test_metrics__never_name_a_user(server):
     policy = server.create(total=10)["id"]
     server.claim(policy, "very-particular-user")
@@ -113,6 +116,7 @@ def test_metrics__never_name_a_user(server):
     assert not labels & {"user", "user_id", "key", "address", "coupon"}
 
 
+@pytest.mark.gate_local("no gate is asked")
 def test_metrics__are_made_once_a_second(server):
     """The count of requests would tell two texts from each other."""
     def scrape():
@@ -124,6 +128,7 @@ def test_metrics__are_made_once_a_second(server):
     wait_until(lambda: f"dibs_http_requests_total {before:.0f}" not in scrape().decode(), "the next")
 
 
+@pytest.mark.gate_local("no gate is asked")
 def test_metrics__a_crowd_of_scrapes_is_answered(server):
     """On every loop, also those who come while a text is being made."""
     for path in ("/metrics", "/metrics?fresh=true"):
@@ -132,6 +137,7 @@ def test_metrics__a_crowd_of_scrapes_is_answered(server):
         assert all(b"dibs_up 1" in outcome.answer.body for outcome in outcomes)
 
 
+@pytest.mark.gate_local("no gate is asked")
 def test_metrics__on_a_listener_of_their_own(serve, tmp_path):
     token = "admin-token-0123456789abcdef"
     server = serve(config={"metrics_listen": "127.0.0.1:0",
@@ -141,9 +147,13 @@ def test_metrics__on_a_listener_of_their_own(serve, tmp_path):
     with Connection((aside[0], int(aside[1]))) as connection:
         policy = server.create(total=3)["id"]
         assert server.claim(policy, "u1").status in (201, 202)
-        shown = connection.request("GET", "/metrics").body.decode()
-        assert f'dibs_policy_total{{policy="{policy}"}} 3' in shown
-        assert re.search(r'(?m)^dibs_claims_total{result="(issued|accepted)"} 1$', shown)
+
+        def shows_it():
+            shown = connection.request("GET", "/metrics").body.decode()
+            return f'dibs_policy_total{{policy="{policy}"}} 3' in shown and re.search(
+                r'(?m)^dibs_claims_total{result="(issued|accepted)"} 1$', shown)
+
+        wait_until(shows_it, "the policy and its claim")
         assert connection.request("GET", "/readyz").json == {"ready": True}
         assert connection.request("GET", "/healthz").status == 200
         assert connection.request("GET", f"/v1/policies/{policy}").status == 404
@@ -151,11 +161,13 @@ def test_metrics__on_a_listener_of_their_own(serve, tmp_path):
     assert server.metrics()["dibs_up"] == 1
 
 
+@pytest.mark.gate_local("no gate is asked")
 def test_metrics__survive_many_policies(server):
     for _ in range(200):
         server.create(total=1)
-    metrics = server.metrics()
-    assert sum(name.startswith("dibs_policy_total{") for name in metrics) == 200
+    # They may be those of a moment ago.
+    wait_until(lambda: sum(name.startswith("dibs_policy_total{") for name in server.metrics())
+               == 200, "all of them")
 
 
 def test_healthz(shared):
@@ -173,6 +185,7 @@ def test_readyz__names_each_part(shared):
     wait_until(lambda: all(part["ready"] for part in shared.get("/readyz").json["parts"]), "all")
 
 
+@pytest.mark.gate_local("no gate is asked")
 def test_caching__live_answers_are_not_stored(shared):
     policy = shared.create(total=1)["id"]
     for answer in (shared.get("/healthz"), shared.get(f"/v1/policies/{policy}"),
@@ -181,6 +194,7 @@ def test_caching__live_answers_are_not_stored(shared):
         assert "no-store" in answer.headers.get("cache-control", ""), answer
 
 
+@pytest.mark.gate_local("no gate is asked")
 def test_problem__details_are_sentences(shared):
     problem = expect_problem(shared.claim(123456789, "u1"), 404, "POLICY_NOT_FOUND")
     assert problem["detail"].endswith(".")

@@ -1,6 +1,7 @@
 """What other services hear of coupons: every change once or more, in order, whatever dies."""
 
 import collections
+import contextlib
 import json
 import signal
 
@@ -72,8 +73,9 @@ def await_empty(database):
 
 
 def storm_until_dead(server, policy):
-    """Claims that go on while the server dies of what it does with them."""
-    server.claims(policy, [f"b{i}" for i in range(20)])
+    """Claims that go on while the server dies of what it does with them, if it has not yet."""
+    with contextlib.suppress(ConnectionRefusedError):
+        server.claims(policy, [f"b{i}" for i in range(20)])
     wait_until(lambda: not server.alive, "it dies", 30)
 
 
@@ -134,8 +136,8 @@ def test_events__wait_while_the_broker_is_away(broker, topic):
         server.await_log("events_held_up", 60)
         wait_until(lambda: server.metrics()["dibs_events_waiting"] == 50 + changes, "they wait", 30)
         assert server.metrics()["dibs_events_oldest_seconds"] > 0
-        ready = server.get("/readyz")
-        assert ready.status == 200 and "events wait" in ready.body.decode(), ready
+        wait_until(lambda: "events wait" in (ready := server.get("/readyz")).body.decode()
+                   and ready.status == 200, "it is told, and keeps nobody away")
         expect(server.claim(policy, "late"), 201)
         server.kill()
         server.start()

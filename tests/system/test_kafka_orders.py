@@ -59,7 +59,8 @@ def test_kafka_orders__count_once(broker, topic):
             {"order_id": "late", "items": [{"product_id": "p0", "quantity": 5}]}).encode())
         await_committed(broker, topic, 14)
         assert sold(server.database) == {"p0": 4 + 5, "p1": 4, "p2": 4}
-        assert consumed(server, "added") == 13 and consumed(server, "known") == 1
+        wait_until(lambda: (consumed(server, "added"), consumed(server, "known")) == (13, 1),
+                   "they are counted")
         # What is no order, or tells otherwise of one, is put aside and holds up nothing.
         broker.topics.produce(name, b"{]", key=b"poison", headers={"mine": "kept"})
         broker.topics.produce(name, order(4, quantity=9))
@@ -76,7 +77,7 @@ def test_kafka_orders__count_once(broker, topic):
             assert message.headers["dibs_topic"] == name
             assert message.headers["dibs_reason"] and message.headers["dibs_offset"].isdigit()
         assert next(m for m in dead if m.key == b"poison").headers["mine"] == "kept"
-        assert consumed(server, "dead") == 4
+        wait_until(lambda: consumed(server, "dead") == 4, "they are counted")
         server.stop()
         server.check_log()
 
@@ -88,9 +89,10 @@ def test_kafka_orders__count_once_when_it_is_killed(broker, topic, point):
     broker.topics.create(name)
     for number in range(10):
         broker.topics.produce(name, order(number))
+    # They may come before it has said that it listens.
     with Server(config={"relay": url_of(broker, topic)},
-                env={"DIBS_FAULT": f"{point}:1:kill"}) as server:
-        server.wait()
+                env={"DIBS_FAULT": f"{point}:1:kill"}).spawn() as server:
+        server.wait(60)
         assert bool(sold(server.database)) == (point == "orders.after_commit")
         server.env = {}
         server.start()
@@ -116,4 +118,5 @@ def test_kafka_orders__wait_for_the_database(tmp_path, broker, topic):
         shop.database.server.resume()
         await_committed(broker, topic, 9)
         assert sold(shop.database) == {"p0": 3, "p1": 3, "p2": 3}
-        assert sum(consumed(worker, "added") for worker in workers) == 9
+        wait_until(lambda: sum(consumed(worker, "added") for worker in workers) == 9,
+                   "they are counted")

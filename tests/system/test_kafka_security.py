@@ -47,9 +47,8 @@ def test_kafka_security__a_wrong_password(serve, stream, tmp_path, mechanism):
     server = serve(config=secure(stream, tmp_path, mechanism, password="wr0ng"))
     words = await_refusal(server)
     assert "authentication" in words.lower() and "wr0ng" not in server.log_text(), words
-    parts = server.get("/readyz").json["parts"]
-    assert "the brokers refuse" in next(part["detail"] for part in parts
-                                        if part["name"] == "relay")
+    wait_until(lambda: any(part["name"] == "relay" and "the brokers refuse" in part["detail"]
+                           for part in server.get("/readyz").json["parts"]), "readiness tells")
     policy = server.create(total=5)["id"]
     server.win(policy, "u1")
     assert not stream.messages(ISSUED)

@@ -19,9 +19,7 @@ def guarded_database(request):
         if request.param == "postgres":
             server.query(server.MAINTENANCE, "CREATE ROLE shop LOGIN PASSWORD %s", PASSWORD)
             server.query(server.MAINTENANCE, "CREATE DATABASE shop OWNER shop")
-            rules = server.data / "pg_hba.conf"
-            rules.write_text("host all shop 127.0.0.1/32 scram-sha-256\n" + rules.read_text())
-            server.query(server.MAINTENANCE, "SELECT pg_reload_conf()")
+            server.demand_password("shop", "shop")
         else:
             server.query(server.MAINTENANCE, "CREATE DATABASE shop")
             server.query(server.MAINTENANCE, "CREATE USER shop IDENTIFIED BY %s", PASSWORD)

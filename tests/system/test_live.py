@@ -53,7 +53,7 @@ class Watcher:
         return numbers
 
     def follow_until(self, condition, what):
-        deadline = time.monotonic() + 20 * SLOW
+        deadline = time.monotonic() + 60 * SLOW
         while not condition(self):
             assert time.monotonic() < deadline, f"{what}: {self.heard[-1]}"
             self.follow()
@@ -201,7 +201,7 @@ def of_policy(event, policy_id):
 
 
 def follow_board(stream, policy_id, condition, what):
-    deadline = time.monotonic() + 20 * SLOW
+    deadline = time.monotonic() + 60 * SLOW
     while True:
         name, event = stream.next()
         assert name == "numbers"

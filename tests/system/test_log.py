@@ -104,7 +104,7 @@ def test_log__closed_descriptors_are_not_taken_by_the_ledger(tmp_path):
 
 def test_log__a_file_that_may_not_grow_is_an_error_and_not_the_end(tmp_path):
     """RLIMIT_FSIZE: the ledger cannot commit, so claims get 503, and the rest goes on."""
-    server = Server(folder=tmp_path / "server")
+    server = Server(folder=tmp_path / "server", config={"ack_timeout": "1s"})
     server.start()
     try:
         policy = server.create(total=100_000)

@@ -32,7 +32,7 @@ def test_preflight__all_is_well(shared):
     # Whether a time service keeps the clock is the machine's affair.
     assert checks.pop("clock")["state"] in ("ok", "warn")
     assert set(states(checks).values()) == {"ok"}, answer
-    assert checks["window"]["words"] in ("Opens in 1 h 0 min.", "Opens in 59 min 59 s.")
+    assert re.fullmatch(r"Opens in (1 h 0 min|59 min \d+ s)\.", checks["window"]["words"]), answer
     assert checks["stock"]["words"] == "1000 of 1000 coupons can be claimed."
     assert checks["loss"]["words"].startswith("Nothing:")
     assert "free under the ledger" in checks["disk"]["words"]
@@ -125,6 +125,6 @@ def test_preflight__of_clocks_that_differ(tmp_path, redis):
             lambda: (seen := look(server, policy))[1]["clock"]["state"] == "fail" and seen,
             "the clocks are seen to differ")
         assert answer["ready"] is False
-        assert re.search(r"its clock is 3(600|599)\d{3} ms behind this server's",
+        assert re.search(r"its clock is 3(60|59)\d{4} ms behind this server's",
                          checks["clock"]["words"]), checks
         clock.set("+0")

@@ -70,7 +70,7 @@ class Shop:
     def check(self, last, days, fresh):
         should = self.reference.answer(last, days, 100)
         wait_until(lambda: seen(top(self.server, days=days, limit=100, fresh=fresh)) == should,
-                   (last, days, should), timeout_s=5)
+                   (last, days, should))
 
 
 def day_before_midnight(shop, day):

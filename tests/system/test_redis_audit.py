@@ -115,6 +115,7 @@ def test_redis_audit__brings_back_what_an_older_database_lacks(tmp_path, redis):
         shop.database.server.restore(newer)
         wait_until(lambda: one.claim(policy, "after").status in (200, 201), "it goes on", 60)
         shop.await_drained(policy)
+        wait_until(lambda: two.get("/readyz").status == 200, "the other server has connected", 60)
         (item,) = audit_json(two)
         assert item["ok"] and item["active"] == 24, item
 

@@ -40,7 +40,7 @@ def win_all(server, policy, count, name="u"):
                 won.add(user)
         return len(won) == count
 
-    wait_until(go_on, f"{count} win", 30)
+    wait_until(go_on, f"{count} win", 60)
 
 
 @pytest.mark.parametrize("count", ["3", "all"])
@@ -56,7 +56,49 @@ def test_redis_leases__units_that_the_ledger_never_heard_of_return(tmp_path, red
         win_all(server, policy, 8)
         shop.await_drained(policy)
         wait_until(lambda: len(shop.holders(policy)) == 10, "every unit is issued")
+        shop.await_sold_out(server, policy)
+
+
+def test_redis_leases__what_was_recalled_is_not_sold_out(tmp_path, redis):
+    """A server takes units out of Redis for a lower total and dies, and no worker is there to give
+    them back: they are neither in Redis nor unleased, and nobody is told that there are none."""
+    with Sharing(tmp_path, redis) as shop:
+        first = shop.serve(ack_timeout="300ms")
+        worker = shop.work()
+        policy = first.create(total=10)["id"]
+        win_all(first, policy, 2, "early")
+        shop.await_drained(policy)
+        shop.processes.remove(worker)
+        worker.stop()
+        assert recall(redis, policy, 8, "cut-short")
+        # One that starts, and every change, brings the ledger's row.
+        second = shop.serve(ack_timeout="300ms")
+        for paused in (True, False):
+            expect(second.patch(policy, paused=paused), 200)
+        for server in (first, second):
+            for user in ("late", "later"):
+                expect_problem(server.claim(policy, user), 503, "UNAVAILABLE")
+            assert server.policy(policy)["state"] == "OPEN"
+        shop.work()
+        win_all(first, policy, 8)
+        shop.await_drained(policy)
+        assert len(shop.holders(policy)) == 10
+        shop.await_sold_out(first, policy)
+
+
+def test_redis_leases__a_total_lowered_to_what_is_sold_is_sold_out(tmp_path, redis):
+    """At once: nothing is on its way any more when the change is answered."""
+    with Sharing(tmp_path, redis) as shop:
+        server = shop.serve()
+        shop.work()
+        policy = server.create(total=10)["id"]
+        win_all(server, policy, 2)
+        shop.await_drained(policy)
+        expect(server.patch(policy, total=2), 200)
         expect_problem(server.claim(policy, "late"), 409, "SOLD_OUT")
+        assert server.policy(policy)["remaining"] == 0
+        expect(server.patch(policy, total=3), 200)
+        win_all(server, policy, 1, "later")
 
 
 def test_redis_leases__a_lease_that_never_reached_the_gate_does(tmp_path, redis):
@@ -108,7 +150,7 @@ def test_redis_leases__hundreds_of_them(tmp_path, redis):
         shop.await_drained(policy)
         wait_until(lambda: not open_leases(shop, policy), "all of them are closed", 30)
         assert len(shop.holders(policy)) == 310
-        expect_problem(server.claim(policy, "late"), 409, "SOLD_OUT")
+        shop.await_sold_out(server, policy)
 
 
 def test_redis_leases__what_is_sold_and_written_is_closed(tmp_path, redis):

@@ -205,3 +205,33 @@ def test_redis_lost__on_every_primary(tmp_path):
         repair(server)
         for policy in policies:
             expect(server.claim(policy, "u"), 202)
+
+
+def test_redis_lost__an_impossible_number_stops_its_policy_only(tmp_path, redis):
+    """A policy's row that only a hand or a disk can have written is a finding. The others are listed,
+    built and drained, also after all have started again; put right, it goes on by itself."""
+    with Sharing(tmp_path, redis) as shop:
+        server, worker = shop.serve(**PATIENT), shop.work(**PATIENT)
+        damaged, other = server.create(total=9)["id"], server.create(total=9)["id"]
+        for policy in (damaged, other):
+            expect(server.claim(policy, "u1"), 202)
+            shop.await_drained(policy)
+        shop.database.execute("UPDATE policy SET total = 100000001 WHERE id = ?", damaged)
+        redis.client().flushall()
+        server.restart()
+        worker.restart()
+        made = server.create(total=9)["id"]
+        wait_until(lambda: server.claim(other, "u2").status == 202, "it is armed again", 60)
+        expect(server.claim(made, "u1"), 202)
+        for policy in (other, made):
+            shop.await_drained(policy)
+        assert [item["id"] for item in expect(server.get("/v1/policies"), 200)["items"]] == \
+            [other, made]
+        expect_problem(server.claim(damaged, "u2"), 503, "UNAVAILABLE")
+        found = dibs_audit(server, code=3)
+        assert [finding["check"] for finding in found[damaged]["findings"]] == ["damaged"]
+        assert found[other]["ok"] and found[made]["ok"]
+        shop.database.execute("UPDATE policy SET total = 9 WHERE id = ?", damaged)
+        wait_until(lambda: server.claim(damaged, "u2").status == 202, "it is armed again", 60)
+        assert expect(server.claim(damaged, "u1"), 200)["seq"] == 1
+        shop.await_drained(damaged)

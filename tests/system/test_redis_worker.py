@@ -82,12 +82,19 @@ def test_redis_worker__that_is_missing_is_said(tmp_path, redis):
             wait_until(lambda: workers_part(server)["ready"] == is_there, f"readyz: {state}", 10)
             wait_until(lambda: (server.metrics()["dibs_workers"] > 0) == is_there, "a number", 10)
             wait_until(lambda: workers_on_board(server) == state, "the board", 10)
-            shown = run_dibs("status", "--url", "http://%s:%d" % server.address)
-            assert shown.returncode == 0
-            assert ("none is alive" in shown.stdout) != is_there, shown.stdout
-            checks = expect(server.get(f"/v1/policies/{policy}/preflight"), 200)["checks"]
-            found = {check["name"]: check["state"] for check in checks}
-            assert found["workers"] == ("ok" if is_there else "fail"), checks
+
+            def is_shown():
+                shown = run_dibs("status", "--url", "http://%s:%d" % server.address)
+                assert shown.returncode == 0
+                return ("none is alive" in shown.stdout) != is_there
+
+            def is_checked():
+                checks = expect(server.get(f"/v1/policies/{policy}/preflight"), 200)["checks"]
+                found = {check["name"]: check["state"] for check in checks}
+                return found["workers"] == ("ok" if is_there else "fail")
+
+            wait_until(is_shown, "the command")
+            wait_until(is_checked, "the look before a drop")
 
         check("degraded")
         assert server.claim(policy, "u1").status == 202
@@ -118,7 +125,7 @@ def test_redis_worker__drains_everything_before_it_ends(tmp_path, redis):
     with Sharing(tmp_path, redis) as shop:
         server = shop.serve()
         policies = [server.create(total=1000)["id"] for _ in range(2)]
-        worker = shop.work()
+        worker = shop.work(stop_timeout="2m")
         worker.signal(signal.SIGSTOP)
         for policy in policies:
             won = server.claims(policy, [f"u{i}" for i in range(1000)])
@@ -126,7 +133,7 @@ def test_redis_worker__drains_everything_before_it_ends(tmp_path, redis):
         assert not shop.drained(policies[0])
         worker.signal(signal.SIGTERM)
         worker.signal(signal.SIGCONT)
-        assert worker.wait() == 0
+        assert worker.wait(150) == 0
         for policy in policies:
             assert shop.drained(policy)
             assert len(shop.holders(policy)) == 1000

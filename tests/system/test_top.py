@@ -21,9 +21,14 @@ def test_top__once_as_json(serve):
     policy = server.create(total=4, name="Noon")["id"]
     for user in ("a", "b", "c"):
         server.win(policy, user)
-    ended = run_dibs("top", "--json", "--url", url_of(server))
-    assert ended.returncode == 0, ended
-    shown = json.loads(ended.stdout)
+
+    def look():
+        ended = run_dibs("top", "--json", "--url", url_of(server))
+        assert ended.returncode == 0, ended
+        shown = json.loads(ended.stdout)
+        return shown if shown["policies"][0]["issued"] == 3 else None
+
+    shown = wait_until(look, "the numbers, which may be those of a moment ago")
     assert shown["reachable"] and shown["ready"]
     assert shown["policies"] == [{"id": policy, "name": "Noon", "state": "OPEN", "total": 4,
                                   "remaining": 1, "pending": 0, "issued": 3}]
@@ -34,9 +39,13 @@ def test_top__once_as_text(serve):
     server = serve()
     policy = server.create(total=4, name="Noon")["id"]
     server.win(policy, "a")
-    ended = run_dibs("top", "--once", "--url", url_of(server))
-    assert ended.returncode == 0, ended
-    assert "ready" in ended.stdout and "1 of 4 issued  Noon" in ended.stdout
+
+    def look():
+        shown = run_dibs("top", "--once", "--url", url_of(server))
+        return shown if "1 of 4 issued  Noon" in shown.stdout else None
+
+    ended = wait_until(look, "the numbers, which may be those of a moment ago")
+    assert ended.returncode == 0 and "ready" in ended.stdout, ended
     assert "######.................." in ended.stdout
     assert "\x1b" not in ended.stdout
 

@@ -1,5 +1,6 @@
 """The order of verdicts: each pair of neighbours, and what a holder hears in every state."""
 
+import itertools
 import threading
 
 import pytest
@@ -182,7 +183,9 @@ def test_verdict__a_key_gets_its_claim_in_every_state(shared, change):
 def test_verdict__opens_by_itself(shared):
     """NOT_OPEN until opens_at, then claims win, with no other call in between."""
     policy = shared.create(total=5, opens_at=now_rfc3339(1.5))
-    expect_problem(shared.claim(policy["id"], "u1"), 403, "NOT_OPEN")
+    early = shared.claim(policy["id"], "u0")
+    if now_rfc3339() < policy["opens_at"]:  # as on any machine but the slowest
+        expect_problem(early, 403, "NOT_OPEN")
 
     def opened():
         answer = shared.claim(policy["id"], "u1")
@@ -191,14 +194,14 @@ def test_verdict__opens_by_itself(shared):
         expect_problem(answer, 403, "NOT_OPEN")
         return None
 
-    assert expect(wait_until(opened, "opens_at"), 201)["seq"] == 1
+    expect(wait_until(opened, "opens_at"), 201)
     assert now_rfc3339() >= policy["opens_at"]
     assert shared.policy(policy["id"])["state"] == "OPEN"
 
 
 def test_verdict__closes_by_itself(shared):
     policy = shared.create(total=1000000, limit=1000, closes_at=now_rfc3339(1))
-    assert policy["state"] == "OPEN"
+    assert policy["state"] == "OPEN" or now_rfc3339() >= policy["closes_at"]
     count = [0]
 
     def closed():
@@ -247,18 +250,28 @@ def test_blocked__during_a_rush_touches_nobody_else(server):
     policy = server.create(total=100000, limit=1000)["id"]
     stop = threading.Event()
 
+    # As often as people are answered: by a clock, a slow machine would do little else.
+    turns = threading.Semaphore(1)
+    answered = itertools.count(1)
+
     def toggle():
-        while not stop.wait(0.02):  # Without a pause the servers do little else.
+        while turns.acquire() and not stop.is_set():
             block(server, "mallory")
             block(server, "mallory", False)
+
+    def on_answer(_outcome):
+        if next(answered) % 16 == 0:
+            turns.release()
 
     toggler = threading.Thread(target=toggle)
     toggler.start()
     users = [f"u{i // 2}" if i % 2 else "mallory" for i in range(1600)]
     try:
-        outcomes = server.storm((claim_bytes(policy, user) for user in users), connections=48)
+        outcomes = server.storm((claim_bytes(policy, user) for user in users), connections=48,
+                                on_answer=on_answer)
     finally:
         stop.set()
+        turns.release()
         toggler.join()
     rows = {row["seq"]: row for row in coupons(server.database, policy)}
     told = [o.answer.json for o in outcomes if o.answer.status == 201]

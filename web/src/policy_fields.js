@@ -2,6 +2,7 @@
 import { serverNow } from "./clock.js";
 import { h, mark } from "./dom.js";
 import { choice, field, numberInput, textInput, timeInput, zoneInput } from "./fields.js";
+import { NUMBERS } from "./rules.js";
 import { ownZone, wallOf } from "./zones.js";
 
 const HOUR_MS = 3600000;
@@ -13,7 +14,10 @@ const TIMINGS = [
   ["now", "At once"],
   ["at", "At a time"],
 ];
-const CLONED = ["name", "total", "per_user_limit", "coupon_valid_days", "reserve"];
+const FIRST = ["total", "per_user_limit", "coupon_valid_days"];
+const MORE = Object.keys(NUMBERS).filter((name) => !FIRST.includes(name));
+/* Another policy has its own id. */
+const CLONED = ["name", ...Object.keys(NUMBERS).filter((name) => name !== "id")];
 
 function makeFields() {
   const name = textInput({ maxlength: 400, placeholder: "Launch day" });
@@ -23,13 +27,11 @@ function makeFields() {
   return [
     field("name", "Name", name, "People see it on the storefront."),
     field("discount.value", "How much off", numberInput({ value: "10" })),
-    field("total", "Coupons", numberInput({ value: "1,000" }), "Never one more is handed out."),
-    field("per_user_limit", "For each person", numberInput({ value: "1" }), "At most."),
+    ...Object.entries(NUMBERS).map(([number, { label, hint, start }]) =>
+      field(number, label, numberInput({ value: start ?? "" }), hint),
+    ),
     field("opens_at", "Opens at", opens_at),
     field("closes_at", "Closes at", timeInput(), "Empty: when you close it."),
-    field("coupon_valid_days", "Good for days", numberInput(), "Empty: until the drop closes."),
-    field("id", "Id", numberInput(), "Empty: the server chooses."),
-    field("reserve", "Reserve", numberInput(), "Kept back for when Redis is down."),
   ];
 }
 
@@ -58,7 +60,7 @@ export function policyFields(changed) {
       wide(timing.node, zone.node),
       opens,
       wide(node("closes_at"), node("coupon_valid_days")),
-      h("details", {}, h("summary", {}, "More"), row(node("id"), node("reserve"))),
+      h("details", {}, h("summary", {}, "More"), row(...MORE.map(node))),
     ],
     /* What stands in them, as texts by name. */
     typed: () => ({

@@ -182,10 +182,13 @@ class Checks:
         """SOLD_OUT is told only when nothing was free at some moment from a second before the
         question until the answer."""
         wrong = []
+        wins = {policy: sorted(win.told_at for win in self.book.wins.values()
+                               if win.policy == policy) for policy in self.rig.policies}
         for policy, sent, answered, user, server in self.book.sold_out:
             if self.sampler.is_known(sent - RETURN_S, answered):
                 self.book.counts["SOLD_OUT judged"] += 1
-            free = self.sampler.free_all_along(policy, sent - RETURN_S, answered)
+            free = self.sampler.free_all_along(policy, sent - RETURN_S, answered,
+                                               wins[policy])
             if free >= FREE_LEAST:
                 wrong.append(f"{policy} to {user} by {server} at {sent:.2f}-{answered:.2f} s:"
                              f" {free} were free all along")

@@ -93,7 +93,8 @@ class Member:
                 self.process.kill()
 
     def terminate(self):
-        """An orderly end, as in a rolling restart."""
+        """An orderly end, as in a rolling restart; one that stands still goes on for it, as systemd
+        sees to."""
         with self.lock:
             self.is_wanted, self.respawn_at = False, None
             if self.process.process is None:
@@ -101,6 +102,7 @@ class Member:
             began = time.monotonic()
             is_young = began - self.spawned_at < YOUNG_S
             self.process.signal(signal.SIGTERM)
+            self.process.signal(signal.SIGCONT)
             try:
                 code = self.process.wait(STOP_S)
             except subprocess.TimeoutExpired:

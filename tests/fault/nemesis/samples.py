@@ -1,6 +1,7 @@
 """Looks at the ledger and the gate again and again while a run goes on: oversold is never, and what
 was free when tells whether SOLD_OUT was true."""
 
+import bisect
 import collections
 import contextlib
 import threading
@@ -88,22 +89,25 @@ class Sampler:
                       if inside and sample is inside[0]), None)
         return bool(inside) and None not in self.samples[first:first + len(inside)]
 
-    def free_all_along(self, policy, since, until):
-        """The fewest units that were free from `since` to `until`, as far as every look between
-        them says; 0 when there was none at some moment or it is not known."""
-        fewest, has_begun = None, False
+    def free_all_along(self, policy, since, until, wins):
+        """The fewest units that can have been free from `since` to `until`: what each look saw, less
+        what was told to be won (`wins`, sorted) before the next look, when a higher total may hide
+        it. 0 when there was none at some moment or it is not known."""
+        before, fewest = None, None
         for sample in self.samples:
             if sample is None:
-                fewest, has_begun = None, False
+                before, fewest = None, None
                 continue
             if sample.ended <= since:
-                fewest, has_begun = sample.free[policy], True
+                before, fewest = sample, sample.free[policy]
                 continue
-            if not has_begun:
+            if before is None:
                 return 0
-            fewest = min(fewest, sample.free[policy])
+            won = bisect.bisect(wins, sample.ended) - bisect.bisect_left(wins, before.began)
+            fewest = min(fewest, before.free[policy] - won, sample.free[policy])
             if fewest <= 0:
                 return 0
             if sample.began >= until:
                 return fewest
+            before = sample
         return 0

@@ -29,9 +29,8 @@ static void test_address__reads_and_writes_texts(void **state)
         address_format(&address, text);
         assert_string_equal(text, good[i][1]);
     }
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         assert_false(address_parse(span_of(bad[i]), &address));
-    }
     assert_false(address_parse(SPAN("1.2.3.4\0x"), &address));
 }
 

@@ -62,9 +62,8 @@ static void test_buffer__grows_to_its_maximum_and_not_beyond(void **state)
     assert_false(buffer.overflowed);
     assert_int_equal(buffer.length, 1000);
     assert_int_equal(buffer.capacity, 1001);
-    for (int i = 0; i < 1000; i++) {
+    for (int i = 0; i < 1000; i++)
         assert_int_equal(buffer.bytes[i], 'a' + i % 26);
-    }
     buffer_append_literal(&buffer, "x");
     assert_true(buffer.overflowed);
     assert_int_equal(buffer.length, 1000);
@@ -122,9 +121,8 @@ static void test_buffer__reserve_makes_room_that_stays(void **state)
     buffer_init(&buffer, 5000);
     assert_true(buffer_reserve(&buffer, 3000));
     const char *bytes = buffer.bytes;
-    for (int i = 0; i < 3000; i++) {
+    for (int i = 0; i < 3000; i++)
         buffer_append_literal(&buffer, "x");
-    }
     assert_ptr_equal(buffer.bytes, bytes);
     assert_true(buffer_reserve(&buffer, 2000));
     assert_false(buffer_reserve(&buffer, 2001));
@@ -187,9 +185,8 @@ static void test_buffer__u64_agrees_with_printf(void **state)
         check_u64(UINT64_C(1) << i);
         check_u64((UINT64_C(1) << i) - 1);
     }
-    for (uint64_t i = 0; i < 12000; i++) {
+    for (uint64_t i = 0; i < 12000; i++)
         check_u64(i);
-    }
 }
 
 static void test_buffer__i64_reaches_both_ends(void **state)

@@ -98,9 +98,8 @@ static void test_clock__parse_reads_what_rfc3339_allows(void **state)
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         int64_t wall_ms = -1;
-        if (!clock_parse_rfc3339(span_of(cases[i].text), &wall_ms) || wall_ms != cases[i].wall_ms) {
+        if (!clock_parse_rfc3339(span_of(cases[i].text), &wall_ms) || wall_ms != cases[i].wall_ms)
             fail_msg("%s became %lld", cases[i].text, (long long)wall_ms);
-        }
     }
 }
 
@@ -158,9 +157,8 @@ static void test_clock__parse_refuses_everything_else(void **state)
     };
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         int64_t wall_ms = 4711;
-        if (clock_parse_rfc3339(span_of(texts[i]), &wall_ms) || wall_ms != 4711) {
+        if (clock_parse_rfc3339(span_of(texts[i]), &wall_ms) || wall_ms != 4711)
             fail_msg("\"%s\" became %lld", texts[i], (long long)wall_ms);
-        }
     }
 }
 

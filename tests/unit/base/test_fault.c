@@ -18,9 +18,8 @@ static pid_t start_child(const char *orders, int code)
 {
     pid_t child = fork();
     assert_true(child >= 0);
-    if (child > 0) {
+    if (child > 0)
         return child;
-    }
     signal(SIGABRT, SIG_DFL);
     if (orders == NULL) {
         unsetenv("DIBS_FAULT");
@@ -113,9 +112,8 @@ static void test_fault__misspelt_orders_abort(void **state)
         "a.one:1x:kill",
         ",",
     };
-    for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++) {
+    for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++)
         assert_dies(orders[i], SIGABRT);
-    }
 }
 
 #endif

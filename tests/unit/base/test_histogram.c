@@ -42,12 +42,11 @@ static void test_histogram__limits_and_buckets_agree(void **state)
     assert_int_equal(histogram_bucket_limit(HISTOGRAM_BUCKETS - 1), UINT64_MAX);
 }
 
-static void test_histogram__there_are_two_buckets_per_power_of_two(void **state)
+static void test_histogram__there_are_four_buckets_per_power_of_two(void **state)
 {
-    static const uint64_t limits[] = {0, 1, 2, 3, 5, 7, 11, 15, 23, 31};
-    for (unsigned i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+    static const uint64_t limits[] = {0, 1, 2, 3, 4, 5, 6, 7, 9, 11, 13, 15, 19, 23, 27, 31};
+    for (unsigned i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
         assert_int_equal(histogram_bucket_limit(i), limits[i]);
-    }
 }
 
 static void test_histogram__a_minute_in_nanoseconds_has_a_finite_bucket(void **state)
@@ -69,6 +68,13 @@ static int compare(const void *a, const void *b)
     uint64_t x = *(const uint64_t *)a;
     uint64_t y = *(const uint64_t *)b;
     return x < y ? -1 : x > y;
+}
+
+/* Of the last bucket, which has no end: where it begins. */
+static uint64_t middle_of(unsigned bucket)
+{
+    uint64_t least = bucket > 0 ? histogram_bucket_limit(bucket - 1) + 1 : 0;
+    return bucket + 1 == HISTOGRAM_BUCKETS ? least : (least + histogram_bucket_limit(bucket)) / 2;
 }
 
 static void test_histogram__quantiles_are_the_bucket_of_the_sorted_value(void **state)
@@ -96,7 +102,17 @@ static void test_histogram__quantiles_are_the_bucket_of_the_sorted_value(void **
         size_t rank = (size_t)ceil(quantiles[i] * COUNT);
         uint64_t exact = values[rank > 0 ? rank - 1 : 0];
         assert_int_equal(histogram_quantile(&snapshot, quantiles[i]),
-                         histogram_bucket_limit(recorded_bucket(exact)));
+                         middle_of(recorded_bucket(exact)));
+    }
+}
+
+static void test_histogram__a_quantile_is_within_a_fifth(void **state)
+{
+    for (uint64_t value = 4; value < UINT64_C(10000000000); value = value * 5 / 4 + 1) {
+        struct histogram_snapshot snapshot = {.count = 1};
+        snapshot.counts[recorded_bucket(value)] = 1;
+        double told = (double)histogram_quantile(&snapshot, 0.5);
+        assert_true(told > (double)value * 0.8 && told < (double)value * 1.2);
     }
 }
 
@@ -115,7 +131,7 @@ static void test_histogram__several_recorders_add_up(void **state)
     assert_int_equal(snapshot.sum, 21);
     assert_int_equal(snapshot.counts[1], 1);
     assert_int_equal(snapshot.counts[recorded_bucket(10)], 2);
-    assert_int_equal(histogram_quantile(&snapshot, 0.34), 11);
+    assert_int_equal(histogram_quantile(&snapshot, 0.34), 10);
     assert_int_equal(histogram_quantile(&snapshot, 0.33), 1);
     assert_int_equal(histogram_quantile(&snapshot, 0), 1);
 }
@@ -124,10 +140,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_histogram__limits_and_buckets_agree),
-        cmocka_unit_test(test_histogram__there_are_two_buckets_per_power_of_two),
+        cmocka_unit_test(test_histogram__there_are_four_buckets_per_power_of_two),
         cmocka_unit_test(test_histogram__a_minute_in_nanoseconds_has_a_finite_bucket),
         cmocka_unit_test(test_histogram__an_empty_one_has_no_quantiles),
         cmocka_unit_test(test_histogram__quantiles_are_the_bucket_of_the_sorted_value),
+        cmocka_unit_test(test_histogram__a_quantile_is_within_a_fifth),
         cmocka_unit_test(test_histogram__several_recorders_add_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -96,9 +96,8 @@ static enum status read_body(struct span body)
 {
     char *copy = malloc(body.length > 0 ? body.length : 1);
     assert_non_null(copy);
-    if (body.length > 0) {
+    if (body.length > 0)
         memcpy(copy, body.bytes, body.length);
-    }
     strcpy(error.text, "");
     memset(field, '#', sizeof(field));
     enum status status =
@@ -120,9 +119,8 @@ static void assert_refused(const char *body, const char *expected_field, const c
 
 static void assert_taken(const char *body)
 {
-    if (read_body(span_of(body)) != STATUS_OK) {
+    if (read_body(span_of(body)) != STATUS_OK)
         fail_msg("%s: %s", body, error.text);
-    }
     assert_string_equal(field, "");
 }
 
@@ -196,11 +194,10 @@ static void test_json__values_out_of_bounds_are_refused_by_name(void **state)
     for (size_t i = 0; i < sizeof(totals) / sizeof(totals[0]); i++) {
         char body[128];
         snprintf(body, sizeof(body), "{\"total\":%s}", totals[i]);
-        if (strcmp(totals[i], "1e400") == 0) {
+        if (strcmp(totals[i], "1e400") == 0)
             assert_refused(body, "", "must be valid JSON");
-        } else {
+        else
             assert_refused(body, "total", "total: must be an integer from 1 to 100000000");
-        }
     }
     assert_refused("{\"total\":1,\"name\":\"\"}", "name", "must be a string of 1 to 5 characters");
     assert_refused("{\"total\":1,\"name\":\"123456\"}", "name", "1 to 5 characters");
@@ -268,9 +265,8 @@ static void test_json__ids_have_their_alphabet(void **state)
         "{\"total\":1,\"user\":\"\xc3\xa9\"}",
         "{\"total\":1,\"user\":\"a\\u0000\"}",
     };
-    for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
+    for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++)
         assert_refused(bodies[i], "user", "user: must be 1 to 64 characters of A-Z a-z 0-9");
-    }
 }
 
 /* A list beside a field of the body, as an order has it. */
@@ -427,9 +423,8 @@ static void test_json__a_long_field_name_is_cut_at_a_character(void **state)
 {
     /* 62 bytes, then a character that would end at 65. */
     char body[256] = "{\"total\":1,\"";
-    for (int i = 0; i < 31; i++) {
+    for (int i = 0; i < 31; i++)
         strcat(body, "\xc3\xa9");
-    }
     strcat(body, "\xe2\x82\xac\":1}");
     assert_int_equal(read_body(span_of(body)), STATUS_INVALID);
     assert_int_equal(strlen(field), 62);
@@ -466,9 +461,8 @@ static void test_json__a_path_ends_where_its_room_does(void **state)
 static void test_json__a_long_list_of_known_fields_is_cut(void **state)
 {
     struct json_field many[64];
-    for (size_t i = 0; i < 64; i++) {
+    for (size_t i = 0; i < 64; i++)
         many[i] = (struct json_field){.name = "a_rather_long_name", .kind = JSON_FLAG};
-    }
     for (size_t count = 0; count <= 64; count++) {
         assert_int_equal(json_read_object(reader, SPAN("{\"x\":1}"), many, count, field, &error),
                          STATUS_INVALID);
@@ -544,17 +538,14 @@ static void check_depth(char open, char close, int depth, const char *words)
 {
     char body[256] = "{\"discount\":";
     size_t length = strlen(body);
-    for (int i = 1; i < depth; i++) {
+    for (int i = 1; i < depth; i++)
         length += (size_t)sprintf(body + length, open == '{' && i > 1 ? "\"a\":%c" : "%c", open);
-    }
-    for (int i = 1; i < depth; i++) {
+    for (int i = 1; i < depth; i++)
         body[length++] = close;
-    }
     strcpy(body + length, "}");
     assert_int_equal(read_body(span_of(body)), STATUS_INVALID);
-    if (strstr(error.text, words) == NULL) {
+    if (strstr(error.text, words) == NULL)
         fail_msg("%s: %s", body, error.text);
-    }
 }
 
 static void test_json__more_than_eight_levels_are_refused(void **state)
@@ -577,9 +568,8 @@ static void test_json__brackets_without_end_do_not_exhaust_the_reader(void **sta
     assert_refused(body, "", "body: must be valid JSON: ");
     memset(body, '{', BODY_MAX);
     assert_refused(body, "", "body: must be valid JSON: ");
-    for (size_t i = 0; i + 5 <= BODY_MAX; i += 5) {
+    for (size_t i = 0; i + 5 <= BODY_MAX; i += 5)
         memcpy(body + i, "{\"a\":", 5);
-    }
     assert_refused(body, "", "body: must be valid JSON: ");
     assert_taken("{\"total\":1}");
 }

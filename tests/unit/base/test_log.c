@@ -111,9 +111,8 @@ static void test_log__json_lines_give_the_values_back(void **state)
               LOG_FIELD("real", LOG_REAL(1e300)), LOG_FIELD("infinite", LOG_REAL(INFINITY)),
               LOG_FIELD("yes", LOG_FLAG(true)));
     size_t length = receive_line();
-    for (size_t i = 0; i < length; i++) {
+    for (size_t i = 0; i < length; i++)
         assert_true((unsigned char)line[i] >= ' ' && line[i] != 0x7f);
-    }
     yyjson_doc *doc = yyjson_read(line, length, 0);
     assert_non_null(doc);
     yyjson_val *root = yyjson_doc_get_root(doc);
@@ -174,9 +173,8 @@ static void check_long_lines(enum log_format format, char fill)
     for (size_t length = 0; length < sizeof(value); length++) {
         bool near_limit = (length > 640 && length < 700) || (length > 1990 && length < 2050) ||
                           (length > 3950 && length < 4100);
-        if (!near_limit && length % 97 != 0) {
+        if (!near_limit && length % 97 != 0)
             continue;
-        }
         log_event(LOG_INFO, "e",
                   LOG_FIELD("v", LOG_SPAN(((struct span){.bytes = value, .length = length}))),
                   LOG_FIELD("last", LOG_TEXT("x y")));
@@ -234,11 +232,10 @@ static uint64_t read_all(int fd, uint64_t lines)
     assert_non_null(stream);
     while (read_count + dropped < lines && fgets(line, sizeof(line), stream) != NULL) {
         const char *told = strstr(line, "event=log_dropped lines=");
-        if (told != NULL) {
+        if (told != NULL)
             dropped += strtoull(strrchr(told, '=') + 1, NULL, 10);
-        } else {
+        else
             read_count++;
-        }
     }
     fclose(stream);
     assert_int_equal(read_count + dropped, lines);
@@ -274,9 +271,8 @@ static void test_log__what_was_logged_is_written_when_it_stops(void **state)
     assert_int_equal(pipe(pipe_fds), 0);
     log_configure(LOG_INFO, LOG_LOGFMT, pipe_fds[1]);
     log_start();
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < 100; i++)
         log_event(LOG_INFO, "numbered", LOG_FIELD("number", LOG_I64(i)));
-    }
     log_stop();
     log_event(LOG_INFO, "after");
     ssize_t length = read(pipe_fds[0], bytes, sizeof(bytes) - 1);

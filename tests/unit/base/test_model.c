@@ -64,12 +64,12 @@ static void test_model__user_ids_keep_their_bytes(void **state)
 {
     char longest[ID_LENGTH_MAX];
     memset(longest, 'z', sizeof(longest));
-    struct user_id a = user_id_of((struct span){.bytes = longest, .length = sizeof(longest)});
-    struct user_id b = user_id_of(SPAN("z"));
-    assert_int_equal(user_id_span(&a).length, ID_LENGTH_MAX);
-    assert_memory_equal(user_id_span(&a).bytes, longest, sizeof(longest));
-    assert_true(user_id_equal(&a, &a));
-    assert_false(user_id_equal(&a, &b));
+    struct id a = id_of((struct span){.bytes = longest, .length = sizeof(longest)});
+    struct id b = id_of(SPAN("z"));
+    assert_int_equal(id_span(&a).length, ID_LENGTH_MAX);
+    assert_memory_equal(id_span(&a).bytes, longest, sizeof(longest));
+    assert_true(id_equal(&a, &a));
+    assert_false(id_equal(&a, &b));
 }
 
 static void test_model__the_top_bit_tells_keyed_requests(void **state)

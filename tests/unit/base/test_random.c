@@ -21,13 +21,11 @@ static void test_random__bytes_fill_all_and_only_what_was_asked(void **state)
     for (int round = 0; round < 100; round++) {
         memset(bytes, 0, sizeof(bytes));
         random_bytes(bytes, sizeof(bytes) - 1);
-        for (size_t i = 0; i < sizeof(bytes); i++) {
+        for (size_t i = 0; i < sizeof(bytes); i++)
             seen[i] |= bytes[i];
-        }
     }
-    for (size_t i = 0; i < sizeof(bytes) - 1; i++) {
+    for (size_t i = 0; i < sizeof(bytes) - 1; i++)
         assert_int_not_equal(seen[i], 0);
-    }
     assert_int_equal(seen[sizeof(bytes) - 1], 0);
     random_bytes(bytes, 0);
 }
@@ -57,18 +55,16 @@ static void test_random__signals_leave_no_gap(void **state)
     assert_int_equal(setitimer(ITIMER_REAL, &ticks, NULL), 0);
 
     unsigned char any = 0;
-    for (size_t i = length - 64; i < length; i++) {
+    for (size_t i = length - 64; i < length; i++)
         any |= bytes[i];
-    }
     assert_int_not_equal(any, 0);
     free(bytes);
 }
 
 static void test_random__below_one_is_zero(void **state)
 {
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < 100; i++)
         assert_int_equal(random_below(1), 0);
-    }
 }
 
 static void test_random__below_reaches_every_number_and_no_other(void **state)
@@ -80,17 +76,15 @@ static void test_random__below_reaches_every_number_and_no_other(void **state)
         counts[number]++;
     }
     /* 1000 each is expected; outside of 800 to 1200 is more than six deviations away. */
-    for (int i = 0; i < 10; i++) {
+    for (int i = 0; i < 10; i++)
         assert_in_range(counts[i], 800, 1200);
-    }
 }
 
 static void test_random__below_takes_the_largest_limit(void **state)
 {
     uint64_t all = 0;
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < 200; i++)
         all |= random_below(UINT64_MAX);
-    }
     assert_true(all >> 56 == 0xff);
 }
 

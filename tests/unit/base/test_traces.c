@@ -11,7 +11,7 @@
 #include "base/traces.h"
 
 /* As the server makes them: bytes of its own, then a counter. */
-static struct request_id id_of(uint64_t count)
+static struct request_id request_id_of(uint64_t count)
 {
     struct request_id id = {{1, 2, 3, 4, 5, 6, 7, 8}};
 
@@ -34,20 +34,20 @@ static void test_traces__are_found_by_their_request(void **state)
     (void)state;
     assert_non_null(traces);
     for (uint64_t i = 0; i < 2 * COUNT; i++) {
-        struct request_id id = id_of(i % COUNT); /* Again is no more. */
+        struct request_id id = request_id_of(i % COUNT); /* Again is no more. */
         char text[TRACEPARENT_SIZE];
         trace_of(i % COUNT, text);
         traces_put(traces, &id, span_of(text));
     }
     for (uint64_t i = 0; i < COUNT; i++) {
-        struct request_id id = id_of(i);
+        struct request_id id = request_id_of(i);
         char text[TRACEPARENT_SIZE];
         char found[TRACEPARENT_SIZE];
         trace_of(i, text);
         assert_true(traces_find(traces, &id, found));
         assert_string_equal(found, text);
     }
-    struct request_id stranger = id_of(COUNT);
+    struct request_id stranger = request_id_of(COUNT);
     char found[TRACEPARENT_SIZE];
     assert_false(traces_find(traces, &stranger, found));
     traces_free(traces);
@@ -60,7 +60,7 @@ static void test_traces__only_valid_ones_are_kept(void **state)
                                         "00-0000000000000000000000000000000g-0000000000000001-01",
                                         "ff-00000000000000000000000000000001-0000000000000001-01"};
     struct traces *traces = traces_new();
-    struct request_id id = id_of(1);
+    struct request_id id = request_id_of(1);
     char found[TRACEPARENT_SIZE];
 
     (void)state;

@@ -15,9 +15,8 @@ static struct url parsed(const char *text)
 {
     struct url url;
     struct error error = {{0}};
-    if (url_parse(&url, text, &error) != STATUS_OK) {
+    if (url_parse(&url, text, &error) != STATUS_OK)
         fail_msg("%s: %s", text, error.text);
-    }
     return url;
 }
 
@@ -197,9 +196,8 @@ static void test_url__what_is_wrong_is_said_with_its_place(void **state)
         struct url url;
         struct error error = {{0}};
         if (url_parse(&url, cases[i].text, &error) != STATUS_INVALID ||
-            strncmp(error.text, cases[i].words, strlen(cases[i].words)) != 0) {
+            strncmp(error.text, cases[i].words, strlen(cases[i].words)) != 0)
             fail_msg("%s: \"%s\" and not \"%s…\"", cases[i].text, error.text, cases[i].words);
-        }
         assert_int_equal(url_parse(&url, cases[i].text, NULL), STATUS_INVALID);
     }
 }
@@ -223,9 +221,8 @@ static void test_url__limits(void **state)
     struct buffer many;
     buffer_init(&many, URL_LENGTH_MAX);
     buffer_append_text(&many, "x://h?p0=0");
-    for (int i = 1; i < URL_PARAMETERS_MAX; i++) {
+    for (int i = 1; i < URL_PARAMETERS_MAX; i++)
         buffer_printf(&many, "&p%d=%d", i, i);
-    }
     assert_int_equal(url_parse(&url, many.bytes, &error), STATUS_OK);
     assert_int_equal(url.parameter_count, URL_PARAMETERS_MAX);
     assert_string_equal(url_parameter(&url, "p31"), "31");

@@ -41,13 +41,11 @@ static void test_utf8__every_code_point_is_read_but_surrogates(void **state)
         size_t length = encode(code_point, bytes);
         bool valid = code_point <= 0x10ffff && (code_point < 0xd800 || code_point > 0xdfff);
         size_t count = utf8_decode(bytes, length, &decoded);
-        if (count != (valid ? length : 0) || decoded != (valid ? code_point : 0xdead)) {
+        if (count != (valid ? length : 0) || decoded != (valid ? code_point : 0xdead))
             fail_msg("U+%04X: %zu bytes, U+%04X", (unsigned)code_point, count, (unsigned)decoded);
-        }
         /* The same with its end missing. */
-        if (length > 1) {
+        if (length > 1)
             assert_int_equal(utf8_decode(bytes, length - 1, &decoded), 0);
-        }
     }
 }
 
@@ -76,9 +74,8 @@ static void test_utf8__malformed_bytes_are_refused(void **state)
     };
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         uint32_t code_point;
-        if (utf8_decode(texts[i].bytes, texts[i].length, &code_point) != 0) {
+        if (utf8_decode(texts[i].bytes, texts[i].length, &code_point) != 0)
             fail_msg("text %zu was taken", i);
-        }
     }
 }
 

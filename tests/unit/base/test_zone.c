@@ -362,10 +362,9 @@ static void test_zone__footers(void **state)
     struct zone *zone = NULL;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
         if (read_footer(wrong[i], &zone) != STATUS_INVALID)
             fail_msg("%s was taken", wrong[i]);
-    }
     /* Summer time that is behind, as in Dublin. */
     assert_int_equal(read_footer("IST-1GMT0,M10.5.0,M3.5.0/1", &zone), STATUS_OK);
     assert_hours(zone, "2030-03-31", 23);

@@ -5,8 +5,7 @@
  *
  * Threads: the test's own; only shop_ring() comes from others.
  */
-#ifndef TESTS_CLAIM_SHOP_H
-#define TESTS_CLAIM_SHOP_H
+#pragma once
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -46,7 +45,7 @@ struct shop {
     struct service *service;
     struct desk *desk;
     pthread_mutex_t lock;
-    pthread_cond_t bell;
+    pthread_cond_t wakeup;
     bool rung;
     int waits;
     sqlite3 *staller; /* not NULL: it holds the write lock */
@@ -66,7 +65,7 @@ static inline void shop_ring(void *context)
     struct shop *shop = context;
     pthread_mutex_lock(&shop->lock);
     shop->rung = true;
-    pthread_cond_signal(&shop->bell);
+    pthread_cond_signal(&shop->wakeup);
     pthread_mutex_unlock(&shop->lock);
 }
 
@@ -111,7 +110,7 @@ static inline int shop_set_up(void **state)
     pthread_mutex_init(&shop->lock, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&shop->bell, &monotonic);
+    pthread_cond_init(&shop->wakeup, &monotonic);
     pthread_condattr_destroy(&monotonic);
     shop->options = (struct service_options){.gate_url = "local",
                                              .ledger_url = shop->url,
@@ -119,7 +118,7 @@ static inline int shop_set_up(void **state)
                                              .integrity = LEDGER_CHECK_FULL,
                                              .pending_max = 100000,
                                              .ack_timeout_ms = SHOP_PATIENCE_MS,
-                                             .clerks = 2};
+                                             .pool_threads = 2};
     shop_start(shop);
     *state = shop;
     return 0;
@@ -140,7 +139,7 @@ static inline int shop_tear_down(void **state)
         unlink(name);
     }
     rmdir(shop->folder);
-    pthread_cond_destroy(&shop->bell);
+    pthread_cond_destroy(&shop->wakeup);
     pthread_mutex_destroy(&shop->lock);
     free(shop);
     return 0;
@@ -182,7 +181,7 @@ static inline void shop_break_disk(void)
     shop_limit_files(0);
 }
 
-static inline void shop_mend_disk(void)
+static inline void shop_fix_disk(void)
 {
     shop_limit_files(RLIM_INFINITY);
 }
@@ -191,7 +190,7 @@ static inline void shop_mend_disk(void)
 
 static inline struct wish shop_wish(int64_t policy_id, const char *user, uint8_t key)
 {
-    struct wish wish = {.policy_id = policy_id, .user = user_id_of(span_of(user))};
+    struct wish wish = {.policy_id = policy_id, .user = id_of(span_of(user))};
     static uint32_t made_count;
 
     if (key != 0) {
@@ -233,7 +232,7 @@ static inline void shop_wait(struct shop *shop)
     until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&shop->lock);
     if (!shop->rung)
-        pthread_cond_timedwait(&shop->bell, &shop->lock, &until);
+        pthread_cond_timedwait(&shop->wakeup, &shop->lock, &until);
     shop->rung = false;
     pthread_mutex_unlock(&shop->lock);
 }
@@ -289,14 +288,14 @@ static inline struct policy_view shop_show(struct shop *shop, int64_t policy_id)
 
 static inline enum status shop_set_total(struct shop *shop, int64_t policy_id, int64_t total)
 {
-    struct policy_change change = {.sets_total = true, .total = total};
+    struct policy_change change = POLICY_CHANGE(total, total);
     struct policy_view view;
     return service_policy_change(shop->service, policy_id, &change, &view, &shop->error);
 }
 
 static inline enum status shop_set_paused(struct shop *shop, int64_t policy_id, bool paused)
 {
-    struct policy_change change = {.sets_paused = true, .paused = paused};
+    struct policy_change change = POLICY_CHANGE(paused, paused);
     struct policy_view view;
     return service_policy_change(shop->service, policy_id, &change, &view, &shop->error);
 }
@@ -354,5 +353,3 @@ static inline int64_t shop_active(struct shop *shop, int64_t policy_id)
                       " state IN ('ISSUED', 'REDEEMED')",
                       policy_id);
 }
-
-#endif

@@ -63,10 +63,9 @@ static void test_code__one_wrong_character(void **state)
         assert_int_equal(code_parse(shop->service, given, &policy_id, &seq), CODE_WRONG);
     }
     memcpy(text, code.bytes, code.length);
-    for (size_t i = 0; i < code.length; i++) {
+    for (size_t i = 0; i < code.length; i++)
         if (text[i] >= 'A' && text[i] <= 'Z')
             text[i] = (char)(text[i] - 'A' + 'a');
-    }
     assert_int_equal(code_parse(shop->service, given, &policy_id, &seq), CODE_FULL);
     memcpy(text, code.bytes, code.length);
     text[1] = '3'; /* the code of 42-17 is not the code of 43-17 */
@@ -161,8 +160,8 @@ static void test_code__request_ids_of_keys(void **state)
 {
     static const unsigned char known[] = {0xc4, 0x47, 0xba, 0xd5, 0x4c, 0x22, 0xf8, 0x9f,
                                           0x6c, 0xe4, 0x17, 0x92, 0xc4, 0x37, 0x2d, 0xc0};
-    struct user_id ann = user_id_of(SPAN("ann"));
-    struct user_id shorter = user_id_of(SPAN("an"));
+    struct id ann = id_of(SPAN("ann"));
+    struct id shorter = id_of(SPAN("an"));
     struct request_id one = request_id_of_key(&ann, SPAN("order-1"));
     struct request_id same = request_id_of_key(&ann, SPAN("order-1"));
     struct request_id other = request_id_of_key(&ann, SPAN("order-2"));

@@ -256,7 +256,7 @@ static void test_desk__refusing_ledger_and_recovery(void **state)
     assert_int_equal(turned_away.wish.verdict, VERDICT_UNAVAILABLE);
     /* Nobody who writes may hang behind the claim that is tried again. */
     assert_int_equal(shop_set_paused(shop, policy, true), STATUS_UNAVAILABLE);
-    shop_mend_disk();
+    shop_fix_disk();
     shop_settle(shop);
     assert_int_equal(stuck.wish.verdict, VERDICT_WON);
     assert_int_equal(stuck.wish.seq, 1);
@@ -299,7 +299,7 @@ static void test_desk__parked_behind_a_refusing_ledger(void **state)
     shop_break_disk();
     assert_int_equal(shop_claim(shop, policy, "b", 0).verdict, VERDICT_UNAVAILABLE);
     assert_int_equal(shop_show(shop, policy).numbers.state, POLICY_OPEN);
-    shop_mend_disk();
+    shop_fix_disk();
     struct wish wish;
     do
         wish = shop_claim(shop, policy, "b", 0);
@@ -313,7 +313,7 @@ static void test_desk__void_claims_are_decided_again_and_only_they(void **state)
 {
     struct shop *shop = *state;
     int64_t policy = shop_create(shop, 2, 2);
-    struct user_id blocked = user_id_of(SPAN("blocked"));
+    struct id blocked = id_of(SPAN("blocked"));
     struct shop_answer answers[3];
 
     shop_stall(shop);

@@ -212,7 +212,7 @@ static void step_cancel(struct shop *shop, struct model_policy *policy)
 static void step_redeem(struct shop *shop, struct model_policy *policy)
 {
     struct model_claim *claim = pick_claim(policy);
-    struct user_id none = {0};
+    struct id none = {0};
     struct coupon coupon;
     if (claim == NULL)
         return;
@@ -248,7 +248,7 @@ static void step_block(struct shop *shop)
 {
     int user = (int)draw(USERS);
     bool blocked = draw(3) == 0;
-    struct user_id id = user_id_of(span_of(user_name(user)));
+    struct id id = id_of(span_of(user_name(user)));
     assert_int_equal(service_user_block(shop->service, &id, blocked, &shop->error), STATUS_OK);
     model.blocked[user] = blocked;
 }
@@ -308,7 +308,7 @@ static void check_gate(struct shop *shop, const struct model_policy *policy)
 static void check_user(struct shop *shop, const struct model_policy *policy, int user)
 {
     static struct claim_status claims[CLAIMS_SHOWN];
-    struct user_id id = user_id_of(span_of(user_name(user)));
+    struct id id = id_of(span_of(user_name(user)));
     struct gate_numbers numbers;
     size_t count = 0;
     size_t shown = 0;

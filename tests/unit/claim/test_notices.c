@@ -59,9 +59,8 @@ static void test_notices__keeps_the_last(void **state)
 {
     struct notices *notices = *state;
     struct notice out[NOTICES_MAX + 10];
-    for (int i = 1; i <= 3 * NOTICES_MAX; i++) {
+    for (int i = 1; i <= 3 * NOTICES_MAX; i++)
         notices_add(notices, i, 42, "changed", "%d", i);
-    }
     assert_int_equal(notices_read(notices, 42, 0, UINT64_MAX, out, NOTICES_MAX + 10), NOTICES_MAX);
     assert_int_equal(out[0].at_ms, 2 * NOTICES_MAX + 1);
     assert_int_equal(out[NOTICES_MAX - 1].at_ms, 3 * NOTICES_MAX);
@@ -74,8 +73,8 @@ static void test_notices__cuts_long_words(void **state)
     struct notices *notices = *state;
     struct notice out[1];
     char words[400];
-    memset(words, 'w', sizeof words - 1);
-    words[sizeof words - 1] = '\0';
+    memset(words, 'w', sizeof(words) - 1);
+    words[sizeof(words) - 1] = '\0';
     notices_add(notices, 1, 42, "changed", "%s", words);
     assert_int_equal(notices_read(notices, 42, 0, UINT64_MAX, out, 1), 1);
     assert_int_equal(strlen(out[0].words), NOTICE_WORDS_SIZE - 1);

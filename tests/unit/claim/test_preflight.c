@@ -43,7 +43,7 @@ static void test_preflight__window(void **state)
         {POLICY_PAUSED, 0, 0, PREFLIGHT_WARN, "paused"},
         {POLICY_CLOSED, 0, 0, PREFLIGHT_FAIL, "closed"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct gate_numbers numbers = {
             .state = cases[i].state,
             .opens_at_ms = NOW_MS + cases[i].opens_in_ms,
@@ -91,18 +91,17 @@ static void test_preflight__disk(void **state)
 static void test_preflight__loss(void **state)
 {
     (void)state;
-    assert_check(preflight_judge_loss(GATE_LOSES_NOTHING, GATE_ACK_GATE, 0, false), "loss",
-                 PREFLIGHT_OK, "Nothing: a winner is told");
-    assert_check(preflight_judge_loss(GATE_LOSES_NOTHING, GATE_ACK_LEDGER, 0, true), "loss",
-                 PREFLIGHT_OK, "Nothing that was answered 201");
-    assert_check(preflight_judge_loss(GATE_LOSES_AT_FAILOVER, GATE_ACK_GATE, 0, true), "loss",
-                 PREFLIGHT_OK, "a failover may lose the last 202s");
-    assert_check(preflight_judge_loss(GATE_LOSES_AT_FAILOVER, GATE_ACK_GATE, 2, true), "loss",
-                 PREFLIGHT_OK, "none of the 2");
-    assert_check(preflight_judge_loss(GATE_LOSES_SECONDS, GATE_ACK_GATE, 0, true), "loss",
-                 PREFLIGHT_WARN, "up to 2 s of 202s");
-    assert_check(preflight_judge_loss(GATE_LOSES_PENDING, GATE_ACK_GATE, 0, true), "loss",
-                 PREFLIGHT_FAIL, "every 202");
+    assert_check(preflight_judge_loss(GATE_LOSES_NOTHING, 0), "loss", PREFLIGHT_OK,
+                 "Nothing: a winner is told");
+    assert_check(preflight_judge_loss(GATE_LOSES_ACCEPTED, 0), "loss", PREFLIGHT_OK,
+                 "Nothing that was answered 201");
+    assert_check(preflight_judge_loss(GATE_LOSES_AT_FAILOVER, 0), "loss", PREFLIGHT_OK,
+                 "a failover may lose the last 202s");
+    assert_check(preflight_judge_loss(GATE_LOSES_AT_FAILOVER, 2), "loss", PREFLIGHT_OK,
+                 "none of the 2");
+    assert_check(preflight_judge_loss(GATE_LOSES_SECONDS, 0), "loss", PREFLIGHT_WARN,
+                 "up to 2 s of 202s");
+    assert_check(preflight_judge_loss(GATE_LOSES_PENDING, 0), "loss", PREFLIGHT_FAIL, "every 202");
 }
 
 static void test_preflight__one_failure_is_enough(void **state)

@@ -113,7 +113,7 @@ static void test_service__refused_change_loses_no_unit(void **state)
     /* The units are out of the gate and not in the ledger: that is not "sold out". */
     assert_int_equal(shop_claim(shop, policy, "b", 0).verdict, VERDICT_UNAVAILABLE);
     assert_int_equal(shop_show(shop, policy).numbers.state, POLICY_OPEN);
-    shop_mend_disk();
+    shop_fix_disk();
     struct wish wish;
     do
         wish = shop_claim(shop, policy, "b", 0);
@@ -135,7 +135,7 @@ static void test_service__refused_changes_do_not_pile_up(void **state)
     shop_break_disk();
     for (int i = 0; i < POLICIES; i++)
         assert_int_equal(shop_set_total(shop, policies[i], 2), STATUS_UNAVAILABLE);
-    shop_mend_disk();
+    shop_fix_disk();
     for (int i = 0; i < POLICIES; i++) {
         while (shop_set_total(shop, policies[i], 2) == STATUS_UNAVAILABLE)
             shop_wait(shop);
@@ -233,7 +233,7 @@ static void test_service__redeemed_stays_redeemed(void **state)
 {
     struct shop *shop = *state;
     int64_t policy = shop_create(shop, 2, 1);
-    struct user_id order = user_id_of(SPAN("order"));
+    struct id order = id_of(SPAN("order"));
     struct coupon coupon;
 
     claim_users(shop, policy, "u", 1);
@@ -256,7 +256,7 @@ static void test_service__blocked_until_unblocked(void **state)
 {
     struct shop *shop = *state;
     int64_t policy = shop_create(shop, 2, 1);
-    struct user_id user = user_id_of(SPAN("bad"));
+    struct id user = id_of(SPAN("bad"));
 
     for (int i = 0; i < 2; i++)
         assert_int_equal(service_user_block(shop->service, &user, true, &shop->error), STATUS_OK);
@@ -277,7 +277,7 @@ struct blocker {
 static void *block_or_unblock(void *context)
 {
     struct blocker *blocker = context;
-    struct user_id user = user_id_of(SPAN("contested"));
+    struct id user = id_of(SPAN("contested"));
     struct error error;
     ensure(service_user_block(blocker->shop->service, &user, blocker->blocks, &error) == STATUS_OK);
     return NULL;
@@ -318,7 +318,7 @@ static void *ask_the_gate(void *context)
     struct gate_line *line = NULL;
     ensure(gate_line_open(impatient->gate, &options, &line, NULL) == STATUS_OK);
     while (!atomic_load(&impatient->stop)) {
-        struct wish wish = {.policy_id = 7, .user = user_id_of(SPAN("impatient"))};
+        struct wish wish = {.policy_id = 7, .user = id_of(SPAN("impatient"))};
         struct wish *wishes[] = {&wish};
         struct gate_batch batch = {.policy_id = 7, .wishes = wishes, .count = 1};
         ensure(gate_claim(line, &batch, clock_wall_ms()));

@@ -1,6 +1,5 @@
 /* capture.h: what a call writes to stdout and stderr, for tests of commands. */
-#ifndef TESTS_UNIT_COMMAND_CAPTURE_H
-#define TESTS_UNIT_COMMAND_CAPTURE_H
+#pragma once
 
 #include <stdio.h>
 #include <string.h>
@@ -42,5 +41,3 @@ static inline void capture_end(struct capture *capture)
         fclose(capture->files[i]);
     }
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* scripted_server.h: a server of one thread that takes what it is sent and answers what it is told,
  * for tests of the client. */
-#ifndef TESTS_UNIT_COMMAND_SCRIPTED_SERVER_H
-#define TESTS_UNIT_COMMAND_SCRIPTED_SERVER_H
+#pragma once
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -35,13 +34,11 @@ static inline void scripted_read(int connection, char *request)
         const char *end = strstr(request, "\r\n\r\n");
         const char *announced = strstr(request, "Content-Length: ");
         size_t body = announced != NULL ? strtoul(announced + 16, NULL, 10) : 0;
-        if (end != NULL && length >= (size_t)(end + 4 - request) + body) {
+        if (end != NULL && length >= (size_t)(end + 4 - request) + body)
             return;
-        }
         ssize_t more = read(connection, request + length, SCRIPTED_REQUEST_SIZE - 1 - length);
-        if (more <= 0) {
+        if (more <= 0)
             return;
-        }
         length += (size_t)more;
     }
 }
@@ -51,13 +48,11 @@ static inline void *scripted_run(void *context)
     struct scripted_server *server = context;
     for (int i = 0; server->answers[i] != NULL; i++) {
         int connection = accept(server->listener, NULL, NULL);
-        if (connection < 0) {
+        if (connection < 0)
             return NULL;
-        }
         scripted_read(connection, server->requests[i]);
-        if (server->answers[i][0] != '\0') {
+        if (server->answers[i][0] != '\0')
             send(connection, server->answers[i], strlen(server->answers[i]), MSG_NOSIGNAL);
-        }
         if (server->silent) {
             char byte;
             (void)!read(connection, &byte, 1);
@@ -74,19 +69,16 @@ static inline void scripted_start(struct scripted_server *server, const char *co
     socklen_t length = sizeof(address);
     memset(server->requests, 0, sizeof(server->requests));
     memset(server->answers, 0, sizeof(server->answers));
-    for (int i = 0; answers[i] != NULL && i < SCRIPTED_ANSWERS_MAX; i++) {
+    for (int i = 0; answers[i] != NULL && i < SCRIPTED_ANSWERS_MAX; i++)
         server->answers[i] = answers[i];
-    }
     server->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (bind(server->listener, (struct sockaddr *)&address, sizeof(address)) != 0 ||
         listen(server->listener, 8) != 0 ||
-        getsockname(server->listener, (struct sockaddr *)&address, &length) != 0) {
+        getsockname(server->listener, (struct sockaddr *)&address, &length) != 0)
         abort();
-    }
     snprintf(server->url, sizeof(server->url), "http://127.0.0.1:%d", ntohs(address.sin_port));
-    if (pthread_create(&server->thread, NULL, scripted_run, server) != 0) {
+    if (pthread_create(&server->thread, NULL, scripted_run, server) != 0)
         abort();
-    }
 }
 
 /* Waits for the script to end; one that nobody called is cut short. */
@@ -99,5 +91,3 @@ static inline void scripted_stop(struct scripted_server *server)
 
 #define SCRIPTED_JSON(status, body) \
     "HTTP/1.1 " status "\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n" body
-
-#endif

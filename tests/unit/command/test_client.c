@@ -23,9 +23,8 @@ static int forget(void **state)
 static void assert_url(const char *url, const char *host, const char *port, const char *authority,
                        const char *base)
 {
-    if (client_set_url(&client, url, &error) != STATUS_OK) {
+    if (client_set_url(&client, url, &error) != STATUS_OK)
         fail_msg("%s: %s", url, error.text);
-    }
     assert_string_equal(client.host, host);
     assert_string_equal(client.port, port);
     assert_string_equal(client.authority, authority);
@@ -61,11 +60,9 @@ static void test_client__refuses_what_is_not_a_url_of_a_server(void **state)
                                  "http://[::1]x",
                                  "http://h/a b",
                                  "http://h\r\nX: y"};
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-        if (client_set_url(&client, wrong[i], &error) != STATUS_INVALID) {
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+        if (client_set_url(&client, wrong[i], &error) != STATUS_INVALID)
             fail_msg("took \"%s\"", wrong[i]);
-        }
-    }
 }
 
 static void test_client__refuses_tokens_that_would_break_the_header(void **state)

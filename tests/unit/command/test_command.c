@@ -85,9 +85,8 @@ static int run(const char *first, ...)
     int argc = 1;
     va_list words;
     va_start(words, first);
-    for (const char *word = first; word != NULL; word = va_arg(words, const char *)) {
+    for (const char *word = first; word != NULL; word = va_arg(words, const char *))
         argv[argc++] = strdup(word);
-    }
     va_end(words);
     runs = 0;
     memset(&seen, 0, sizeof(seen));
@@ -105,9 +104,8 @@ static int run(const char *first, ...)
 
 static void assert_says(const char *words)
 {
-    if (strstr(capture.err, words) == NULL) {
+    if (strstr(capture.err, words) == NULL)
         fail_msg("said: %s", capture.err);
-    }
 }
 
 static void test_command__reads_words_and_flags_in_any_order(void **state)
@@ -259,9 +257,8 @@ static void test_command__writes_the_completion_and_the_man_page_from_the_same_t
     assert_non_null(strstr(out.bytes, "\n.SS dibs policy show POLICY\n"));
     assert_non_null(strstr(out.bytes, "\\fB\\-\\-key\\fR \\fIKEY\\fR\nNames the attempt.\n"));
     assert_null(strstr(out.bytes, "Is not listed"));
-    for (size_t i = 0; i < config_key_count; i++) {
+    for (size_t i = 0; i < config_key_count; i++)
         assert_non_null(strstr(out.bytes, config_keys[i].group));
-    }
     buffer_release(&out);
 }
 

@@ -81,9 +81,8 @@ static int run(const char *line, const char *const *answers)
     char *argv[24] = {(char[]){"dibs"}};
     int argc = 1;
     snprintf(words, sizeof(words), "%s", line);
-    for (char *word = strtok(words, "|"); word != NULL; word = strtok(NULL, "|")) {
+    for (char *word = strtok(words, "|"); word != NULL; word = strtok(NULL, "|"))
         argv[argc++] = word;
-    }
     scripted_start(&server, answers);
     setenv("DIBS_URL", server.url, 1);
     capture_begin(&capture);
@@ -108,18 +107,16 @@ static void assert_asked(const char *method_and_path)
 {
     char line[256];
     snprintf(line, sizeof(line), "%s HTTP/1.1\r\n", method_and_path);
-    if (strncmp(server.requests[0], line, strlen(line)) != 0) {
+    if (strncmp(server.requests[0], line, strlen(line)) != 0)
         fail_msg("asked: %s", server.requests[0]);
-    }
 }
 
 static void assert_unasked(const char *line, const char *words)
 {
     assert_int_equal(run_for_policy(line), COMMAND_USAGE);
     assert_string_equal(server.requests[0], "");
-    if (strstr(capture.err, words) == NULL) {
+    if (strstr(capture.err, words) == NULL)
         fail_msg("said: %s", capture.err);
-    }
 }
 
 static int clean_environment(void **state)
@@ -267,8 +264,8 @@ static void test_policy__status_asks_about_a_claim_or_the_server(void **state)
     assert_asked("GET /v1/policies/42");
     assert_unasked("status|42|--wait|5", "--wait: is for the claim");
     assert_unasked("status|--wait|5", "--wait: is for the claim");
-    assert_unasked("status|42|u1|--wait|61", "seconds from 0 to 60");
-    assert_unasked("status|42|u1|--wait|1s", "seconds from 0 to 60");
+    assert_unasked("status|42|u1|--wait|61", "is not a whole number from 0 to 60");
+    assert_unasked("status|42|u1|--wait|1s", "is not a whole number from 0 to 60");
     const char *const server_answers[] = {
         SCRIPTED_JSON("503 Service Unavailable",
                       "{\"ready\":false,\"parts\":[{\"name\":\"ledger\",\"kind\":\"sqlite\","

@@ -10,8 +10,8 @@
 #include "command/terminal.h"
 
 static const struct table_column columns[] = {
-    {"ID", TABLE_RIGHT}, {"STATE", TABLE_LEFT}, {"NAME", TABLE_LEFT}};
-static const struct table_column untitled[] = {{NULL, TABLE_LEFT}, {NULL, TABLE_LEFT}};
+    COLUMN("ID", RIGHT, NULL), COLUMN("STATE", LEFT, NULL), COLUMN("NAME", LEFT, NULL)};
+static const struct table_column untitled[] = {FACT(NULL, NULL), FACT(NULL, NULL)};
 
 static void assert_table(const struct table *table, bool in_colour, const char *expected)
 {
@@ -27,9 +27,8 @@ static void test_terminal__lines_columns_up(void **state)
     struct table table;
     table_init(&table, columns, 3);
     const char *const cells[] = {"7", "OPEN", "short", "1042", "SCHEDULED", "추석 쿠폰"};
-    for (size_t i = 0; i < sizeof(cells) / sizeof(cells[0]); i++) {
+    for (size_t i = 0; i < sizeof(cells) / sizeof(cells[0]); i++)
         table_add(&table, cells[i]);
-    }
     assert_table(&table, false,
                  "  ID  STATE      NAME\n"
                  "   7  OPEN       short\n"

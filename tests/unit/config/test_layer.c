@@ -53,9 +53,8 @@ static enum status read_flags(const char *const *flags)
     }
     config_layer_release(&layer);
     enum status status = config_layer_read_flags(&layer, argc, argv, &error);
-    while (argc > 0) {
+    while (argc > 0)
         free(argv[--argc]);
-    }
     return status;
 }
 
@@ -214,9 +213,8 @@ static void test_layer__leaves_variables_of_others_alone(void **state)
                                    "DIBS_SERVICE_PORT_HTTP=8080",
                                    "DIBS_PORT=tcp://10.0.0.1:8080",
                                    "DIBS_PORT_8080_TCP_ADDR=10.0.0.1"};
-    for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
+    for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++)
         assert_int_equal(read_variable(foreign[i]), STATUS_OK);
-    }
 }
 
 int main(void)

@@ -34,13 +34,11 @@ static int enter_folder(void **state)
 
 static int leave_folder(void **state)
 {
-    if (config.listen != NULL) {
+    if (config.listen != NULL)
         config_release(&config);
-    }
     static const char *const files[] = {"dibs.conf", "other.conf", "secret"};
-    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
         unlink(files[i]);
-    }
     assert_int_equal(chdir(start_folder), 0);
     return rmdir(folder);
 }
@@ -62,13 +60,11 @@ static enum status load(const char *flags, const char *variables)
     const char *texts[2] = {flags, variables};
     for (int i = 0; i < 2; i++) {
         strcpy(words[i], texts[i]);
-        for (char *word = strtok(words[i], " "); word != NULL; word = strtok(NULL, " ")) {
+        for (char *word = strtok(words[i], " "); word != NULL; word = strtok(NULL, " "))
             lists[i][counts[i]++] = word;
-        }
     }
-    if (config.listen != NULL) {
+    if (config.listen != NULL)
         config_release(&config);
-    }
     error.text[0] = '\0';
     return config_load(&config, counts[0], lists[0], lists[1], &error);
 }
@@ -77,9 +73,8 @@ static void assert_load_refused(const char *flags, const char *variables, const 
 {
     enum status status = load(flags, variables);
     assert_true(status == STATUS_INVALID || status == STATUS_FAILED);
-    if (strstr(error.text, words) == NULL) {
+    if (strstr(error.text, words) == NULL)
         fail_msg("said: %s", error.text);
-    }
     assert_null(config.listen);
 }
 
@@ -281,9 +276,8 @@ static void test_load__lets_the_stronger_source_of_a_secret_win(void **state)
 static void assert_check_refused(const char *words)
 {
     assert_int_equal(config_check(&config, &error), STATUS_INVALID);
-    if (strstr(error.text, words) == NULL) {
+    if (strstr(error.text, words) == NULL)
         fail_msg("said: %s", error.text);
-    }
 }
 
 static void test_load__wants_an_admin_token_off_loopback(void **state)

@@ -11,7 +11,6 @@
 #include <cmocka.h>
 
 #include "config/config.h"
-#include "config/read.h"
 #include "config/value.h"
 
 static void test_table__says_all_there_is_to_say_about_a_key(void **state)
@@ -45,9 +44,8 @@ static void test_table__allows_its_own_examples(void **state)
     for (size_t i = 0; i < config_key_count; i++) {
         const struct config_key *key = &config_keys[i];
         if (key->example != NULL &&
-            config_value_set(&config, key, key->example, &error) != STATUS_OK) {
+            config_value_set(&config, key, key->example, &error) != STATUS_OK)
             fail_msg("%s: %s", key->name, error.text);
-        }
     }
     config_release(&config);
 }
@@ -74,21 +72,18 @@ static void test_table__prints_a_value_as_it_was_written(void **state)
 static void test_table__keeps_the_rows_of_a_group_together(void **state)
 {
     for (size_t i = 1; i < config_key_count; i++) {
-        if (strcmp(config_keys[i].group, config_keys[i - 1].group) == 0) {
+        if (strcmp(config_keys[i].group, config_keys[i - 1].group) == 0)
             continue;
-        }
-        for (size_t j = 0; j + 1 < i; j++) {
+        for (size_t j = 0; j + 1 < i; j++)
             assert_string_not_equal(config_keys[j].group, config_keys[i].group);
-        }
     }
 }
 
 static void test_table__is_what_the_page_about_settings_says(void **state)
 {
     const char *root = getenv("DIBS_TEST_SOURCE_ROOT");
-    if (root == NULL) {
+    if (root == NULL)
         fail_msg("DIBS_TEST_SOURCE_ROOT is not set: run through meson");
-    }
     char path[4096];
     snprintf(path, sizeof(path), "%s/docs/configuration.md", root);
     struct buffer page;
@@ -96,13 +91,11 @@ static void test_table__is_what_the_page_about_settings_says(void **state)
     struct error error;
     buffer_init(&page, 1024 * 1024);
     buffer_init(&reference, 1024 * 1024);
-    if (config_read_file(path, &page, NULL, &error) != STATUS_OK) {
+    if (config_read_file(path, &page, NULL, &error) != STATUS_OK)
         fail_msg("%s", error.text);
-    }
     config_append_reference(&reference);
-    if (strcmp(page.bytes, reference.bytes) != 0) {
+    if (strcmp(page.bytes, reference.bytes) != 0)
         fail_msg("%s is out of date: dibs manual configuration > docs/configuration.md", path);
-    }
     buffer_release(&page);
     buffer_release(&reference);
 }

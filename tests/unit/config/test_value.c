@@ -37,9 +37,8 @@ static const char *shown(const char *name)
 static void assert_refused(const char *name, const char *text, const char *words)
 {
     assert_int_equal(set(name, text), STATUS_INVALID);
-    if (strstr(error.text, words) == NULL) {
+    if (strstr(error.text, words) == NULL)
         fail_msg("%s = \"%s\" said: %s", name, text, error.text);
-    }
 }
 
 static int release(void **state)
@@ -76,9 +75,8 @@ static void test_value__refuses_what_is_not_a_duration(void **state)
 {
     const char *const wrong[] = {"",     "5",    "s",  "5 s", "-5s",
                                  "5sec", "1.5s", "5S", "ms",  "99999999999999999999s"};
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
         assert_refused("idle_timeout", wrong[i], "is not a duration with its unit");
-    }
     assert_refused("idle_timeout", "999999999999h", "is out of range");
     assert_refused("idle_timeout", "9ms", "is out of range");
 }
@@ -108,9 +106,8 @@ static void test_value__reads_rates_with_a_fraction(void **state)
     assert_string_equal(shown("rate_limit_user"), "1000000");
     const char *const wrong[] = {"",    ".5",  "5.", "1.2345", "1e3",
                                  "nan", "inf", "-1", "1,5",    "0.5x"};
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
         assert_refused("rate_limit_user", wrong[i], "is not a number");
-    }
     assert_refused("rate_limit_user", "1000000.001", "is out of range");
 }
 
@@ -163,9 +160,8 @@ static void test_value__takes_addresses_in_numbers(void **state)
                                  "127.0.0.1:-1",
                                  "256.0.0.1:80",
                                  " 127.0.0.1:80"};
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
         assert_refused("listen", wrong[i], "is not an address and a port in numbers");
-    }
     assert_refused("listen", ":8080", "write 0.0.0.0:8080 for all addresses");
 }
 
@@ -248,9 +244,8 @@ static void test_value__checks_time_zones(void **state)
     assert_int_equal(set("timezone", "Asia/Seoul"), STATUS_OK);
     const char *const wrong[] = {"",       "/etc/localtime", "../zoneinfo/UTC", "Asia/../UTC",
                                  "+09:00", "Asia/Seoul "};
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-        assert_refused("timezone", wrong[i], "is not a time zone's IANA name");
-    }
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+        assert_refused("timezone", wrong[i], "there is no time zone");
 }
 
 static void test_value__splits_lists(void **state)

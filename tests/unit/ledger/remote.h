@@ -4,8 +4,7 @@
  *
  * Threads: what a test changes, it changes under the lock.
  */
-#ifndef UNIT_LEDGER_REMOTE_H
-#define UNIT_LEDGER_REMOTE_H
+#pragma once
 
 #include <pthread.h>
 #include <stdio.h>
@@ -122,10 +121,11 @@ static bool remote_is_named(const struct remote *remote, const struct sql_value 
 }
 
 /* The statements of the mark; the lock is held. */
-static enum status remote_run_mark(struct remote *remote, enum statement statement,
-                                   const struct sql_value *values, sql_row_fn row, void *context,
-                                   int64_t *changed, struct error *error)
+static enum status remote_run_mark(struct remote *remote, const struct sql_call *call,
+                                   struct error *error)
 {
+    enum statement statement = call->statement;
+    const struct sql_value *values = call->values;
     bool is_ours = remote_is_named(remote, &values[0]);
 
     if (statement == STATEMENT_writer_enter) {
@@ -136,35 +136,32 @@ static enum status remote_run_mark(struct remote *remote, enum statement stateme
     } else if (statement == STATEMENT_writer_leave) {
         remote->has_row = remote->has_row && !is_ours;
     } else if (statement == STATEMENT_writer_move) {
-        *changed = is_ours && remote->mark == values[1].number;
-        remote->moved = *changed == 1;
+        remote->moved = is_ours && remote->mark == values[1].number;
+        *call->changed = remote->moved;
         remote->moved_to = values[2].number;
     } else if (statement == STATEMENT_writer_read && is_ours) {
-        return row(context, (struct sql_value[]){sql_i64(remote->mark), sql_null()}, error);
+        return call->row(call->context, (struct sql_value[]){sql_i64(remote->mark), sql_null()},
+                         error);
     }
     return STATUS_OK;
 }
 
-static enum status remote_run(struct ledger_session *session, enum statement statement,
-                              const struct sql_value *values, size_t value_count, sql_row_fn row,
-                              void *context, int64_t *changed, struct error *error)
+static enum status remote_run(struct ledger_session *session, const struct sql_call *call,
+                              struct error *error)
 {
     struct remote *remote = remote_of(session);
-    int64_t ignored = 0;
     enum status status = STATUS_OK;
 
-    (void)value_count;
     pthread_mutex_lock(&remote->lock);
     if (remote->is_away)
         status = remote_away(error);
-    else if (statement == STATEMENT_lease_for_issue)
-        status = row(context,
-                     (struct sql_value[]){sql_i64(1), sql_i64(1), sql_i64(1000000), sql_i64(1),
-                                          sql_null(), sql_null()},
-                     error);
-    else if (statement >= STATEMENT_writer_enter)
-        status = remote_run_mark(remote, statement, values, row, context,
-                                 changed != NULL ? changed : &ignored, error);
+    else if (call->statement == STATEMENT_lease_for_issue)
+        status = call->row(call->context,
+                           (struct sql_value[]){sql_i64(1), sql_i64(1), sql_i64(1000000),
+                                                sql_i64(1), sql_null(), sql_null()},
+                           error);
+    else if (call->statement >= STATEMENT_writer_enter)
+        status = remote_run_mark(remote, call, error);
     pthread_mutex_unlock(&remote->lock);
     return status;
 }
@@ -178,12 +175,6 @@ static enum status remote_insert(struct ledger_session *session, struct coupon_r
     return STATUS_OK;
 }
 
-static bool remote_tend(struct ledger_session *session)
-{
-    (void)session;
-    return false;
-}
-
 static const struct ledger_driver remote_driver = {
     .name = "remote",
     .is_remote = true,
@@ -194,7 +185,4 @@ static const struct ledger_driver remote_driver = {
     .savepoint_end = remote_savepoint_end,
     .run = remote_run,
     .insert_coupons = remote_insert,
-    .tend = remote_tend,
 };
-
-#endif

@@ -1,9 +1,9 @@
 /* test_fallback.c: claims from unleased stock, decided by the tables alone. */
-#include "ledger/fallback.h"
 
 #include "database.h"
 #include "ledger/issue.h"
 #include "ledger/rows.h"
+#include "ledger/transactions.h"
 
 #define NOW INT64_C(1763200000000)
 
@@ -63,7 +63,7 @@ static struct request_id fresh(struct fixture *fixture)
 static struct ledger_wish claim_as(struct fixture *fixture, const char *user, struct request_id id)
 {
     struct ledger_wish wish = {.policy_id = fixture->policy.id,
-                               .user = user_id_of(span_of(user)),
+                               .user = id_of(span_of(user)),
                                .request_id = id,
                                .now_ms = NOW};
     database_write(&fixture->database, fallback_claim, &wish);
@@ -93,7 +93,7 @@ static void cancel(struct fixture *fixture, int64_t seq)
 
 static void block(struct fixture *fixture, const char *name, bool blocked)
 {
-    struct user_id user = user_id_of(span_of(name));
+    struct id user = id_of(span_of(name));
     struct block_user block = {.user = &user, .blocked = blocked, .now_ms = NOW};
     database_write(&fixture->database, transaction_block_user, &block);
 }
@@ -252,10 +252,10 @@ static void test_fallback__a_key_that_won_at_the_gate(void **state)
                                .requested_at_ms = NOW,
                                .request_id = key_of(1),
                                .nth = 1,
-                               .user = user_id_of(SPAN("u"))}};
+                               .user = id_of(SPAN("u"))}};
     claims[1] = claims[0];
     claims[1].seq = 2;
-    claims[1].user = user_id_of(SPAN("v"));
+    claims[1].user = id_of(SPAN("v"));
     claims[1].request_id = key_of(2);
     block(fixture, "v", true);
     database_begin(database);
@@ -412,7 +412,7 @@ static void test_fallback__the_coupon_is_the_row(void **state)
                                           wish.coupon.claim.seq, ROWS_LOOK, &row,
                                           &fixture->database.error));
         assert_memory_equal(&row.claim.request_id, &wish.request_id, sizeof(wish.request_id));
-        assert_true(user_id_equal(&row.claim.user, &wish.user));
+        assert_true(id_equal(&row.claim.user, &wish.user));
         assert_int_equal(row.state, COUPON_ISSUED);
         assert_int_equal(row.claim.nth, 1);
         assert_int_equal(row.claim.lease_id, 0);

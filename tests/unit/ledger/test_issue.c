@@ -57,7 +57,7 @@ static void close_lease(struct fixture *fixture)
 
 static void block(struct fixture *fixture, const char *name)
 {
-    struct user_id user = user_id_of(span_of(name));
+    struct id user = id_of(span_of(name));
     struct block_user block = {.user = &user, .blocked = true, .now_ms = NOW};
     database_write(&fixture->database, transaction_block_user, &block);
 }
@@ -69,7 +69,7 @@ static struct claim claim_of(struct fixture *fixture, int64_t seq, const char *u
                           .lease_id = fixture->lease.id,
                           .requested_at_ms = NOW,
                           .nth = nth,
-                          .user = user_id_of(span_of(user))};
+                          .user = id_of(span_of(user))};
     memcpy(claim.request_id.bytes + 8, &seq, sizeof(seq));
     claim.request_id.bytes[7] = (uint8_t)user[0];
     return claim;
@@ -169,12 +169,12 @@ static void test_issue__every_kind_in_one_batch(void **state)
         struct coupon coupon = coupon_at(fixture, seq);
         assert_int_equal(coupon.state, seq == 60 ? COUPON_ISSUED : expected);
         if (seq != 60)
-            assert_true(user_id_equal(&coupon.claim.user, &claims[seq - 1].user));
+            assert_true(id_equal(&coupon.claim.user, &claims[seq - 1].user));
     }
     assert_int_equal(coupon_at(fixture, 200).merged_into_seq, 50);
     assert_true(coupon_at(fixture, 100).reason[0] != '\0');
     struct coupon held = coupon_at(fixture, 60);
-    assert_true(span_equal(user_id_span(&held.claim.user), SPAN("holder")));
+    assert_true(span_equal(id_span(&held.claim.user), SPAN("holder")));
     assert_int_equal(unleased(fixture), 4); /* three blocked, one merged */
 }
 
@@ -419,7 +419,7 @@ static void test_issue__a_refused_claim_that_comes_again_stays_void(void **state
         assert_int_equal(unleased(fixture), left);
         assert_int_equal(database_imbalance(&fixture->database), 0);
         struct coupon refused = coupon_at(fixture, 2);
-        assert_true(span_equal(user_id_span(&refused.claim.user), SPAN("bad")));
+        assert_true(span_equal(id_span(&refused.claim.user), SPAN("bad")));
         assert_string_equal(refused.reason, "the database refused it");
     }
 }
@@ -452,13 +452,11 @@ static void test_issue__conflicts_beside_a_trigger(void **state)
 static int runs[STATEMENT_COUNT];
 static int inserts;
 
-static enum status count_run(struct ledger_session *session, enum statement statement,
-                             const struct sql_value *values, size_t value_count, sql_row_fn row,
-                             void *context, int64_t *changed, struct error *error)
+static enum status count_run(struct ledger_session *session, const struct sql_call *call,
+                             struct error *error)
 {
-    runs[statement]++;
-    return ledger_sqlite_driver.run(session, statement, values, value_count, row, context, changed,
-                                    error);
+    runs[call->statement]++;
+    return ledger_sqlite_driver.run(session, call, error);
 }
 
 static enum status count_insert(struct ledger_session *session, struct coupon_row *rows,

@@ -44,7 +44,7 @@ static struct claim claim_of(struct fixture *fixture, int64_t seq, const char *u
                           .lease_id = fixture->lease.id,
                           .requested_at_ms = NOW - 5,
                           .nth = 1,
-                          .user = user_id_of(span_of(user))};
+                          .user = id_of(span_of(user))};
     memcpy(claim.request_id.bytes + 8, &seq, sizeof(seq));
     return claim;
 }
@@ -116,7 +116,7 @@ static void test_letters__a_refused_claim_is_tried_again_and_then_given_up(void 
     assert_int_equal(found[0].attempts, ISSUE_ATTEMPTS_MAX);
     assert_int_equal(found[0].died_at_ms, NOW);
     assert_int_equal(found[0].claim.requested_at_ms, NOW - 5);
-    assert_true(user_id_equal(&found[0].claim.user, &claims[0].user));
+    assert_true(id_equal(&found[0].claim.user, &claims[0].user));
     assert_memory_equal(&found[0].claim.request_id, &claims[0].request_id, 16);
     assert_non_null(strstr(found[0].reason, "refused"));
     assert_non_null(strstr(found[0].reason, "not him"));
@@ -147,7 +147,7 @@ static void test_letters__one_that_is_taken_in_the_end_leaves_none(void **state)
 static void test_letters__the_blocked_and_the_late_leave_one_with_the_reason(void **state)
 {
     struct fixture *fixture = *state;
-    struct user_id user = user_id_of(SPAN("blocked"));
+    struct id user = id_of(SPAN("blocked"));
     struct block_user block = {.user = &user, .blocked = true, .now_ms = NOW};
     struct claim claims[2] = {claim_of(fixture, 1, "blocked"), claim_of(fixture, 2, "good")};
     struct close_lease close = {.lease_id = fixture->lease.id};

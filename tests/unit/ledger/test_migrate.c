@@ -244,7 +244,7 @@ static void test_migrate__rows_of_the_first_schema_go_on(void **state)
     database_check(&fixture->database, ledger_coupon_get(ledger, 7, 2, &coupon, error));
     assert_int_equal(coupon.cancelled_at_ms, 3);
     struct ledger_wish wish = {
-        .policy_id = 7, .user = user_id_of(SPAN("b")), .request_id = {{1}}, .now_ms = NOW};
+        .policy_id = 7, .user = id_of(SPAN("b")), .request_id = {{1}}, .now_ms = NOW};
     database_check(&fixture->database, ledger_claim(ledger, &wish, error));
     assert_int_equal(wish.verdict, VERDICT_WON);
     assert_int_equal(wish.coupon.claim.seq, 10);

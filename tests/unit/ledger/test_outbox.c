@@ -7,8 +7,8 @@
 #include "database.h"
 #include "ledger/writer.h"
 
-#define NOW         INT64_C(1763200000000)
-#define PATIENCE_MS 20000
+#define NOW        INT64_C(1763200000000)
+#define TIMEOUT_MS 20000
 
 struct fixture {
     struct database database;
@@ -58,7 +58,7 @@ static struct claim claim_of(const struct fixture *fixture, int64_t seq)
     char user[16];
 
     snprintf(user, sizeof(user), "u%d", (int)seq);
-    claim.user = user_id_of(span_of(user));
+    claim.user = id_of(span_of(user));
     claim.request_id.bytes[15] = (uint8_t)seq;
     return claim;
 }
@@ -72,7 +72,7 @@ static enum status hold(struct sql *sql, void *argument, struct error *error)
     (void)sql;
     (void)error;
     fixture->is_held = true;
-    for (int waited = 0; !is_awaited && waited < PATIENCE_MS; waited++) {
+    for (int waited = 0; !is_awaited && waited < TIMEOUT_MS; waited++) {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
         pthread_mutex_lock(&fixture->writer.lock);
         is_awaited = fixture->writer.gathering.writes != NULL;
@@ -109,7 +109,7 @@ static void test_outbox__refused_write_takes_only_its_own_events_with_it(void **
     void *held;
 
     pthread_create(&holder, NULL, act_hold, fixture);
-    for (int waited = 0; !fixture->is_held && waited < PATIENCE_MS; waited++)
+    for (int waited = 0; !fixture->is_held && waited < TIMEOUT_MS; waited++)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     (void)writer_issue(&fixture->writer, &claim, 1, NULL, 0);
     assert_int_equal(

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/log.h"
+#include "base/policy.h"
 #include "ledger/writer.h"
 
 #define ROWS_MAX 4096
@@ -106,37 +107,36 @@ static enum status script_savepoint_end(struct ledger_session *session, bool kee
 }
 
 /* One lease covers everything; nobody is blocked; whoever holds a slot holds it with seq 1. */
-static enum status script_run(struct ledger_session *session, enum statement statement,
-                              const struct sql_value *values, size_t value_count, sql_row_fn row,
-                              void *context, int64_t *changed, struct error *error)
+static enum status script_run(struct ledger_session *session, const struct sql_call *call,
+                              struct error *error)
 {
-    (void)value_count;
-    if (changed != NULL)
-        *changed = 1;
-    if (statement == STATEMENT_refused_insert) {
+    if (call->changed != NULL)
+        *call->changed = 1;
+    if (call->statement == STATEMENT_refused_insert) {
         struct script *script = script_of(session);
-        script->written[script->written_count++] = values[1].number;
+        script->written[script->written_count++] = call->values[1].number;
     }
-    if (statement == STATEMENT_key_insert)
+    if (call->statement == STATEMENT_key_insert)
         script_of(session)->bindings++;
-    if (statement == STATEMENT_policy_return_unit)
+    if (call->statement == STATEMENT_policy_return_unit)
         script_of(session)->returned_units++;
-    if (statement == STATEMENT_policy_by_id)
-        return row(context,
-                   (const struct sql_value[SQL_COLUMNS_MAX]){sql_i64(1), sql_text(SPAN("p")),
-                                                             sql_text(SPAN("fixed")), sql_i64(1),
-                                                             sql_i64(1000000), sql_i64(1)},
-                   error);
-    if (statement == STATEMENT_coupon_list_of_claimant)
-        return row(context,
-                   (const struct sql_value[SQL_COLUMNS_MAX]){sql_i64(1), sql_i64(1), values[1],
-                                                             sql_i64(1), sql_text(SPAN("ISSUED"))},
-                   error);
-    if (statement != STATEMENT_lease_for_issue)
+    if (call->statement == STATEMENT_policy_by_id)
+        return call->row(call->context,
+                         (const struct sql_value[SQL_COLUMNS_MAX]){
+                             sql_i64(1), sql_text(SPAN("p")), sql_text(SPAN("fixed")), sql_i64(1),
+                             sql_i64(1000000), sql_i64(1), [POLICY_COLUMN_next_seq] = sql_i64(1)},
+                         error);
+    if (call->statement == STATEMENT_coupon_list_of_claimant)
+        return call->row(call->context,
+                         (const struct sql_value[SQL_COLUMNS_MAX]){sql_i64(1), sql_i64(1),
+                                                                   call->values[1], sql_i64(1),
+                                                                   sql_text(SPAN("ISSUED"))},
+                         error);
+    if (call->statement != STATEMENT_lease_for_issue)
         return STATUS_OK;
     const struct sql_value columns[SQL_COLUMNS_MAX] = {sql_i64(1), sql_i64(1), sql_i64(1000000),
                                                        sql_i64(1)};
-    return row(context, columns, error);
+    return call->row(call->context, columns, error);
 }
 
 /* The rows in front of a bad one are written: whoever keeps them after the refusal is found out. */
@@ -162,12 +162,6 @@ static enum status script_insert(struct ledger_session *session, struct coupon_r
     return STATUS_OK;
 }
 
-static bool script_tend(struct ledger_session *session)
-{
-    (void)session;
-    return false;
-}
-
 static const struct ledger_driver script_driver = {
     .name = "script",
     .begin = script_begin,
@@ -177,7 +171,6 @@ static const struct ledger_driver script_driver = {
     .savepoint_end = script_savepoint_end,
     .run = script_run,
     .insert_coupons = script_insert,
-    .tend = script_tend,
 };
 
 static uint64_t durable(struct script *script)

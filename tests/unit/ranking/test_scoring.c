@@ -31,11 +31,11 @@ static uint64_t next_below(uint64_t limit)
     return (random_state >> 33) % limit;
 }
 
-static struct user_id product_of(size_t number)
+static struct id product_of(size_t number)
 {
     char text[32];
     snprintf(text, sizeof(text), "p%zu", number);
-    return user_id_of(span_of(text));
+    return id_of(span_of(text));
 }
 
 static void check(enum status status, const struct error *error)
@@ -101,7 +101,7 @@ static void make_moments(struct moment moments[MOMENTS], const struct zone *zone
 
 static void add(struct tally *tally, const struct moment *moment, int64_t sign)
 {
-    struct user_id id = product_of(moment->product);
+    struct id id = product_of(moment->product);
     struct sales_moment what = moment->what;
     struct error error;
 
@@ -199,7 +199,7 @@ static void test_scoring__does_not_depend_on_the_order_and_leaves_nothing_behind
     size_t count = tally_top(&one, 20000 - DAYS, 20000, PRODUCTS, forwards);
     assert_int_equal(count, tally_top(&other, 20000 - DAYS, 20000, PRODUCTS, backwards));
     for (size_t i = 0; i < count; i++) {
-        assert_true(user_id_equal(&forwards[i].product_id, &backwards[i].product_id));
+        assert_true(id_equal(&forwards[i].product_id, &backwards[i].product_id));
         assert_true(forwards[i].score == backwards[i].score);
     }
     for (size_t i = 0; i < MOMENTS; i++)
@@ -272,10 +272,8 @@ static void sell(struct stage *stage, int count, bool has_signals)
                                   .quantity = 1 + (int64_t)next_below(9)};
         int64_t at_ms = some_time(now_ms);
         snprintf(id, sizeof(id), "o%d", stage->orders++);
-        struct order order = {.order_id = user_id_of(span_of(id)),
-                              .paid_at_ms = at_ms,
-                              .items = &item,
-                              .item_count = 1};
+        struct order order = {
+            .order_id = id_of(span_of(id)), .paid_at_ms = at_ms, .items = &item, .item_count = 1};
         struct signal signal = {.signal_id = order.order_id,
                                 .kind = next_below(2) == 0 ? SALES_VIEW : SALES_CART,
                                 .product_id = item.product_id,
@@ -304,15 +302,15 @@ static void follow(struct stage *stage, struct board *board, int *builds)
     size_t count = 1;
 
     while (count > 0) {
-        enum status status = board_place(board, &place, &error);
+        enum status status = board->ops->place(board, &place, &error);
         if (status == STATUS_NOT_FOUND) {
-            check(board_build(board, stage->ledger, today - DAYS, today + 1, &error), &error);
+            check(board->ops->build(board, stage->ledger, today - DAYS, today + 1, &error), &error);
             ++*builds;
             continue;
         }
         check(status, &error);
         check(ledger_sales_after(stage->ledger, &place, entries, 50, &count, &error), &error);
-        status = board_apply(board, &place, entries, count, &error);
+        status = board->ops->apply(board, &place, entries, count, &error);
         if (status != STATUS_CONFLICT)
             check(status, &error);
     }
@@ -326,13 +324,13 @@ static void assert_same(struct board *is, struct board *should)
     struct error error;
 
     for (int64_t days = 1; days <= DAYS; days++) {
-        check(board_top(is, today - days + 1, today, PRODUCTS, lines[0], &counts[0], &error),
-              &error);
-        check(board_top(should, today - days + 1, today, PRODUCTS, lines[1], &counts[1], &error),
-              &error);
+        const struct board_question question = {
+            .kind = BOARD_TOP, .first_day = today - days + 1, .last_day = today, .limit = PRODUCTS};
+        check(is->ops->ask(is, &question, lines[0], &counts[0], &error), &error);
+        check(should->ops->ask(should, &question, lines[1], &counts[1], &error), &error);
         assert_int_equal(counts[0], counts[1]);
         for (size_t i = 0; i < counts[0]; i++) {
-            assert_true(user_id_equal(&lines[0][i].product_id, &lines[1][i].product_id));
+            assert_true(id_equal(&lines[0][i].product_id, &lines[1][i].product_id));
             assert_true(lines[0][i].score == lines[1][i].score);
             assert_int_equal(lines[0][i].sold, lines[1][i].sold);
         }
@@ -415,12 +413,12 @@ static void test_scoring__without_a_board_the_ledger_says_the_same(void **state)
         for (size_t i = 0; i < answers[0]->count; i++) {
             const struct ranking_line *line = &answers[0]->lines[i];
             const struct ranking_line *same = &answers[1]->lines[i];
-            assert_true(user_id_equal(&line->product.id, &same->product.id));
+            assert_true(id_equal(&line->product.id, &same->product.id));
             assert_true(line->sales.score == same->sales.score);
             assert_int_equal(line->change, same->change);
             assert_int_equal(line->sales.sold, same->sales.sold);
         }
-        struct user_id third = answers[0]->lines[2].product.id;
+        struct id third = answers[0]->lines[2].product.id;
         struct ranking_line lines[2 * RANKING_DISTANCE + 1];
         enum ranking_source source;
         int64_t as_of_ms;
@@ -429,7 +427,7 @@ static void test_scoring__without_a_board_the_ledger_says_the_same(void **state)
               &error);
         assert_int_equal(source, RANKING_FROM_LEDGER);
         assert_int_equal(count, 5);
-        assert_true(user_id_equal(&lines[2].product.id, &third));
+        assert_true(id_equal(&lines[2].product.id, &third));
         for (int i = 0; i < 2; i++)
             ranking_answer_release(answers[i]);
     }

@@ -22,11 +22,11 @@ static uint64_t next_below(uint64_t limit)
     return (random_state >> 33) % limit;
 }
 
-static struct user_id product_of(size_t number)
+static struct id product_of(size_t number)
 {
     char text[32];
     snprintf(text, sizeof(text), "p%zu", number);
-    return user_id_of(span_of(text));
+    return id_of(span_of(text));
 }
 
 static int64_t sold[PRODUCTS][DAYS];
@@ -54,10 +54,9 @@ static size_t reference(int64_t first, int64_t last, struct sales_line lines[PRO
 
     for (size_t product = 0; product < PRODUCTS; product++) {
         struct sales_line line = {.product_id = product_of(product)};
-        for (int64_t day = first; day <= last; day++) {
+        for (int64_t day = first; day <= last; day++)
             if (day >= 0 && day < DAYS)
                 line.sold += sold[product][day];
-        }
         line.sold_last_day = last >= 0 && last < DAYS ? sold[product][last] : 0;
         if (line.sold > 0)
             lines[count++] = line;
@@ -74,7 +73,7 @@ static void assert_lines(const struct sales_line *is, const struct sales_line *s
         assert_int_equal(is[i].rank, should[i].rank);
         assert_int_equal(is[i].sold, should[i].sold);
         assert_int_equal(is[i].sold_last_day, should[i].sold_last_day);
-        assert_true(user_id_equal(&is[i].product_id, &should[i].product_id));
+        assert_true(id_equal(&is[i].product_id, &should[i].product_id));
     }
 }
 
@@ -89,7 +88,7 @@ static void fill(struct tally *tally)
         size_t product = next_below(PRODUCTS - 20);
         int64_t day = (int64_t)next_below(DAYS);
         int64_t quantity = 1 + (int64_t)next_below(3);
-        struct user_id id = product_of(product);
+        struct id id = product_of(product);
         if (next_below(5) == 0 && sold[product][day] >= quantity)
             quantity = -quantity;
         sold[product][day] += quantity;
@@ -123,7 +122,7 @@ static void test_tally__ranks_of_some(void **state)
 {
     struct sales_line should[PRODUCTS];
     struct sales_line is[PRODUCTS];
-    struct user_id ids[50];
+    struct id ids[50];
     struct tally tally;
     struct error error;
 
@@ -136,10 +135,9 @@ static void test_tally__ranks_of_some(void **state)
     assert_int_equal(tally_of(&tally, 1003, 1005, ids, 50, is, &count, &error), STATUS_OK);
     size_t at = 0;
     for (size_t i = 0; i < all; i++) {
-        for (size_t j = 0; j < 50; j++) {
-            if (user_id_equal(&should[i].product_id, &ids[j]))
+        for (size_t j = 0; j < 50; j++)
+            if (id_equal(&should[i].product_id, &ids[j]))
                 assert_lines(&is[at++], &should[i], 1);
-        }
     }
     assert_int_equal(at, count);
     assert_true(count > 20);
@@ -164,7 +162,7 @@ static void test_tally__neighbours(void **state)
         assert_int_equal(tally_around(&tally, 1000, 1009, &should[i].product_id, 0, is), 1);
         assert_lines(is, &should[i], 1);
     }
-    struct user_id stranger = product_of(9999);
+    struct id stranger = product_of(9999);
     assert_int_equal(tally_around(&tally, 1000, 1009, &stranger, 2, is), 0);
     tally_release(&tally);
 }
@@ -174,7 +172,7 @@ static void test_tally__days_are_forgotten(void **state)
     struct sales_line is[PRODUCTS];
     struct tally tally;
     struct error error;
-    struct user_id id = product_of(1);
+    struct id id = product_of(1);
 
     (void)state;
     fill(&tally);

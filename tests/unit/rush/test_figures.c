@@ -64,10 +64,9 @@ static void test_figures__outcomes_are_counted_when_they_were_answered(void **st
         presses[i].answered_ns = (int64_t)(i + 1) * 10 * MS;
     }
     assert_int_equal(rush_figures_make(&figures, presses, 400, 1000 * MS, &error), STATUS_OK);
-    for (size_t bin = 0; bin < figures.whole.bin_count; bin++) {
+    for (size_t bin = 0; bin < figures.whole.bin_count; bin++)
         for (size_t group = 0; group < RUSH_GROUPS; group++)
             sums[group] += figures.whole.counts[bin][group];
-    }
     assert_int_equal(sums[RUSH_GROUP_WON], 100);
     assert_int_equal(sums[RUSH_GROUP_SOLD_OUT], 280);
     assert_int_equal(sums[RUSH_GROUP_FAILED], 10);

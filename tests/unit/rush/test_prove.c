@@ -20,7 +20,7 @@
 struct scene {
     struct rush_press presses[USERS + 1];
     struct rush_coupon coupons[USERS];
-    struct rush_look look;
+    struct rush_holdings look;
     struct rush_evidence evidence;
 };
 
@@ -48,8 +48,8 @@ static void scene_init(struct scene *scene)
                                                 .nth = 1,
                                                 .sent_ns = 100 * MS,
                                                 .answered_ns = 105 * MS};
-    scene->look =
-        (struct rush_look){.coupons = scene->coupons, .coupon_count = STOCK, .asked_count = STOCK};
+    scene->look = (struct rush_holdings){
+        .coupons = scene->coupons, .coupon_count = STOCK, .asked_count = STOCK};
     scene->evidence = (struct rush_evidence){
         .presses = scene->presses,
         .press_count = USERS + 1,
@@ -64,10 +64,9 @@ static void scene_init(struct scene *scene)
 
 static enum rush_verdict verdict_of(const struct rush_proof *proof, const char *name)
 {
-    for (size_t i = 0; i < RUSH_CHECKS; i++) {
+    for (size_t i = 0; i < RUSH_CHECKS; i++)
         if (strcmp(proof->checks[i].name, name) == 0)
             return proof->checks[i].verdict;
-    }
     fail_msg("no check is called %s", name);
     return RUSH_CANNOT_SAY;
 }
@@ -99,10 +98,9 @@ static void test_prove__a_clean_storm_is_exact(void **state)
     (void)state;
     scene_init(&scene);
     struct rush_proof proof = prove(&scene);
-    for (size_t i = 0; i < RUSH_CHECKS; i++) {
+    for (size_t i = 0; i < RUSH_CHECKS; i++)
         if (proof.checks[i].verdict != RUSH_HOLDS)
             fail_msg("%s: %s", proof.checks[i].name, proof.checks[i].words);
-    }
     assert_true(proof.is_exact);
     assert_false(proof.is_broken);
     assert_int_equal(proof.winner_count, STOCK);

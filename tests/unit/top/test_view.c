@@ -10,14 +10,14 @@
 
 #include <cmocka.h>
 
+#include "top/text.h"
 #include "top/view.h"
-#include "top/words.h"
 
-/* A sight of a server that has served so many claims, of which so many took 1 ms and the rest
+/* A snapshot of a server that has served so many claims, of which so many took 1 ms and the rest
  * 8 ms. */
-static struct top_sight sight_at(int64_t now_ms, double won, double sold_out, double quick)
+static struct top_snapshot snapshot_at(int64_t now_ms, double won, double sold_out, double quick)
 {
-    struct top_sight sight = {
+    struct top_snapshot snapshot = {
         .seen_at_ms = now_ms, .wall_ms = 1700000000000 + now_ms, .is_reachable = true};
     char text[1024];
 
@@ -31,38 +31,38 @@ static struct top_sight sight_at(int64_t now_ms, double won, double sold_out, do
              "dibs_claim_seconds_bucket{le=\"0.008\"} %.0f\n"
              "dibs_claim_seconds_bucket{le=\"+Inf\"} %.0f\n",
              won, sold_out, quick, won + sold_out, won + sold_out);
-    top_sight_read_metrics(&sight, span_of(text));
-    return sight;
+    top_snapshot_read_metrics(&snapshot, span_of(text));
+    return snapshot;
 }
 
-static void add_policies(struct top_sight *sight, const char *json)
+static void add_policies(struct top_snapshot *snapshot, const char *json)
 {
     yyjson_doc *document = yyjson_read(json, strlen(json), YYJSON_READ_NOFLAG);
     assert_non_null(document);
-    top_sight_read_policies(sight, yyjson_doc_get_root(document));
+    top_snapshot_read_policies(snapshot, yyjson_doc_get_root(document));
     yyjson_doc_free(document);
 }
 
 static void test_view__metrics_are_read(void **state)
 {
-    struct top_sight sight = sight_at(0, 10, 20, 15);
+    struct top_snapshot snapshot = snapshot_at(0, 10, 20, 15);
 
     (void)state;
-    assert_true(sight.claims[TOP_WON] == 11);
-    assert_true(sight.claims[TOP_SOLD_OUT] == 20);
-    assert_true(sight.pending == 7);
-    assert_int_equal(sight.bucket_count, 3);
-    assert_true(isinf(sight.bucket_limits_s[2]));
+    assert_true(snapshot.claims[TOP_WON] == 11);
+    assert_true(snapshot.claims[TOP_SOLD_OUT] == 20);
+    assert_true(snapshot.pending == 7);
+    assert_int_equal(snapshot.bucket_count, 3);
+    assert_true(isinf(snapshot.bucket_limits_s[2]));
     /* Again: it is not added up. */
-    top_sight_read_metrics(&sight, SPAN("dibs_claims_total{result=\"issued\"} 3\n"));
-    assert_true(sight.claims[TOP_WON] == 3);
+    top_snapshot_read_metrics(&snapshot, SPAN("dibs_claims_total{result=\"issued\"} 3\n"));
+    assert_true(snapshot.claims[TOP_WON] == 3);
 }
 
 static void test_view__rates_and_quantiles_are_of_the_time_between(void **state)
 {
     struct top_view view = {.has_rates = false};
-    struct top_sight first = sight_at(1000, 1000, 0, 0);
-    struct top_sight second = sight_at(3000, 1100, 300, 380);
+    struct top_snapshot first = snapshot_at(1000, 1000, 0, 0);
+    struct top_snapshot second = snapshot_at(3000, 1100, 300, 380);
 
     (void)state;
     top_view_take(&view, &first);
@@ -82,8 +82,8 @@ static void test_view__rates_and_quantiles_are_of_the_time_between(void **state)
 static void test_view__a_server_that_started_again_has_no_rates(void **state)
 {
     struct top_view view = {.has_rates = false};
-    struct top_sight first = sight_at(1000, 1000, 0, 0);
-    struct top_sight second = sight_at(2000, 10, 0, 0);
+    struct top_snapshot first = snapshot_at(1000, 1000, 0, 0);
+    struct top_snapshot second = snapshot_at(2000, 10, 0, 0);
 
     (void)state;
     second.started_at_s = 99;
@@ -98,9 +98,9 @@ static void test_view__a_server_that_started_again_has_no_rates(void **state)
 static void test_view__changes_become_events(void **state)
 {
     struct top_view view = {.has_rates = false};
-    struct top_sight first = sight_at(1000, 0, 0, 0);
-    struct top_sight second = sight_at(2000, 0, 0, 0);
-    struct top_sight third = {.wall_ms = 1, .seen_at_ms = 3000, .trouble = "refused"};
+    struct top_snapshot first = snapshot_at(1000, 0, 0, 0);
+    struct top_snapshot second = snapshot_at(2000, 0, 0, 0);
+    struct top_snapshot third = {.wall_ms = 1, .seen_at_ms = 3000, .trouble = "refused"};
 
     (void)state;
     add_policies(&first, "{\"items\":[{\"id\":1,\"state\":\"CLOSED\"},{\"id\":3,\"state\":\"OPEN\","
@@ -146,9 +146,9 @@ static void test_view__bars_show_everything_there_is(void **state)
 static void test_view__a_list_that_cannot_be_had_is_not_an_empty_one(void **state)
 {
     struct top_view view = {.has_rates = false};
-    struct top_sight first = sight_at(1000, 0, 0, 0);
-    struct top_sight second = sight_at(2000, 0, 0, 0);
-    struct top_sight third = sight_at(3000, 0, 0, 0);
+    struct top_snapshot first = snapshot_at(1000, 0, 0, 0);
+    struct top_snapshot second = snapshot_at(2000, 0, 0, 0);
+    struct top_snapshot third = snapshot_at(3000, 0, 0, 0);
     const char *json = "{\"items\":[{\"id\":1,\"total\":1,\"name\":\"a\",\"state\":\"OPEN\"}]}";
 
     (void)state;
@@ -168,14 +168,14 @@ static void test_view__a_list_that_cannot_be_had_is_not_an_empty_one(void **stat
 static void test_view__a_policy_is_found_where_it_has_moved(void **state)
 {
     struct top_view view = {.has_rates = false};
-    struct top_sight sight = sight_at(1000, 0, 0, 0);
+    struct top_snapshot snapshot = snapshot_at(1000, 0, 0, 0);
 
     (void)state;
     assert_int_equal(top_view_place(&view, 7, 3), 0);
-    add_policies(&sight,
+    add_policies(&snapshot,
                  "{\"items\":[{\"id\":1,\"state\":\"CLOSED\"},{\"id\":2,\"state\":\"OPEN\"},"
                  "{\"id\":3,\"state\":\"OPEN\"}]}");
-    top_view_take(&view, &sight);
+    top_view_take(&view, &snapshot);
     assert_int_equal(top_view_place(&view, 1, 0), 2);
     assert_int_equal(top_view_place(&view, 2, 2), 0);
     assert_int_equal(top_view_place(&view, 9, 1), 1);

@@ -1,0 +1,352 @@
+/* holdings.c: two open-addressing tables over an array of claims. */
+#include "gate/local/holdings.h"
+
+#include <string.h>
+
+#define KEY_TARGET_BOUND UINT32_C(0x80000000) /* the target is a bound key, not a claim */
+#define TABLE_SLOTS_MIN  64u
+/* Users fall all over their table, each on a page of its own. Up to this size (6 million claims)
+ * the pages are there before the first of them comes. */
+#define TABLE_RESIDENT_MAX ((size_t)64 << 20)
+
+static struct holdings_slot *holdings_slots(const struct region *region)
+{
+    return region->base;
+}
+
+void holdings_init(struct holdings *holdings)
+{
+    *holdings = (struct holdings){.hash_key = hash_key_random()};
+}
+
+void holdings_release(struct holdings *holdings)
+{
+    region_release(&holdings->records);
+    region_release(&holdings->names);
+    region_release(&holdings->users);
+    region_release(&holdings->keys);
+    region_release(&holdings->bound);
+}
+
+/* The smallest power of two that keeps `count` entries at three quarters or less. */
+static uint64_t holdings_slots_for(uint64_t count)
+{
+    uint64_t slots = TABLE_SLOTS_MIN;
+    while (slots * 3 / 4 < count)
+        slots *= 2;
+    return slots;
+}
+
+static void holdings_put(struct holdings_slot *slots, uint32_t mask, struct holdings_slot entry)
+{
+    uint32_t at = entry.hash & mask;
+    while (slots[at].target != 0)
+        at = (at + 1) & mask;
+    slots[at] = entry;
+}
+
+enum table_residency { TABLE_RESIDENT, TABLE_WHEN_TOUCHED };
+
+static bool holdings_resize_table(struct region *table, uint32_t *mask, uint64_t count,
+                                  enum table_residency residency)
+{
+    uint64_t slot_count = holdings_slots_for(count);
+    struct region fresh = {0};
+
+    if (table->base != NULL && slot_count <= (uint64_t)*mask + 1)
+        return true;
+    if (slot_count > UINT64_C(1) << 32 ||
+        !region_grow(&fresh, slot_count * sizeof(struct holdings_slot)))
+        return false;
+    if (residency == TABLE_RESIDENT && fresh.size <= TABLE_RESIDENT_MAX)
+        region_make_resident(&fresh);
+    if (table->base != NULL) {
+        const struct holdings_slot *old = holdings_slots(table);
+        for (uint64_t i = 0; i <= *mask; i++)
+            if (old[i].target != 0)
+                holdings_put(fresh.base, (uint32_t)(slot_count - 1), old[i]);
+        region_release(table);
+    }
+    *table = fresh;
+    *mask = (uint32_t)(slot_count - 1);
+    return true;
+}
+
+bool holdings_reserve(struct holdings *holdings, uint64_t count)
+{
+    if (count <= holdings->capacity)
+        return true;
+    if (count >= KEY_TARGET_BOUND)
+        return false;
+    uint64_t names_size =
+        ((uint64_t)holdings->names_used * 2) + (count - holdings->count) * (uint64_t)ID_LENGTH_MAX;
+    if (names_size > UINT64_C(2) * UINT32_MAX)
+        return false;
+    if (!region_grow(&holdings->records, count * sizeof(struct holding)) ||
+        !region_grow(&holdings->names, names_size) ||
+        !holdings_resize_table(&holdings->users, &holdings->users_mask, count, TABLE_RESIDENT) ||
+        !holdings_resize_table(&holdings->keys, &holdings->keys_mask, count + holdings->bound_count,
+                               TABLE_WHEN_TOUCHED))
+        return false;
+    holdings->capacity = (uint32_t)count;
+    return true;
+}
+
+static bool holdings_is_user(const struct holdings *holdings, const struct holding *holding,
+                             const struct id *user)
+{
+    const char *names = holdings->names.base;
+    return holding->user_length == user->length &&
+           memcmp(names + (size_t)holding->user_at * 2, user->bytes, user->length) == 0;
+}
+
+/* The slot of a user, or the empty one where they would go. */
+static struct holdings_slot *holdings_user_slot(const struct holdings *holdings, uint32_t hash,
+                                                const struct id *user)
+{
+    struct holdings_slot *slots = holdings_slots(&holdings->users);
+    uint32_t at = hash & holdings->users_mask;
+
+    while (slots[at].target != 0) {
+        if (slots[at].hash == hash &&
+            holdings_is_user(holdings, holdings_at(holdings, slots[at].target - 1), user))
+            break;
+        at = (at + 1) & holdings->users_mask;
+    }
+    return &slots[at];
+}
+
+struct holdings_place holdings_find(const struct holdings *holdings, uint64_t hash,
+                                    const struct id *user)
+{
+    struct holdings_place place = {.newest = HOLDINGS_NONE};
+
+    if (holdings->users.base == NULL)
+        return place;
+    place.slot = holdings_user_slot(holdings, (uint32_t)hash, user);
+    if (place.slot->target != 0 && holdings_at(holdings, place.slot->target - 1)->held_count != 0)
+        place.newest = place.slot->target - 1;
+    return place;
+}
+
+/* Request ids are hashes that anyone can compute, so they are hashed once more, with our key. */
+static uint32_t holdings_key_hash(const struct holdings *holdings, const struct request_id *id)
+{
+    return (uint32_t)hash_table(holdings->hash_key, id->bytes, sizeof(id->bytes));
+}
+
+uint32_t holdings_of_key(const struct holdings *holdings, const struct request_id *id)
+{
+    if (holdings->keys_used == 0)
+        return HOLDINGS_NONE;
+
+    const struct holdings_slot *slots = holdings_slots(&holdings->keys);
+    const struct bound_key *bound = holdings->bound.base;
+    uint32_t hash = holdings_key_hash(holdings, id);
+
+    for (uint32_t at = hash & holdings->keys_mask; slots[at].target != 0;
+         at = (at + 1) & holdings->keys_mask) {
+        if (slots[at].hash != hash)
+            continue;
+        uint32_t target = slots[at].target - 1;
+        if (target & KEY_TARGET_BOUND) {
+            const struct bound_key *key = &bound[target & ~KEY_TARGET_BOUND];
+            if (memcmp(key->request_id.bytes, id->bytes, sizeof(id->bytes)) == 0)
+                return key->holding;
+        } else if (memcmp(holdings_at(holdings, target)->request_id.bytes, id->bytes,
+                          sizeof(id->bytes)) == 0) {
+            return target;
+        }
+    }
+    return HOLDINGS_NONE;
+}
+
+uint32_t holdings_of_seq(const struct holdings *holdings, int64_t seq)
+{
+    uint32_t low = 0;
+    uint32_t high = holdings->count;
+
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (holdings_at(holdings, middle)->seq < seq)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low < holdings->count && holdings_at(holdings, low)->seq == seq)
+        return low;
+    return HOLDINGS_NONE;
+}
+
+/* The lowest nth the user does not hold; `newest` holds `held_count` claims. A user without gaps,
+ * which is nearly everyone, costs no walk. */
+static uint16_t holdings_free_nth(const struct holdings *holdings, const struct holding *newest)
+{
+    uint64_t taken[(PER_USER_LIMIT_MAX + 64) / 64] = {0};
+
+    if (newest->held_count == newest->nth_top)
+        return (uint16_t)(newest->nth_top + 1);
+    for (const struct holding *holding = newest;;) {
+        taken[(holding->nth - 1) / 64] |= UINT64_C(1) << ((holding->nth - 1) % 64);
+        if (holding->previous == 0)
+            break;
+        holding = holdings_at(holdings, holding->previous - 1);
+    }
+    uint16_t nth = 1;
+    while (taken[(nth - 1) / 64] >> ((nth - 1) % 64) & 1)
+        nth++;
+    return nth;
+}
+
+static uint32_t holdings_store_name(struct holdings *holdings, const struct id *user)
+{
+    uint32_t at = holdings->names_used;
+    memcpy((char *)holdings->names.base + (size_t)at * 2, user->bytes, user->length);
+    holdings->names_used += (uint32_t)(user->length + 1) / 2;
+    return at;
+}
+
+/* Makes the record at `index` its user's newest claim. */
+static void holdings_link_user(struct holdings *holdings, struct holdings_slot *slot, uint64_t hash,
+                               uint32_t index, const struct claim *claim)
+{
+    struct holding *holding = holdings_at(holdings, index);
+
+    holding->held_count = 1;
+    holding->nth = (uint16_t)(claim->nth != 0 ? claim->nth : 1);
+    if (slot->target == 0) {
+        holding->user_at = holdings_store_name(holdings, &claim->user);
+    } else {
+        const struct holding *newest = holdings_at(holdings, slot->target - 1);
+        holding->user_at = newest->user_at;
+        if (newest->held_count > 0) {
+            if (claim->nth == 0)
+                holding->nth = holdings_free_nth(holdings, newest);
+            holding->previous = slot->target;
+            holding->held_count = (uint16_t)(newest->held_count + 1);
+            holding->nth_top = newest->nth_top;
+        }
+    }
+    if (holding->nth > holding->nth_top)
+        holding->nth_top = holding->nth;
+    *slot = (struct holdings_slot){.hash = (uint32_t)hash, .target = index + 1};
+}
+
+/* A record that is nobody's yet, its key already known. */
+static uint32_t holdings_append(struct holdings *holdings, const struct claim *claim,
+                                enum coupon_state state)
+{
+    ensure(holdings->count < holdings->capacity);
+    uint32_t index = holdings->count++;
+
+    *holdings_at(holdings, index) = (struct holding){
+        .seq = claim->seq,
+        .requested_at_ms = claim->requested_at_ms,
+        .request_id = claim->request_id,
+        .nth = (uint16_t)claim->nth,
+        .user_length = claim->user.length,
+        .state = (uint8_t)state & 7,
+    };
+    if (request_id_is_keyed(&claim->request_id)) {
+        holdings_put(holdings_slots(&holdings->keys), holdings->keys_mask,
+                     (struct holdings_slot){.hash = holdings_key_hash(holdings, &claim->request_id),
+                                            .target = index + 1});
+        holdings->keys_used++;
+    }
+    return index;
+}
+
+uint32_t holdings_add_at(struct holdings *holdings, struct holdings_place place, uint64_t hash,
+                         const struct claim *claim)
+{
+    uint32_t index = holdings_append(holdings, claim, COUPON_ISSUED);
+    holdings_link_user(holdings, place.slot, hash, index, claim);
+    return index;
+}
+
+uint32_t holdings_add(struct holdings *holdings, uint64_t hash, const struct claim *claim,
+                      enum coupon_state state)
+{
+    uint32_t index = holdings_append(holdings, claim, state);
+
+    if (coupon_state_is_active(state))
+        holdings_link_user(holdings, holdings_user_slot(holdings, (uint32_t)hash, &claim->user),
+                           hash, index, claim);
+    else
+        holdings_at(holdings, index)->user_at = holdings_store_name(holdings, &claim->user);
+    return index;
+}
+
+/* Writes at the user's newest claim how many they hold and their highest nth. */
+static void holdings_recount(const struct holdings *holdings, uint32_t newest)
+{
+    struct holding *head = holdings_at(holdings, newest);
+    uint16_t held_count = 0;
+    uint16_t nth_top = 0;
+
+    for (const struct holding *holding = head;;) {
+        held_count++;
+        if (holding->nth > nth_top)
+            nth_top = holding->nth;
+        if (holding->previous == 0)
+            break;
+        holding = holdings_at(holdings, holding->previous - 1);
+    }
+    head->held_count = held_count;
+    head->nth_top = nth_top;
+}
+
+void holdings_free_slot(struct holdings *holdings, uint32_t index, enum coupon_state state)
+{
+    struct holding *holding = holdings_at(holdings, index);
+    bool was_active = coupon_state_is_active((enum coupon_state)holding->state);
+    struct id user = {.length = holding->user_length};
+
+    holding->state = (uint8_t)state & 7;
+    if (!was_active)
+        return;
+    memcpy(user.bytes, (const char *)holdings->names.base + (size_t)holding->user_at * 2,
+           user.length);
+    struct holdings_slot *slot =
+        holdings_user_slot(holdings, (uint32_t)holdings_hash(holdings, &user), &user);
+    uint32_t newest = slot->target - 1;
+
+    if (newest == index) {
+        if (holding->previous == 0) {
+            holding->held_count = 0; /* The slot stays: it keeps the name for the next claim. */
+            return;
+        }
+        newest = holding->previous - 1;
+        slot->target = holding->previous;
+    } else {
+        struct holding *later = holdings_at(holdings, newest);
+        while (later->previous != index + 1)
+            later = holdings_at(holdings, later->previous - 1);
+        later->previous = holding->previous;
+    }
+    holding->previous = 0;
+    holding->held_count = 0;
+    holdings_recount(holdings, newest);
+}
+
+bool holdings_bind(struct holdings *holdings, uint32_t index, const struct request_id *id)
+{
+    struct holding *holding = holdings_at(holdings, index);
+    uint32_t at = holdings->bound_count;
+
+    if (at >= KEY_TARGET_BOUND - 1 ||
+        !region_grow(&holdings->bound, (size_t)(at + 1) * sizeof(struct bound_key)) ||
+        !holdings_resize_table(&holdings->keys, &holdings->keys_mask,
+                               (uint64_t)holdings->capacity + at + 1, TABLE_WHEN_TOUCHED))
+        return false;
+    ((struct bound_key *)holdings->bound.base)[at] =
+        (struct bound_key){.request_id = *id, .holding = index};
+    holdings->bound_count++;
+    if (holding->bound_count < CLAIM_KEYS_MAX)
+        holding->bound_count++;
+    holdings_put(holdings_slots(&holdings->keys), holdings->keys_mask,
+                 (struct holdings_slot){.hash = holdings_key_hash(holdings, id),
+                                        .target = (at | KEY_TARGET_BOUND) + 1});
+    holdings->keys_used++;
+    return true;
+}

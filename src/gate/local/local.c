@@ -1,0 +1,598 @@
+/* local.c: the gate in process memory: who wins, by the contract's order of verdicts, and what the
+ * ledger reports. What it says when asked is in look.c.
+ *
+ * Winners are handed to the outlet while the policy's lock is held, so the ledger sees them in seq
+ * order. It also commits in that order, and so the rows of a lease are always its first seqs: a
+ * restart goes on behind the last row. */
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/array.h"
+#include "gate/local/gate.h"
+
+#define BATCH_MAX         64         /* wishes decided, and winners pushed, in one go */
+#define TICKET_OF_THIS_GO UINT64_MAX /* replaced once the outlet has given the ticket */
+
+/* Where the id is or would be. */
+size_t gate_local_position(const struct gate_local *local, int64_t id)
+{
+    return array_place(local->policies, local->policy_count, ->id, id);
+}
+
+struct local_policy *gate_local_policy(struct gate_local *local, int64_t id)
+{
+    struct local_policy *policy = NULL;
+
+    pthread_rwlock_rdlock(&local->policies_lock);
+    size_t at = gate_local_position(local, id);
+    if (at < local->policy_count && local->policies[at]->id == id)
+        policy = local->policies[at];
+    pthread_rwlock_unlock(&local->policies_lock);
+    return policy;
+}
+
+struct local_policy *gate_local_lock(struct gate *gate, int64_t id, struct error *error)
+{
+    struct local_policy *policy = gate_local_policy(gate_local_of(gate), id);
+
+    if (policy == NULL)
+        error_set(error, STATUS_NOT_FOUND, "the gate has no policy %lld", (long long)id);
+    else
+        pthread_mutex_lock(&policy->lock);
+    return policy;
+}
+
+enum status local_policy_unlock(struct local_policy *policy, enum status status)
+{
+    pthread_mutex_unlock(&policy->lock);
+    return status;
+}
+
+static void local_policy_free(struct local_policy *policy)
+{
+    pthread_mutex_destroy(&policy->lock);
+    holdings_release(&policy->holdings);
+    free(policy->stock);
+    free(policy);
+}
+
+static void gate_local_close(struct gate *gate)
+{
+    struct gate_local *local = gate_local_of(gate);
+    for (size_t i = 0; i < local->policy_count; i++)
+        local_policy_free(local->policies[i]);
+    free(local->policies);
+    pthread_rwlock_destroy(&local->policies_lock);
+    blocklist_release(&local->blocklist);
+    free(local);
+}
+
+/* --- policies and stock, as the steward and a restart bring them --- */
+
+/* Room for one more lease of so many units. */
+static bool local_policy_make_room(struct local_policy *policy, int64_t count)
+{
+    if (!array_make_room(policy->stock, policy->stock_count, policy->stock_capacity))
+        return false;
+    return holdings_reserve(&policy->holdings,
+                            policy->holdings.count + (uint64_t)(policy->remaining + count));
+}
+
+/* The row is in place before anyone can find the policy, and so is the room for all that it has
+ * leased: a claim that came in between, or after there was no memory, would be told SOLD_OUT. */
+static struct local_policy *gate_local_add(struct gate_local *local, const struct policy *row)
+{
+    struct local_policy *policy = calloc(1, sizeof(*policy));
+    if (policy == NULL)
+        return NULL;
+    pthread_mutex_init(&policy->lock, NULL);
+    policy->id = row->id;
+    policy->policy = *row;
+    holdings_init(&policy->holdings);
+    if (!local_policy_make_room(policy, row->next_seq - 1)) {
+        local_policy_free(policy);
+        return NULL;
+    }
+
+    pthread_rwlock_wrlock(&local->policies_lock);
+    size_t at = gate_local_position(local, row->id);
+    if (!array_insert(local->policies, at, local->policy_count, local->policy_capacity)) {
+        pthread_rwlock_unlock(&local->policies_lock);
+        local_policy_free(policy);
+        return NULL;
+    }
+    local->policies[at] = policy;
+    pthread_rwlock_unlock(&local->policies_lock);
+    return policy;
+}
+
+static enum status gate_local_policy_set(struct gate *gate, const struct policy *row,
+                                         struct error *error)
+{
+    struct gate_local *local = gate_local_of(gate);
+    struct local_policy *policy = gate_local_policy(local, row->id);
+    enum status status = STATUS_OK;
+
+    if (policy == NULL)
+        policy = gate_local_add(local, row);
+    if (policy == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for policy %lld",
+                         (long long)row->id);
+    pthread_mutex_lock(&policy->lock);
+    /* Every seq ever leased may come back as a claim when the gate is being restored. Without room
+     * for them nothing changes: that the ledger has nothing left would be SOLD_OUT. */
+    bool is_damaged = row->is_damaged || policy->policy.is_damaged;
+    if (row->version >= policy->policy.version) {
+        if (holdings_reserve(&policy->holdings, (uint64_t)(row->next_seq - 1)))
+            policy->policy = *row;
+        else
+            status = error_set(error, STATUS_UNAVAILABLE, "no memory for %lld claims",
+                               (long long)(row->next_seq - 1));
+    }
+    policy->policy.is_damaged = is_damaged;
+    return local_policy_unlock(policy, status);
+}
+
+static enum status gate_local_lend(struct gate *gate, const struct lease *lease,
+                                   int64_t given_count, int64_t term, struct error *error)
+{
+    struct local_policy *policy = gate_local_lock(gate, lease->policy_id, error);
+
+    (void)term;
+    if (policy == NULL)
+        return STATUS_NOT_FOUND;
+    int64_t next_seq = lease->first_seq + given_count;
+    if (lease->id <= policy->lease_id_top || next_seq <= policy->seq_top)
+        return local_policy_unlock(policy, error_set(error, STATUS_CONFLICT,
+                                                     "the gate has seen lease %lld or later ones",
+                                                     (long long)lease->id));
+    if (!local_policy_make_room(policy, lease->count - given_count))
+        return local_policy_unlock(policy, error_set(error, STATUS_UNAVAILABLE,
+                                                     "no memory for a lease of %lld units",
+                                                     (long long)lease->count));
+    policy->lease_id_top = lease->id;
+    if (lease->count > given_count) {
+        policy->stock[policy->stock_count++] = (struct stock){
+            .lease_id = lease->id,
+            .first_seq = lease->first_seq,
+            .next_seq = next_seq,
+            .end_seq = lease->first_seq + lease->count,
+        };
+        policy->remaining += lease->count - given_count;
+        policy->seq_top = lease->first_seq + lease->count - 1;
+    }
+    return local_policy_unlock(policy, STATUS_OK);
+}
+
+/* Takes units off the end of the newest leases until `count` are gathered or the places are full.
+ */
+static size_t local_policy_shrink(struct local_policy *policy, int64_t count,
+                                  struct lease_shrunk *shrunk)
+{
+    size_t shrunk_count = 0;
+
+    while (count > 0 && policy->stock_count > 0 && shrunk_count < GATE_RECALL_LEASES_MAX) {
+        struct stock *last = &policy->stock[policy->stock_count - 1];
+        int64_t left = last->end_seq - last->next_seq;
+        int64_t taken = left < count ? left : count;
+
+        last->end_seq -= taken;
+        policy->remaining -= taken;
+        count -= taken;
+        policy->seq_top = last->end_seq - 1;
+        shrunk[shrunk_count++] = (struct lease_shrunk){
+            .lease_id = last->lease_id,
+            .count = last->end_seq - last->first_seq,
+        };
+        if (last->end_seq == last->next_seq)
+            policy->stock_count--;
+    }
+    return shrunk_count;
+}
+
+/* How many of the newest leases hold `count` units together. */
+static size_t local_policy_leases_for(const struct local_policy *policy, int64_t count)
+{
+    size_t needed = 0;
+    while (count > 0 && needed < policy->stock_count) {
+        const struct stock *stock = &policy->stock[policy->stock_count - 1 - needed];
+        count -= stock->end_seq - stock->next_seq;
+        needed++;
+    }
+    return needed;
+}
+
+static enum status gate_local_recall(struct gate *gate, int64_t policy_id, int64_t count,
+                                     struct lease_shrunk *shrunk, size_t *shrunk_count,
+                                     struct error *error)
+{
+    struct local_policy *policy = gate_local_lock(gate, policy_id, error);
+    enum status status = STATUS_OK;
+
+    *shrunk_count = 0;
+    if (policy == NULL)
+        return STATUS_NOT_FOUND;
+    bool whatever_there_is = count == GATE_RECALL_ALL;
+    if (!whatever_there_is && policy->remaining < count)
+        status = error_set(error, STATUS_CONFLICT, "only %lld units are left, %lld are needed",
+                           (long long)policy->remaining, (long long)count);
+    else if (!whatever_there_is && local_policy_leases_for(policy, count) > GATE_RECALL_LEASES_MAX)
+        status = error_set(error, STATUS_UNAVAILABLE, "the stock is spread over too many leases");
+    else
+        *shrunk_count = local_policy_shrink(policy, count, shrunk);
+    return local_policy_unlock(policy, status);
+}
+
+static enum status gate_local_restore(struct gate *gate, const struct claim *claim,
+                                      enum coupon_state state, struct error *error)
+{
+    struct local_policy *policy = gate_local_lock(gate, claim->policy_id, error);
+    enum status status = STATUS_OK;
+
+    if (policy == NULL)
+        return STATUS_FAILED;
+    struct holdings *holdings = &policy->holdings;
+    if (claim->seq <= policy->acknowledged_seq) {
+        status = error_set(error, STATUS_FAILED, "claim %lld-%lld came out of order",
+                           (long long)claim->policy_id, (long long)claim->seq);
+    } else if (!holdings_reserve(holdings, holdings->count + UINT64_C(1))) {
+        status = error_set(error, STATUS_UNAVAILABLE, "no memory for %u claims", holdings->count);
+    } else {
+        holdings_add(holdings, holdings_hash(holdings, &claim->user), claim, state);
+        policy->active_count += coupon_state_is_active(state);
+        policy->acknowledged_seq = claim->seq;
+        policy->seq_top = claim->seq;
+        policy->last_win_ms = claim->requested_at_ms;
+    }
+    return local_policy_unlock(policy, status);
+}
+
+static enum status gate_local_restore_key(struct gate *gate, const struct key_binding *binding,
+                                          struct error *error)
+{
+    struct local_policy *policy = gate_local_lock(gate, binding->policy_id, error);
+    enum status status = STATUS_OK;
+
+    if (policy == NULL)
+        return STATUS_NOT_FOUND;
+    uint32_t index = holdings_of_seq(&policy->holdings, binding->seq);
+    if (index == HOLDINGS_NONE)
+        status = error_set(error, STATUS_NOT_FOUND, "there is no claim %lld-%lld",
+                           (long long)binding->policy_id, (long long)binding->seq);
+    else if (!holdings_bind(&policy->holdings, index, &binding->request_id))
+        status = error_set(error, STATUS_FAILED, "a key of claim %lld-%lld cannot be restored",
+                           (long long)binding->policy_id, (long long)binding->seq);
+    return local_policy_unlock(policy, status);
+}
+
+/* --- deciding --- */
+
+/* The winners and bound keys of one go, on their way to the outlet. */
+struct outgoing {
+    struct claim claims[BATCH_MAX];
+    struct key_binding bindings[BATCH_MAX];
+    size_t claim_count;
+    size_t binding_count;
+};
+
+/* What the claim's coupon is by now. */
+static enum coupon_state local_policy_coupon_state(const struct local_policy *policy,
+                                                   const struct holding *holding, int64_t now_ms)
+{
+    return coupon_state_at((enum coupon_state)holding->state,
+                           coupon_expires_at_ms(&policy->policy, holding->requested_at_ms), now_ms);
+}
+
+static void local_policy_hold(struct local_policy *policy, struct wish *wish, uint32_t index,
+                              int64_t now_ms)
+{
+    const struct holding *holding = holdings_at(&policy->holdings, index);
+    wish->verdict = VERDICT_HELD;
+    wish->seq = holding->seq;
+    wish->nth = holding->nth;
+    wish->coupon_state = local_policy_coupon_state(policy, holding, now_ms);
+    if (holding->seq > policy->acknowledged_seq)
+        wish->ticket = TICKET_OF_THIS_GO;
+}
+
+/* What is said of a key rests on its claim and, when it may have been bound later, on that. */
+static void local_policy_rest_on_key(const struct local_policy *policy, struct wish *wish,
+                                     const struct holding *holding, const struct outgoing *outgoing)
+{
+    bool bound = holding->bound_count > 0;
+
+    if (holding->seq > policy->acknowledged_seq || (bound && outgoing->binding_count > 0))
+        wish->ticket = TICKET_OF_THIS_GO;
+    else if (bound)
+        wish->ticket = policy->binding_ticket;
+}
+
+/* The key answers with that claim from now on; one that cannot be kept is not answered with it. */
+static void local_policy_bind(struct local_policy *policy, struct wish *wish, uint32_t index,
+                              struct outgoing *outgoing)
+{
+    const struct holding *holding = holdings_at(&policy->holdings, index);
+
+    if (holding->bound_count == CLAIM_KEYS_MAX) {
+        wish->verdict = VERDICT_KEYS_FULL;
+        local_policy_rest_on_key(policy, wish, holding, outgoing);
+    } else if (holdings_bind(&policy->holdings, index, &wish->request_id)) {
+        outgoing->bindings[outgoing->binding_count++] = (struct key_binding){
+            .policy_id = policy->id, .seq = wish->seq, .request_id = wish->request_id};
+        wish->ticket = TICKET_OF_THIS_GO;
+    } else {
+        wish->verdict = VERDICT_UNAVAILABLE;
+        wish->ticket = 0;
+    }
+}
+
+/* The claim the key names, or with a limit of one the claim the user holds. */
+static bool local_policy_find_held(struct local_policy *policy, struct wish *wish, uint32_t newest,
+                                   int64_t now_ms, struct outgoing *outgoing)
+{
+    bool keyed = request_id_is_keyed(&wish->request_id);
+    uint32_t index = keyed ? holdings_of_key(&policy->holdings, &wish->request_id) : HOLDINGS_NONE;
+
+    if (index != HOLDINGS_NONE) {
+        local_policy_hold(policy, wish, index, now_ms);
+        local_policy_rest_on_key(policy, wish, holdings_at(&policy->holdings, index), outgoing);
+        return true;
+    }
+    if (newest == HOLDINGS_NONE || policy->policy.per_user_limit > 1)
+        return false;
+    local_policy_hold(policy, wish, newest, now_ms);
+    if (keyed)
+        local_policy_bind(policy, wish, newest, outgoing);
+    return true;
+}
+
+static void local_policy_win(struct local_policy *policy, struct wish *wish,
+                             struct holdings_place place, uint64_t hash, int64_t now_ms,
+                             struct outgoing *outgoing)
+{
+    struct stock *stock = &policy->stock[0];
+    struct claim *claim = &outgoing->claims[outgoing->claim_count++];
+
+    claim->policy_id = policy->id;
+    claim->seq = stock->next_seq++;
+    claim->lease_id = stock->lease_id;
+    claim->requested_at_ms = now_ms;
+    claim->request_id = wish->request_id;
+    claim->nth = 0;
+    claim->attempt = 0;
+    claim->user = wish->user;
+    uint32_t index = holdings_add_at(&policy->holdings, place, hash, claim);
+    claim->nth = holdings_at(&policy->holdings, index)->nth;
+
+    policy->remaining--;
+    policy->active_count++;
+    policy->pending_count++;
+    policy->last_win_ms = now_ms;
+    if (stock->next_seq == stock->end_seq) {
+        policy->stock_count--;
+        memmove(policy->stock, policy->stock + 1, policy->stock_count * sizeof(*stock));
+    }
+    wish->verdict = VERDICT_WON;
+    wish->seq = claim->seq;
+    wish->nth = claim->nth;
+    wish->coupon_state = COUPON_ISSUED;
+    wish->ticket = TICKET_OF_THIS_GO;
+}
+
+/* The contract's order of verdicts, top to bottom. */
+static void local_policy_decide(struct local_policy *policy, struct blocklist *blocklist,
+                                struct wish *wish, uint64_t hash, int64_t now_ms,
+                                struct outgoing *outgoing)
+{
+    struct holdings_place place = holdings_find(&policy->holdings, hash, &wish->user);
+    uint32_t newest = place.newest;
+
+    wish->ticket = 0;
+    wish->void_count = atomic_load_explicit(&policy->void_count, memory_order_relaxed);
+    if (policy->policy.is_damaged) {
+        wish->verdict = VERDICT_UNAVAILABLE;
+        return;
+    }
+    if (local_policy_find_held(policy, wish, newest, now_ms, outgoing))
+        return;
+    const struct holding *held =
+        newest != HOLDINGS_NONE ? holdings_at(&policy->holdings, newest) : NULL;
+    wish->verdict = policy_refusal(&policy->policy, blocklist_has(blocklist, &wish->user),
+                                   held != NULL ? held->held_count : 0, now_ms);
+    if (wish->verdict != VERDICT_UNDECIDED) {
+        wish->opens_at_ms = policy->policy.opens_at_ms;
+        if (wish->verdict == VERDICT_LIMIT_REACHED && held->seq > policy->acknowledged_seq)
+            wish->ticket = TICKET_OF_THIS_GO;
+    } else if (policy->remaining > 0) {
+        local_policy_win(policy, wish, place, hash, now_ms, outgoing);
+    } else if (policy->policy.unleased > 0) {
+        wish->verdict = VERDICT_LEASE_WANTED;
+    } else {
+        wish->verdict = VERDICT_SOLD_OUT;
+        if (policy->pending_count > 0)
+            wish->ticket = TICKET_OF_THIS_GO;
+    }
+}
+
+/* At most BATCH_MAX wishes under one hold of the lock. */
+static void local_policy_go(struct local_policy *policy, struct gate_local *local,
+                            struct wish **wishes, size_t count, int64_t now_ms)
+{
+    const struct gate_outlet *outlet = &local->outlet;
+    struct outgoing outgoing;
+    uint64_t hashes[BATCH_MAX];
+
+    outgoing.claim_count = 0;
+    outgoing.binding_count = 0;
+    for (size_t i = 0; i < count; i++)
+        hashes[i] = holdings_hash(&policy->holdings, &wishes[i]->user);
+
+    pthread_mutex_lock(&policy->lock);
+    for (size_t i = 0; i < count; i++)
+        holdings_prefetch(&policy->holdings, hashes[i]);
+    for (size_t i = 0; i < count; i++)
+        local_policy_decide(policy, &local->blocklist, wishes[i], hashes[i], now_ms, &outgoing);
+    if (outgoing.claim_count + outgoing.binding_count > 0)
+        policy->last_ticket = outlet->push(outlet->context, outgoing.claims, outgoing.claim_count,
+                                           outgoing.bindings, outgoing.binding_count);
+    if (outgoing.binding_count > 0)
+        policy->binding_ticket = policy->last_ticket;
+    uint64_t ticket = policy->last_ticket;
+    pthread_mutex_unlock(&policy->lock);
+
+    for (size_t i = 0; i < count; i++)
+        if (wishes[i]->ticket == TICKET_OF_THIS_GO)
+            wishes[i]->ticket = ticket;
+}
+
+static enum status gate_local_line_open(struct gate *gate, const struct gate_line_options *options,
+                                        struct gate_line **line, struct error *error)
+{
+    (void)options;
+    *line = calloc(1, sizeof(**line));
+    if (*line == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for a line");
+    (*line)->gate = gate;
+    return STATUS_OK;
+}
+
+static void gate_local_line_close(struct gate_line *line)
+{
+    free(line);
+}
+
+static bool gate_local_claim(struct gate_line *line, struct gate_batch *batch, int64_t now_ms)
+{
+    struct gate_local *local = gate_local_of(line->gate);
+    struct local_policy *policy = gate_local_policy(local, batch->policy_id);
+
+    for (size_t i = 0; i < batch->count && policy == NULL; i++) {
+        batch->wishes[i]->verdict = VERDICT_NO_POLICY;
+        batch->wishes[i]->ticket = 0;
+    }
+    for (size_t done = 0; done < batch->count && policy != NULL; done += BATCH_MAX) {
+        size_t go = batch->count - done < BATCH_MAX ? batch->count - done : BATCH_MAX;
+        local_policy_go(policy, local, batch->wishes + done, go, now_ms);
+    }
+    return true;
+}
+
+/* --- what the ledger reports --- */
+
+static void local_policy_release(struct local_policy *policy, int64_t seq, enum coupon_state state)
+{
+    uint32_t index = holdings_of_seq(&policy->holdings, seq);
+    if (index == HOLDINGS_NONE)
+        return;
+    const struct holding *holding = holdings_at(&policy->holdings, index);
+    if (coupon_state_is_active((enum coupon_state)holding->state))
+        policy->active_count--;
+    holdings_free_slot(&policy->holdings, index, state);
+}
+
+static void gate_local_acknowledge(struct gate *gate, const struct claim *claims,
+                                   const enum coupon_state *states, size_t count)
+{
+    for (size_t i = 0; i < count;) {
+        struct local_policy *policy = gate_local_policy(gate_local_of(gate), claims[i].policy_id);
+        size_t end = i;
+
+        ensure(policy != NULL);
+        pthread_mutex_lock(&policy->lock);
+        while (end < count && claims[end].policy_id == policy->id) {
+            if (!coupon_state_is_active(states[end])) {
+                local_policy_release(policy, claims[end].seq, states[end]);
+                atomic_fetch_add(&policy->void_count, 1);
+                /* Its unit is in the ledger again; until the steward brings the row, nobody may be
+                 * told that there is none. */
+                policy->policy.unleased++;
+            }
+            end++;
+        }
+        policy->pending_count -= (int64_t)(end - i);
+        policy->acknowledged_seq = claims[end - 1].seq;
+        pthread_mutex_unlock(&policy->lock);
+        i = end;
+    }
+}
+
+static enum status gate_local_settle(struct gate *gate, int64_t policy_id, const struct id *user,
+                                     int64_t seq, enum coupon_state state, struct error *error)
+{
+    struct local_policy *policy = gate_local_lock(gate, policy_id, error);
+    enum status status = STATUS_OK;
+
+    (void)user;
+    if (policy == NULL)
+        return STATUS_NOT_FOUND;
+    uint32_t index = holdings_of_seq(&policy->holdings, seq);
+    if (index == HOLDINGS_NONE)
+        status = error_set(error, STATUS_NOT_FOUND, "the gate has no claim %lld-%lld",
+                           (long long)policy_id, (long long)seq);
+    else if (coupon_state_is_active(state))
+        holdings_at(&policy->holdings, index)->state = (uint8_t)state & 7;
+    else
+        local_policy_release(policy, seq, state);
+    return local_policy_unlock(policy, status);
+}
+
+static enum status gate_local_block(struct gate *gate, const struct id *user, bool blocked,
+                                    struct error *error)
+{
+    return blocklist_set(&gate_local_of(gate)->blocklist, user, blocked, error);
+}
+
+bool gate_stands(struct gate *gate, const struct wish *wish)
+{
+    struct local_policy *policy = gate_local_policy(gate_local_of(gate), wish->policy_id);
+    enum coupon_state state = COUPON_VOID;
+
+    ensure(policy != NULL);
+    if (atomic_load(&policy->void_count) == wish->void_count)
+        return true;
+    if (wish->verdict != VERDICT_WON && wish->verdict != VERDICT_HELD)
+        return false;
+    pthread_mutex_lock(&policy->lock);
+    uint32_t index = holdings_of_seq(&policy->holdings, wish->seq);
+    if (index != HOLDINGS_NONE)
+        state = (enum coupon_state)holdings_at(&policy->holdings, index)->state;
+    pthread_mutex_unlock(&policy->lock);
+    return state != COUPON_VOID && state != COUPON_MERGED;
+}
+
+static const struct gate_ops gate_local_ops = {
+    .name = "local",
+    .close = gate_local_close,
+    .policy_set = gate_local_policy_set,
+    .lend = gate_local_lend,
+    .recall = gate_local_recall,
+    .restore = gate_local_restore,
+    .restore_key = gate_local_restore_key,
+    .line_open = gate_local_line_open,
+    .line_close = gate_local_line_close,
+    .claim = gate_local_claim,
+    .acknowledge = gate_local_acknowledge,
+    .settle = gate_local_settle,
+    .block = gate_local_block,
+    .find = gate_local_find,
+    .count = gate_local_count,
+    .list = gate_local_list,
+    .inspect = gate_local_inspect,
+    .visit = gate_local_visit,
+};
+
+enum status gate_local_open(struct gate **gate, const struct gate_options *options,
+                            struct error *error)
+{
+    struct gate_local *local = calloc(1, sizeof(*local));
+
+    ensure(options->outlet.push != NULL);
+    if (local == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for the gate");
+    local->gate.ops = &gate_local_ops;
+    local->outlet = options->outlet;
+    pthread_rwlock_init(&local->policies_lock, NULL);
+    blocklist_init(&local->blocklist);
+    *gate = &local->gate;
+    return STATUS_OK;
+}

@@ -1,0 +1,312 @@
+/* policies.c: create, list, show, change, close and check policies. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/policy.h"
+#include "claim/preflight.h"
+#include "http/api/call.h"
+#include "http/api/handlers.h"
+#include "http/api/render.h"
+#include "http/api/reply.h"
+#include "http/live/live.h"
+
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+#define CURSOR_KIND     'p'
+
+struct policy_call {
+    struct call call;
+    struct policy policy;        /* to create */
+    struct policy_change change; /* to make */
+};
+
+/* --- what a body says --- */
+
+struct policy_body {
+    struct span name;
+    struct span discount_type;
+    int64_t numbers[POLICY_COLUMN_COUNT];
+    bool flags[POLICY_COLUMN_COUNT];
+    enum json_seen seen[POLICY_COLUMN_COUNT];
+};
+
+/* The JSON field of a number, a time or a flag, by its row in the table. */
+static struct json_field column_field(enum policy_column column, bool is_required,
+                                      struct policy_body *body)
+{
+    const struct policy_column_rule *rule = &policy_columns[column];
+    bool is_time = rule->kind == POLICY_TIME_OR_NONE;
+    bool is_flag = rule->kind == POLICY_FLAG;
+    bool may_be_null = is_time || rule->kind == POLICY_NUMBER_OR_NONE;
+    return (struct json_field){
+        .name = rule->name,
+        .kind = is_time   ? JSON_TIME
+                : is_flag ? JSON_FLAG
+                          : JSON_INTEGER,
+        .presence = is_required   ? JSON_REQUIRED
+                    : may_be_null ? JSON_OPTIONAL_OR_NULL
+                                  : JSON_OPTIONAL,
+        .minimum = rule->minimum,
+        .maximum = rule->maximum,
+        .target = is_flag ? (void *)&body->flags[column] : &body->numbers[column],
+        .seen = &body->seen[column],
+    };
+}
+
+/* Reads the body, and makes its numbers those of the model: 0 stands for "none" there, and the
+ * first moment of 1970 for a time long past. */
+static bool read_body(struct ask *ask, const struct json_field *fields, size_t count,
+                      struct policy_body *body)
+{
+    if (!ask_body(ask, ASK_BODY_REQUIRED, fields, count))
+        return false;
+    for (int i = 0; i < POLICY_COLUMN_COUNT; i++) {
+        int64_t *number = &body->numbers[i];
+        if (policy_columns[i].kind == POLICY_FLAG)
+            *number = body->flags[i];
+        else if (policy_columns[i].kind == POLICY_TIME_OR_NONE && body->seen[i] != JSON_SEEN_VALUE)
+            *number = 0;
+        else if (policy_columns[i].kind == POLICY_TIME_OR_NONE && *number == 0)
+            *number = 1;
+    }
+    return true;
+}
+
+/* --- create --- */
+
+static bool read_new_policy(struct ask *ask, struct policy_body *body)
+{
+    const struct json_field discount[] = {
+        {"type", JSON_TEXT, JSON_REQUIRED, 1, 20, &body->discount_type, NULL, NULL, 0},
+        {"value", JSON_INTEGER, JSON_REQUIRED, INT64_MIN, INT64_MAX,
+         &body->numbers[POLICY_COLUMN_discount_value], NULL, NULL,
+         0}, /* The range is its type's. */
+    };
+    struct json_field fields[POLICY_COLUMN_COUNT] = {
+        column_field(POLICY_COLUMN_id, false, body),
+        {"name", JSON_TEXT, JSON_REQUIRED, 1, POLICY_NAME_CHARACTERS_MAX, &body->name, NULL, NULL,
+         0},
+        {"discount", JSON_OBJECT, JSON_REQUIRED, 0, 0, NULL, NULL, discount, COUNT_OF(discount)},
+    };
+    size_t count = 3;
+    for (int i = POLICY_COLUMN_total; i < POLICY_COLUMN_COUNT; i++)
+        if (policy_columns[i].given != POLICY_NOT_GIVEN)
+            fields[count++] = column_field(i, policy_columns[i].given == POLICY_REQUIRED, body);
+    return read_body(ask, fields, count, body);
+}
+
+static struct policy policy_of(const struct policy_body *body)
+{
+    struct policy policy = {.discount_type = span_equal(body->discount_type, SPAN("percent"))
+                                                 ? DISCOUNT_PERCENT
+                                                 : DISCOUNT_FIXED,
+                            .discount_value = body->numbers[POLICY_COLUMN_discount_value],
+                            .per_user_limit = 1};
+    memcpy(policy.name, body->name.bytes, body->name.length);
+    for (int i = 0; i < POLICY_COLUMN_COUNT; i++)
+        if (body->seen[i] == JSON_SEEN_VALUE)
+            ensure(policy_set_number(&policy, i, body->numbers[i]));
+    return policy;
+}
+
+/* The rules between fields; the words of the first that is broken, and its name. */
+static const char *check_new_policy(const struct policy_body *body, const char **field)
+{
+    bool percent = span_equal(body->discount_type, SPAN("percent"));
+    const int64_t *numbers = body->numbers;
+    if (!percent && !span_equal(body->discount_type, SPAN("fixed"))) {
+        *field = "discount.type";
+        return "discount.type: must be percent or fixed";
+    }
+    if (numbers[POLICY_COLUMN_discount_value] < 1 ||
+        numbers[POLICY_COLUMN_discount_value] >
+            (percent ? DISCOUNT_PERCENT_MAX : DISCOUNT_FIXED_MAX)) {
+        *field = "discount.value";
+        return percent ? "discount.value: must be an integer from 1 to 100"
+                       : "discount.value: must be an integer from 1 to 1000000000000";
+    }
+    if (numbers[POLICY_COLUMN_reserve] > numbers[POLICY_COLUMN_total]) {
+        *field = "reserve";
+        return "reserve: must not be more than total";
+    }
+    int64_t closes_at_ms = numbers[POLICY_COLUMN_closes_at];
+    if (closes_at_ms != 0 && closes_at_ms <= numbers[POLICY_COLUMN_opens_at]) {
+        *field = "closes_at";
+        return "closes_at: must be after opens_at";
+    }
+    /* The ledger keeps names as text that ends at its first NUL. */
+    if (memchr(body->name.bytes, '\0', body->name.length) != NULL) {
+        *field = "name";
+        return "name: must not contain the character NUL";
+    }
+    return NULL;
+}
+
+static void work_create(struct call *call, struct service *service)
+{
+    struct policy_call *self = (struct policy_call *)(void *)call;
+    struct policy_view view;
+    struct error error;
+    enum status status = service_policy_create(service, &self->policy, &view, &error);
+    if (status == STATUS_CONFLICT) {
+        call_problem(call, PROBLEM_CONFLICT, error.text, "id");
+        return;
+    }
+    if (!call_is_done(call, status, &error, PROBLEM_POLICY_NOT_FOUND))
+        return;
+    call_log(call, "policy_created", LOG_FIELD("policy", LOG_I64(view.policy.id)),
+             LOG_FIELD("total", LOG_I64(view.policy.total)));
+    live_policy_created(call->loop->api, &view);
+    render_policy(call_json(call, 201), &view);
+    snprintf(call->location, sizeof(call->location), "/v1/policies/%" PRId64, view.policy.id);
+}
+
+void policies_create(struct ask *ask)
+{
+    struct policy_body body = {.name = SPAN("")};
+    const char *field = NULL;
+    if (!read_new_policy(ask, &body))
+        return;
+    const char *refusal = check_new_policy(&body, &field);
+    if (refusal != NULL) {
+        ask_refuse(ask, refusal, field);
+        return;
+    }
+    call_start_with(ask, work_create, struct policy_call, .policy = policy_of(&body));
+}
+
+/* --- read --- */
+
+static enum status read_list(const struct call *call, struct service *service, void *rows,
+                             size_t max, size_t *count, struct error *error)
+{
+    return service_policy_list(service, call->page.after_first, rows, max, count, error);
+}
+
+static void render_row(struct buffer *out, const struct service *service, const void *row)
+{
+    (void)service;
+    render_policy(out, row);
+}
+
+static void place_row(const void *row, int64_t *first, int64_t *second)
+{
+    *first = ((const struct policy_view *)row)->policy.id;
+    *second = 0;
+}
+
+static void work_list(struct call *call, struct service *service)
+{
+    static const struct call_rows rows = {
+        sizeof(struct policy_view), CURSOR_KIND, read_list, render_row, place_row,
+    };
+    call_list(call, service, &rows);
+}
+
+void policies_list(struct ask *ask)
+{
+    if (ask_page(ask, CURSOR_KIND, NULL))
+        call_start(ask, work_list);
+}
+
+static void work_show(struct call *call, struct service *service)
+{
+    struct policy_view view;
+    struct error error;
+    enum status status = service_policy_show(service, call->policy_id, &view, &error);
+    if (call_is_done(call, status, &error, PROBLEM_POLICY_NOT_FOUND))
+        render_policy(call_json(call, 200), &view);
+}
+
+void policies_show(struct ask *ask)
+{
+    call_start(ask, work_show);
+}
+
+/* --- change and close --- */
+
+static void work_change(struct call *call, struct service *service)
+{
+    struct policy_call *self = (struct policy_call *)(void *)call;
+    struct policy_view view;
+    struct error error;
+    enum status status =
+        service_policy_change(service, call->policy_id, &self->change, &view, &error);
+    if (status == STATUS_CONFLICT && policy_change_sets(&self->change, POLICY_COLUMN_total)) {
+        call_problem(call, PROBLEM_CONFLICT, error.text, "total");
+    } else if (call_is_done(call, status, &error, PROBLEM_POLICY_NOT_FOUND)) {
+        call_log(call, self->change.closes ? "policy_closed" : "policy_changed",
+                 LOG_FIELD("policy", LOG_I64(call->policy_id)),
+                 LOG_FIELD("version", LOG_I64(view.policy.version)));
+        live_policy_changed(call->loop->api, call->policy_id);
+        render_policy(call_json(call, 200), &view);
+    }
+}
+
+static bool read_change(struct ask *ask, struct policy_change *change)
+{
+    struct policy_body body = {.name = SPAN("")};
+    struct json_field fields[POLICY_COLUMN_COUNT];
+    size_t count = 0;
+    for (int i = 0; i < POLICY_COLUMN_COUNT; i++)
+        if (policy_columns[i].later == POLICY_CHANGES)
+            fields[count++] = column_field(i, false, &body);
+    if (!read_body(ask, fields, count, &body))
+        return false;
+    for (int i = 0; i < POLICY_COLUMN_COUNT; i++)
+        change->sets |= body.seen[i] != JSON_NOT_SEEN ? 1U << i : 0;
+    memcpy(change->to, body.numbers, sizeof(change->to));
+    return true;
+}
+
+void policies_change(struct ask *ask)
+{
+    struct policy_change change = {0};
+    if (!read_change(ask, &change))
+        return;
+    if (change.sets != 0)
+        call_start_with(ask, work_change, struct policy_call, .change = change);
+    else
+        call_start(ask, work_show);
+}
+
+void policies_close(struct ask *ask)
+{
+    call_start_with(ask, work_change, struct policy_call, .change = {.closes = true});
+}
+
+/* --- whether everything that a drop needs is there --- */
+
+static void render_preflight(struct buffer *out, const struct preflight *preflight)
+{
+    json_begin(out, '{');
+    json_put_flag(out, "ready", preflight_is_ready(preflight));
+    json_put_time(out, "now", preflight->now_ms);
+    buffer_append_literal(out, ",\"checks\":[");
+    for (size_t index = 0; index < preflight->count; index++) {
+        const struct preflight_check *check = &preflight->checks[index];
+        json_begin(out, '{');
+        json_put(out, "name", check->name);
+        json_put(out, "state", preflight_state_name(check->state));
+        json_put(out, "words", check->words);
+        buffer_append_literal(out, "}");
+    }
+    buffer_append_literal(out, "]}");
+}
+
+static void work_preflight(struct call *call, struct service *service)
+{
+    struct preflight preflight;
+    struct error error = {.text = ""};
+    enum status status = service_preflight(service, call->policy_id, &preflight, &error);
+    if (call_is_done(call, status, &error, PROBLEM_POLICY_NOT_FOUND))
+        render_preflight(call_json(call, 200), &preflight);
+}
+
+void preflight_show(struct ask *ask)
+{
+    call_start(ask, work_preflight);
+}

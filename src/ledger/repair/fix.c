@@ -1,0 +1,252 @@
+/* fix.c: makes a policy's stock add up again, and keeps what audits found and repairs did.
+ *
+ * No coupon goes: what is left of the total after them and the leases is unleased. */
+#include <stdlib.h>
+
+#include "ledger/inside.h"
+#include "ledger/ledger.h"
+#include "ledger/repair/repair.h"
+#include "ledger/rows.h"
+#include "ledger/transactions.h"
+
+#define FIX_TRIES 3
+
+/* --- counting --- */
+
+static enum status balance_read_sums(void *context, const struct sql_value *columns,
+                                     struct error *error)
+{
+    struct ledger_balance *balance = context;
+
+    balance->coupons = columns[0].number;
+    balance->active = columns[1].number;
+    balance->highest_seq = columns[2].number;
+    balance->misplaced = columns[3].number;
+    return STATUS_OK;
+}
+
+enum status balance_sum(struct sql *sql, int64_t policy_id, struct ledger_balance *balance,
+                        struct error *error)
+{
+    struct sql_value id = sql_i64(policy_id);
+    enum status status =
+        SQL_RUN(sql, STATEMENT_lease_balance, rows_take_i64, &balance->leased, error, id);
+
+    return status == STATUS_OK
+               ? SQL_RUN(sql, STATEMENT_coupon_sums, balance_read_sums, balance, error, id)
+               : status;
+}
+
+enum status balance_read(struct sql *sql, int64_t policy_id, struct ledger_balance *balance,
+                         struct error *error)
+{
+    struct policy policy;
+    struct sql_value id = sql_i64(policy_id);
+    enum status status = sql->driver->begin(sql->session, error);
+
+    *balance = (struct ledger_balance){0};
+    if (status == STATUS_OK)
+        status = rows_policy_by_id(sql, policy_id, ROWS_LOOK, &policy, error);
+    if (status == STATUS_OK)
+        status = balance_sum(sql, policy_id, balance, error);
+    if (status == STATUS_OK)
+        status = SQL_RUN(sql, STATEMENT_user_over_limit, rows_take_i64, &balance->over_limit, error,
+                         id, sql_i64(policy.per_user_limit));
+    if (status == STATUS_OK)
+        status = SQL_RUN(sql, STATEMENT_coupon_stray, rows_take_i64, &balance->stray, error, id);
+    sql->driver->rollback(sql->session);
+    if (status == STATUS_OK) {
+        balance->total = policy.total;
+        balance->unleased = policy.unleased;
+        balance->version = policy.version;
+        balance->next_seq = policy.next_seq;
+    }
+    return status;
+}
+
+/* --- stock --- */
+
+struct fix_stock {
+    struct ledger_fix *fix;
+    const struct lease *leases; /* all that there ever were, as they were a moment ago */
+    size_t lease_count;
+};
+
+/* Whether all open leases are among those that this transaction has locked. Both are told by rising
+ * first seqs. */
+struct fix_leases {
+    const struct fix_stock *stock;
+    size_t at;
+    bool has_more;
+};
+
+static enum status fix_check_lease(void *context, const struct sql_value *columns,
+                                   struct error *error)
+{
+    struct fix_leases *leases = context;
+    const struct fix_stock *stock = leases->stock;
+    int64_t id = columns[0].number;
+
+    while (leases->at < stock->lease_count && stock->leases[leases->at].id != id)
+        leases->at++;
+    leases->has_more =
+        leases->has_more || leases->at == stock->lease_count || !stock->leases[leases->at].open;
+    return STATUS_OK;
+}
+
+/* A transaction that issues under a lease holds a shared lock on it, and one that moves a unit
+ * holds the policy: with both locked nothing moves, and all counts belong together. */
+static enum status fix_lock(struct sql *sql, const struct fix_stock *stock, struct policy *policy,
+                            struct error *error)
+{
+    struct fix_leases leases = {.stock = stock};
+    struct lease lease;
+    enum status status = STATUS_OK;
+
+    for (size_t i = 0; i < stock->lease_count && status == STATUS_OK; i++)
+        if (stock->leases[i].open)
+            status = rows_lease_lock(sql, stock->leases[i].id, &lease, error);
+    if (status == STATUS_OK && stock->fix->adopts_strays)
+        status = SQL_WRITE(sql, STATEMENT_coupon_adopt, error, sql_i64(stock->fix->policy_id));
+    if (status == STATUS_OK && stock->fix->places_coupons)
+        status = places_set(sql, stock->fix, error);
+    if (status == STATUS_OK)
+        status = rows_policy_by_id(sql, stock->fix->policy_id, ROWS_LOCK, policy, error);
+    if (status == STATUS_OK)
+        status = SQL_RUN(sql, STATEMENT_lease_open_of_policy, fix_check_lease, &leases, error,
+                         sql_i64(stock->fix->policy_id));
+    if (status == STATUS_OK && leases.has_more)
+        status = error_set(error, STATUS_CONFLICT, "policy %lld was lent stock meanwhile",
+                           (long long)stock->fix->policy_id);
+    return status;
+}
+
+/* The next lease begins behind all that there ever were, also behind one that somebody has made
+ * longer. */
+static enum status fix_set(const struct fix_stock *stock, const struct ledger_balance *sums,
+                           struct policy *policy, struct error *error)
+{
+    const struct ledger_fix *fix = stock->fix;
+    int64_t unleased = policy->total - sums->leased - sums->active;
+
+    if (unleased < 0 && fix->raises_total && sums->leased == 0) {
+        policy->total = sums->active;
+        unleased = 0;
+    }
+    if (unleased < 0)
+        return error_set(error, STATUS_CONFLICT,
+                         "policy %lld: %lld units are issued and %lld lent, and its total is %lld",
+                         (long long)policy->id, (long long)sums->active, (long long)sums->leased,
+                         (long long)policy->total);
+    policy->unleased = unleased;
+    if (policy->next_seq <= sums->highest_seq)
+        policy->next_seq = sums->highest_seq + 1;
+    for (size_t i = 0; i < stock->lease_count; i++) {
+        int64_t end_seq = stock->leases[i].first_seq + stock->leases[i].count;
+        if (policy->next_seq < end_seq)
+            policy->next_seq = end_seq;
+    }
+    return STATUS_OK;
+}
+
+static enum status fix_stock(struct sql *sql, void *argument, struct error *error)
+{
+    const struct fix_stock *stock = argument;
+    struct ledger_fix *fix = stock->fix;
+    struct ledger_balance sums = {0};
+    struct policy before;
+    int64_t waiting_count = 1;
+    enum status status = transaction_check_term(sql, fix->policy_id, fix->term, error);
+
+    fix->is_changed = false;
+    if (status == STATUS_OK)
+        status = fix_lock(sql, stock, &before, error);
+    if (status == STATUS_OK && fix->only_if_asked)
+        status = SQL_RUN(sql, STATEMENT_repair_waiting, rows_take_i64, &waiting_count, error,
+                         sql_i64(fix->policy_id));
+    if (status != STATUS_OK || waiting_count == 0 || fix->places_coupons)
+        return status;
+    struct policy policy = before;
+    status = balance_sum(sql, fix->policy_id, &sums, error);
+    if (status == STATUS_OK)
+        status = fix_set(stock, &sums, &policy, error);
+    if (status != STATUS_OK)
+        return status;
+    fix->before = before;
+    fix->after = policy;
+    fix->is_changed = policy.total != before.total || policy.unleased != before.unleased ||
+                      policy.next_seq != before.next_seq;
+    return fix->is_changed ? transaction_save_policy(sql, &policy, error) : STATUS_OK;
+}
+
+enum status ledger_fix(struct ledger *ledger, struct ledger_fix *fix, struct error *error)
+{
+    enum status status = STATUS_OK;
+
+    for (int i = 0; i < FIX_TRIES; i++) {
+        struct lease *leases = NULL;
+        struct fix_stock stock = {.fix = fix};
+        status = ledger_lease_history(ledger, fix->policy_id, &leases, &stock.lease_count, error);
+        stock.leases = leases;
+        if (status == STATUS_OK)
+            status = ledger_write(ledger, fix_stock, &stock, error);
+        free(leases);
+        if (status != STATUS_CONFLICT)
+            break;
+    }
+    return status;
+}
+
+/* --- what was done --- */
+
+static enum status fix_note(struct sql *sql, void *argument, struct error *error)
+{
+    const struct ledger_repair_note *note = argument;
+
+    return SQL_WRITE(sql, STATEMENT_repair_insert, error, sql_i64(note->asked_at_ms),
+                     sql_i64(note->policy_id), sql_text(span_of(note->plan)));
+}
+
+static enum status fix_note_done(struct sql *sql, void *argument, struct error *error)
+{
+    const struct ledger_repair_note *note = argument;
+
+    return SQL_WRITE(sql, STATEMENT_repair_finish, error, sql_i64(note->asked_at_ms),
+                     sql_i64(note->policy_id), sql_i64(note->done_at_ms),
+                     sql_text(span_of(note->outcome)));
+}
+
+static enum status fix_read_note(void *row, const struct sql_value *columns, struct error *error)
+{
+    struct ledger_repair_note *note = row;
+
+    note->asked_at_ms = columns[0].number;
+    note->policy_id = columns[1].number;
+    note->done_at_ms = columns[2].kind == SQL_NULL ? 0 : columns[2].number;
+    rows_read_text(&columns[3], note->plan, sizeof(note->plan));
+    rows_read_text(&columns[4], note->outcome, sizeof(note->outcome));
+    return STATUS_OK;
+}
+
+enum status ledger_repair_begin(struct ledger *ledger, const struct ledger_repair_note *note,
+                                struct error *error)
+{
+    struct ledger_repair_note copy = *note;
+    return ledger_write(ledger, fix_note, &copy, error);
+}
+
+enum status ledger_repair_end(struct ledger *ledger, const struct ledger_repair_note *note,
+                              struct error *error)
+{
+    struct ledger_repair_note copy = *note;
+    return ledger_write(ledger, fix_note_done, &copy, error);
+}
+
+enum status ledger_repairs(struct ledger *ledger, struct ledger_repair_note *notes, size_t max,
+                           size_t *count, struct error *error)
+{
+    struct rows_page page = ROWS_PAGE(notes, fix_read_note, count);
+
+    return LEDGER_READ(ledger, STATEMENT_repair_list, rows_take, &page, error,
+                       sql_i64((int64_t)max));
+}
