@@ -9,7 +9,7 @@ WEB    ?= true
 DEMO   ?= on
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test bench soak fuzz format lint install clean setup-build
+.PHONY: help run build test bench lab soak fuzz format lint install clean setup-build
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -36,6 +36,11 @@ test: ## build and run every suite (SUITE="unit system" runs some)
 bench: build ## measure dibs against a floor server, in one run
 	@scripts/setup bench
 	@bench/run
+
+lab: build ## compare the known ways of handing out coupons, with the same crowd (ARGS="--quick")
+	@scripts/setup bench
+	@ninja -C $(BUILD) lab/dibs-lab >/dev/null
+	@exec $(BUILD)/lab/dibs-lab $(ARGS)
 
 soak: ## run the crash tests for long (ROUNDS=100)
 	@scripts/setup test
