@@ -550,7 +550,7 @@ void json_append_flag(struct buffer *out, bool flag)
     buffer_append_text(out, flag ? "true" : "false");
 }
 
-void json_append_words(struct buffer *out, const char *text)
+void json_append_chars(struct buffer *out, const char *text)
 {
     if (text == NULL)
         buffer_append_literal(out, "null");

@@ -104,8 +104,8 @@ void json_append_time(struct buffer *out, int64_t wall_ms);
     (json_name((out), "\"" name "\":", sizeof(name) + 2), _Generic((value), \
          bool: "json_put_flag() is meant",                                  \
          struct span: json_append_text,                                     \
-         char *: json_append_words,                                         \
-         const char *: json_append_words,                                   \
+         char *: json_append_chars,                                         \
+         const char *: json_append_chars,                                   \
          default: buffer_append_i64)((out), (value)))
 #define json_put_time(out, name, wall_ms) \
     (json_name((out), "\"" name "\":", sizeof(name) + 2), json_append_time((out), (wall_ms)))
@@ -119,4 +119,4 @@ void json_append_time(struct buffer *out, int64_t wall_ms);
 void json_begin(struct buffer *out, char bracket);
 void json_name(struct buffer *out, const char *quoted, size_t length);
 void json_append_flag(struct buffer *out, bool flag);
-void json_append_words(struct buffer *out, const char *text);
+void json_append_chars(struct buffer *out, const char *text);

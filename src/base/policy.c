@@ -72,7 +72,7 @@ void policy_put(struct buffer *out, const struct policy *policy, enum policy_col
     json_name(out, rule->quoted, strlen(rule->quoted));
     switch (rule->kind) {
     case POLICY_TEXT:
-        json_append_words(out, (const char *)policy + rule->offset);
+        json_append_chars(out, (const char *)policy + rule->offset);
         break;
     case POLICY_FLAG:
         json_append_flag(out, policy_number(policy, column) != 0);

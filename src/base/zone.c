@@ -340,7 +340,7 @@ struct zone_header {
     uint32_t leap_count;
     uint32_t change_count;
     uint32_t type_count;
-    uint32_t letter_count;
+    uint32_t dead_letter_count;
 };
 
 static uint64_t zone_read_number(const char *bytes, size_t size)
@@ -363,10 +363,10 @@ static bool zone_read_header(struct span file, struct zone_header *header)
         .leap_count = (uint32_t)zone_read_number(counts + 8, 4),
         .change_count = (uint32_t)zone_read_number(counts + 12, 4),
         .type_count = (uint32_t)zone_read_number(counts + 16, 4),
-        .letter_count = (uint32_t)zone_read_number(counts + 20, 4),
+        .dead_letter_count = (uint32_t)zone_read_number(counts + 20, 4),
     };
     return header->change_count <= CHANGES_MAX && header->type_count >= 1 &&
-           header->type_count <= TYPES_MAX && header->letter_count <= FILE_LENGTH_MAX &&
+           header->type_count <= TYPES_MAX && header->dead_letter_count <= FILE_LENGTH_MAX &&
            header->leap_count <= FILE_LENGTH_MAX && header->isstd_count <= TYPES_MAX &&
            header->isut_count <= TYPES_MAX;
 }
@@ -375,7 +375,7 @@ static bool zone_read_header(struct span file, struct zone_header *header)
 static size_t zone_block_length(const struct zone_header *header, size_t time_size)
 {
     return header->change_count * (time_size + 1) + header->type_count * (size_t)6 +
-           header->letter_count + header->leap_count * (time_size + 4) + header->isstd_count +
+           header->dead_letter_count + header->leap_count * (time_size + 4) + header->isstd_count +
            header->isut_count;
 }
 

@@ -46,7 +46,7 @@ const char *audit_check_name(enum audit_check check)
     return audit_checks[check].name;
 }
 
-const char *policy_audit_words(const struct policy_audit *audit, enum audit_check check)
+const char *policy_audit_text(const struct policy_audit *audit, enum audit_check check)
 {
     return check == AUDIT_CORRUPT || check == AUDIT_DAMAGED ? audit->corrupt
                                                             : audit_checks[check].words;
@@ -445,7 +445,7 @@ enum status audit_pass_surely(struct service *service, enum audit_depth depth, c
     return STATUS_OK;
 }
 
-void audit_looks_free(struct audit_pass *looks, size_t count)
+void audit_passes_free(struct audit_pass *looks, size_t count)
 {
     for (size_t i = 0; looks != NULL && i < count; i++)
         audit_pass_release(&looks[i]);
@@ -494,7 +494,7 @@ enum status audit_each(struct service *service, enum audit_depth depth, int64_t 
         for (size_t i = 0; i < some && status == STATUS_OK; i++)
             if (is_one || looks[i].status != STATUS_NOT_FOUND)
                 status = visit(context, &looks[i], error);
-        audit_looks_free(looks, some);
+        audit_passes_free(looks, some);
     }
     return status;
 }

@@ -71,7 +71,7 @@ struct policy_audit {
 int64_t policy_audit_imbalance(const struct policy_audit *audit);
 
 /* What one check found means; of one that is corrupt or damaged, which value that is. */
-const char *policy_audit_words(const struct policy_audit *audit, enum audit_check check);
+const char *policy_audit_text(const struct policy_audit *audit, enum audit_check check);
 
 /* True when nothing was found. */
 bool policy_audit_is_fine(const struct policy_audit *audit);
@@ -112,9 +112,9 @@ struct audit_repair {
     int64_t stock_count;  /* whose stock was set right */
     int64_t claim_count;  /* claims put back or removed in a shared gate, coupons placed or kept */
     int64_t built_count;  /* policies that were built anew in it */
-    int64_t letter_count; /* dead letters of policies that were let go */
-    bool is_board_built;  /* the ranking's board was built anew */
-    char words[512];      /* what is left to be done by people; "": nothing */
+    int64_t dead_letter_count; /* dead letters of policies that were let go */
+    bool is_board_built;       /* the ranking's board was built anew */
+    char words[512];           /* what is left to be done by people; "": nothing */
 };
 
 /* What becomes of a policy that a shared gate has and the ledger lacks. */

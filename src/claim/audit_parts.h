@@ -33,11 +33,11 @@ struct audit_pass {
 
 /* Looks at those policies until what was found is found again and again, or nothing is left of it.
  * The pauses between are those of all: it takes no longer because much is wrong. *looks is the
- * caller's, for audit_looks_free(). */
+ * caller's, for audit_passes_free(). */
 enum status audit_pass_surely(struct service *service, enum audit_depth depth, const int64_t *ids,
                               size_t count, struct audit_pass **looks,
                               struct error *error) MUST_CHECK;
-void audit_looks_free(struct audit_pass *looks, size_t count);
+void audit_passes_free(struct audit_pass *looks, size_t count);
 
 /* Whether the ledger lacks the policy, or has an older copy of it, beside a shared gate. */
 bool audit_pass_is_lost(const struct audit_pass *look);

@@ -127,7 +127,7 @@ static enum status audit_watch_policies(struct audit_watch *watch, struct audit_
         for (size_t i = 0; i < some && status == STATUS_OK; i++)
             worst = audit_watch_take(watch, &looks[i], numbers, words, worst);
         worst = status == STATUS_OK ? worst : status;
-        audit_looks_free(looks, some);
+        audit_passes_free(looks, some);
     }
     free(ids);
     return worst;
@@ -225,7 +225,7 @@ bool service_count_audit(struct service *service, struct audit_numbers *numbers)
     return is_ours;
 }
 
-void audit_watch_words(struct audit_watch *watch, char *words, size_t size)
+void audit_watch_text(struct audit_watch *watch, char *words, size_t size)
 {
     words[0] = '\0';
     if (watch == NULL)

@@ -61,9 +61,9 @@ struct service {
     struct hash_key code_key;
     int64_t *short_codes; /* policies of old whose codes have 8 characters, in rising order */
     size_t short_code_count;
-    _Atomic int64_t letter_count;   /* dead letters, as last counted */
-    _Atomic int64_t worker_count;   /* of a shared gate: workers that live, as last counted */
-    _Atomic uint64_t stock_changes; /* rises when a policy's stock or window may have changed */
+    _Atomic int64_t dead_letter_count; /* dead letters, as last counted */
+    _Atomic int64_t worker_count;      /* of a shared gate: workers that live, as last counted */
+    _Atomic uint64_t stock_changes;    /* rises when a policy's stock or window may have changed */
     struct notices notices;
     pthread_mutex_t wakeups_lock;
     struct desk_wakeup wakeups[DESKS_MAX];
@@ -78,7 +78,7 @@ enum status audit_watch_start(struct service *service, struct error *error) MUST
 void audit_watch_stop(struct audit_watch *watch);
 
 /* What people have to know of, "" as a rule. From any thread. */
-void audit_watch_words(struct audit_watch *watch, char *words, size_t size);
+void audit_watch_text(struct audit_watch *watch, char *words, size_t size);
 
 /* --- events.c: Kafka, and what other services are told and tell --- */
 

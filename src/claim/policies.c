@@ -87,7 +87,7 @@ enum status service_policy_show(struct service *service, int64_t id, struct poli
     return status == STATUS_OK ? service_count(service, NUMBERS_NOW, view, error) : status;
 }
 
-void service_look(struct service *service, int64_t policy_id)
+void service_observe(struct service *service, int64_t policy_id)
 {
     struct gate_numbers numbers;
 

@@ -64,9 +64,9 @@ static void service_add_audit(struct service *service, struct service_part *part
     char words[200];
     size_t length = strlen(part->words);
 
-    sync_lost_words(service->sync, words, sizeof(words));
+    sync_lost_text(service->sync, words, sizeof(words));
     if (words[0] == '\0')
-        audit_watch_words(service->audit_watch, words, sizeof(words));
+        audit_watch_text(service->audit_watch, words, sizeof(words));
     if (words[0] != '\0')
         snprintf(part->words + length, sizeof(part->words) - length, "; %s", words);
 }

@@ -418,9 +418,9 @@ int64_t service_worker_count(struct service *service)
     return atomic_load(&service->worker_count);
 }
 
-int64_t service_letter_count(struct service *service)
+int64_t service_dead_letter_count(struct service *service)
 {
-    return service->shared != NULL ? atomic_load(&service->letter_count) : -1;
+    return service->shared != NULL ? atomic_load(&service->dead_letter_count) : -1;
 }
 
 void service_trace(struct service *service, const struct request_id *request_id,

@@ -103,7 +103,7 @@ struct policy_view {
 
 /* From here on gate_count() tells of all that happened before this call, also in other processes,
  * unless the gate is away. Blocks. */
-void service_look(struct service *service, int64_t policy_id);
+void service_observe(struct service *service, int64_t policy_id);
 
 /* Ready to claim when it returns. policy->id 0: the next free id. CONFLICT: the id is taken. */
 enum status service_policy_create(struct service *service, const struct policy *policy,
@@ -166,8 +166,8 @@ enum status service_user_block(struct service *service, const struct id *user, b
  * Once: a letter that was retried before, wherever, is put away with the claim that was won then.
  * NOT_FOUND: no such letter. CONFLICT: the gate does not let them win, and why; the letter stays.
  */
-enum status service_letter_retry(struct service *service, int64_t policy_id, int64_t seq,
-                                 struct wish *wish, struct error *error) MUST_CHECK;
+enum status service_dead_letter_retry(struct service *service, int64_t policy_id, int64_t seq,
+                                      struct wish *wish, struct error *error) MUST_CHECK;
 
 /* --- sales --- */
 
@@ -226,7 +226,7 @@ bool service_count_worker(struct service *service, struct worker_numbers *number
 /* Shared gate only: claims in it that the ledger does not have yet, and dead letters, as last read;
  * -1: this gate is not shared. */
 int64_t service_pending(struct service *service);
-int64_t service_letter_count(struct service *service);
+int64_t service_dead_letter_count(struct service *service);
 
 /* Shared gate only: live workers, as last read from the ledger; -1: not read yet, or this gate is
  * not shared. */

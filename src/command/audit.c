@@ -65,7 +65,7 @@ static int gather(struct audit_source *source, const char *policy, struct report
     yyjson_mut_val *items = yyjson_mut_arr(report->building);
     yyjson_mut_doc_set_root(report->building, root);
     do {
-        int code = audit_source_look(source, policy, after[0] != '\0' ? after : NULL);
+        int code = audit_source_fetch(source, policy, after[0] != '\0' ? after : NULL);
         if (code != COMMAND_FINE)
             return code;
         add_page(report, items, source->root);
@@ -282,7 +282,7 @@ static void show_repair(yyjson_val *done)
         FACT("users blocked", "users_blocked"),
         FACT("users unblocked", "users_unblocked"),
         FACT("policies with stock set", "stock_set"),
-        FACT("claims mended", "claims_mended"),
+        FACT("claims repaired", "claims_repaired"),
         FACT("policies built anew", "policies_built"),
         FACT("dead letters written", "letters_written"),
         FACT("board built anew", "board_built"),

@@ -109,7 +109,7 @@ static int answer(struct audit_source *source, struct buffer *json)
     return source->root != NULL ? COMMAND_FINE : command_fail(source->call, "out of memory");
 }
 
-static int look(struct audit_source *source, const char *policy, const char *after)
+static int fetch_page(struct audit_source *source, const char *policy, const char *after)
 {
     struct policy_audit *audits = malloc(PAGE_LIMIT * sizeof(*audits));
     struct board_audit board = {.is_known = false};
@@ -138,11 +138,11 @@ static int look(struct audit_source *source, const char *policy, const char *aft
     return answer(source, &json);
 }
 
-int audit_source_look(struct audit_source *source, const char *policy, const char *after)
+int audit_source_fetch(struct audit_source *source, const char *policy, const char *after)
 {
     char path[PATH_SIZE];
     if (source->service != NULL)
-        return look(source, policy, after);
+        return fetch_page(source, policy, after);
     if (policy != NULL) {
         snprintf(path, sizeof(path), "/v1/audit?policy=%s", policy);
     } else {

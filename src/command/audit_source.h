@@ -27,6 +27,6 @@ void audit_source_end(struct audit_source *source);
 
 /* The same codes; `root` is the answer. `policy` may be NULL for all; `after` is the `next` of the
  * page before, or NULL. */
-int audit_source_look(struct audit_source *source, const char *policy, const char *after);
+int audit_source_fetch(struct audit_source *source, const char *policy, const char *after);
 int audit_source_repair(struct audit_source *source, const char *policy, bool forgets);
 int audit_source_history(struct audit_source *source);

@@ -158,7 +158,7 @@ static int take_option(struct command_call *call, struct arguments *arguments,
     if (place < 0)
         return refuse_option(call, argument);
     const struct option *option = command_option_at(call->command, (size_t)place);
-    if (option->value_word == NULL) {
+    if (option->value_name == NULL) {
         if (argument->value != NULL)
             return command_usage(call, "--%s: takes no value", option->name);
         call->values[place] = "";
@@ -167,15 +167,15 @@ static int take_option(struct command_call *call, struct arguments *arguments,
     call->values[place] = arguments_value(arguments, argument);
     if (call->values[place] == NULL) {
         return command_usage(call, "--%s: needs a value: --%s %s", option->name, option->name,
-                             option->value_word);
+                             option->value_name);
     }
     return COMMAND_FINE;
 }
 
-static int check_words(const struct command_call *call)
+static int check_argument_count(const struct command_call *call)
 {
     const struct command *command = call->command;
-    if (call->word_count >= command->words_min && call->word_count <= command->words_max)
+    if (call->word_count >= command->arguments_min && call->word_count <= command->arguments_max)
         return COMMAND_FINE;
     if (command->words == NULL)
         return command_usage(call, "unexpected \"%s\"", call->words[0]);
@@ -200,7 +200,7 @@ static int read_line(struct command_call *call, int argc, char **argv)
         int code = COMMAND_FINE;
         if (argument.is_flag)
             code = take_option(call, &arguments, &argument);
-        else if (call->word_count == call->command->words_max ||
+        else if (call->word_count == call->command->arguments_max ||
                  call->word_count == COMMAND_WORDS_MAX)
             code = command_usage(call, "unexpected \"%s\"", argument.text);
         else
@@ -208,7 +208,7 @@ static int read_line(struct command_call *call, int argc, char **argv)
         if (code != COMMAND_FINE)
             return code;
     }
-    return check_words(call);
+    return check_argument_count(call);
 }
 
 static bool wants_help(int argc, char **argv)

@@ -32,7 +32,7 @@ enum command_exit {
 /* One flag of a command. A list of them ends with a NULL name. */
 struct option {
     const char *name;       /* "opens-at" for --opens-at */
-    const char *value_word; /* "TIME"; NULL: a switch without a value */
+    const char *value_name; /* "TIME"; NULL: a switch without a value */
     const char *help;
 };
 
@@ -43,8 +43,8 @@ struct command {
     const char *name;
     const char *summary; /* one line, no full stop */
     const char *words;   /* "POLICY USER", "[POLICY USER]", or NULL */
-    int words_min;
-    int words_max;
+    int arguments_min;
+    int arguments_max;
     const char *const *examples; /* end with NULL */
     const char *description;     /* what the summary leaves open, or NULL */
     const struct option *options;

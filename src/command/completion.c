@@ -73,7 +73,7 @@ static void append_switches(struct buffer *out, const struct command *commands)
         for (size_t i = 0; (option = command_option_at(command, i)) != NULL; i++) {
             char pattern[64];
             snprintf(pattern, sizeof(pattern), "|--%s", option->name);
-            if (option->value_word == NULL && strstr(out->bytes, pattern) == NULL)
+            if (option->value_name == NULL && strstr(out->bytes, pattern) == NULL)
                 buffer_append_text(out, pattern);
         }
         if (command->subcommands != NULL)

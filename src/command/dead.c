@@ -19,7 +19,7 @@ int command_dead_list(const struct command_call *call)
 }
 
 /* "42-17" */
-static bool is_letter_id(const char *word)
+static bool is_dead_letter_id(const char *word)
 {
     size_t policy = strspn(word, "0123456789");
     if (policy == 0 || policy > 16 || word[policy] != '-')
@@ -32,7 +32,7 @@ static int ask_about(const struct command_call *call, const char *method, const 
                      void (*show)(yyjson_val *root))
 {
     char path[96];
-    if (!is_letter_id(call->words[0]))
+    if (!is_dead_letter_id(call->words[0]))
         return command_usage(call, "\"%s\" is not a dead letter's id, as in 42-17", call->words[0]);
     snprintf(path, sizeof(path), "/v1/dead/%s%s", call->words[0], end);
     return exchange_once(call, EXCHANGE_ADMIN,

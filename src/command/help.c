@@ -61,9 +61,9 @@ static void append_options(struct buffer *out, const struct command *command)
     if (command_option_at(command, 0) != NULL)
         buffer_append_text(out, "\nFlags:\n");
     for (size_t i = 0; (option = command_option_at(command, i)) != NULL; i++) {
-        const char *value_word = option->value_word;
-        buffer_printf(out, "  --%s%s%s\n", option->name, value_word != NULL ? " " : "",
-                      value_word != NULL ? value_word : "");
+        const char *value_name = option->value_name;
+        buffer_printf(out, "  --%s%s%s\n", option->name, value_name != NULL ? " " : "",
+                      value_name != NULL ? value_name : "");
         append_wrapped(out, option->help, HELP_INDENT);
     }
 }

@@ -32,16 +32,16 @@ static void append_roff(struct buffer *out, const char *text)
     }
 }
 
-/* .TP, a bold term with its value_word in italics, and what it means. */
-static void append_term(struct buffer *out, const char *term, const char *value_word,
+/* .TP, a bold term with its value_name in italics, and what it means. */
+static void append_term(struct buffer *out, const char *term, const char *value_name,
                         const char *help)
 {
     buffer_append_text(out, ".TP\n\\fB");
     append_roff(out, term);
     buffer_append_text(out, "\\fR");
-    if (value_word != NULL) {
+    if (value_name != NULL) {
         buffer_append_text(out, " \\fI");
-        append_roff(out, value_word);
+        append_roff(out, value_name);
         buffer_append_text(out, "\\fR");
     }
     buffer_append_text(out, "\n");
@@ -54,7 +54,7 @@ static void append_options(struct buffer *out, const struct option *options)
     for (const struct option *option = options; option != NULL && option->name != NULL; option++) {
         char flag[64];
         snprintf(flag, sizeof(flag), "--%s", option->name);
-        append_term(out, flag, option->value_word, option->help);
+        append_term(out, flag, option->value_name, option->help);
     }
 }
 

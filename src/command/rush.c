@@ -49,7 +49,7 @@ static void rush_tell(void *context, const struct storm_numbers *numbers)
             (double)numbers->p99_us / 1e3, (double)numbers->slip_ns / 1e6);
 }
 
-static void rush_tell_look(void *context, size_t done, size_t count)
+static void rush_tell_survey(void *context, size_t done, size_t count)
 {
     if (rush_is_watched())
         fprintf(stderr, "\r\033[Klooking at what each of them holds: %zu of %zu", done, count);
@@ -261,12 +261,12 @@ static int rush_holdings_at_users(struct rush *rush)
         .user_count = rush_list_users(rush, users),
         .timeout_ms = rush->options.settle_ms,
         .stop = &rush_stop,
-        .tell = rush_tell_look,
+        .tell = rush_tell_survey,
     };
-    enum status status = rush_holdings(&rush->look, &options, &error);
+    enum status status = rush_holdings(&rush->holdings, &options, &error);
     free(users);
     rush_tell_nothing();
-    rush->evidence.look = &rush->look;
+    rush->evidence.holdings = &rush->holdings;
     return status == STATUS_OK ? COMMAND_FINE : command_fail(rush->exchange.call, "%s", error.text);
 }
 
@@ -292,21 +292,21 @@ static void rush_ask_stock(struct rush *rush)
 static void rush_read_findings(struct rush_evidence *evidence, yyjson_val *findings)
 {
     const char *separator = " ";
-    size_t size = sizeof(evidence->audit_words);
-    size_t length = (size_t)snprintf(evidence->audit_words, size, "the audit finds");
+    size_t size = sizeof(evidence->audit_text);
+    size_t length = (size_t)snprintf(evidence->audit_text, size, "the audit finds");
     yyjson_val *finding;
     yyjson_arr_iter each;
 
     yyjson_arr_iter_init(findings, &each);
     while ((finding = yyjson_arr_iter_next(&each)) != NULL && length < size) {
         const char *check = yyjson_get_str(yyjson_obj_get(finding, "check"));
-        length += (size_t)snprintf(evidence->audit_words + length, size - length, "%s%s %" PRId64,
+        length += (size_t)snprintf(evidence->audit_text + length, size - length, "%s%s %" PRId64,
                                    separator, check != NULL ? check : "something",
                                    yyjson_get_sint(yyjson_obj_get(finding, "count")));
         separator = ", ";
     }
     if (yyjson_arr_size(findings) == 0)
-        snprintf(evidence->audit_words, size, "the audit says that it is not in order");
+        snprintf(evidence->audit_text, size, "the audit says that it is not in order");
 }
 
 /* What the server's own audit says; one that has none says nothing. */
@@ -397,7 +397,7 @@ static int rush_judge(struct rush *rush)
     if (rush->exchange.json)
         rush_report_json(&out, &report);
     else
-        rush_report_words(&out, &report, terminal_wants_colour(stdout));
+        rush_report_text(&out, &report, terminal_wants_colour(stdout));
     command_print(&out);
     int code = rush->options.report_path != NULL ? rush_write_page(rush, &report) : COMMAND_FINE;
     bool misses = rush_report_misses(&report);
@@ -492,7 +492,7 @@ int command_rush(const struct command_call *call)
     rush_end_policy(&rush);
     wire_close(rush.wire);
     storm_release(&rush.storm);
-    rush_holdings_release(&rush.look);
+    rush_holdings_release(&rush.holdings);
     rush_plan_release(&rush.plan);
     exchange_end(&rush.exchange);
     return code;

@@ -37,7 +37,7 @@ struct rush {
     struct wire *wire;
     struct wire_target target;
     struct storm storm;
-    struct rush_holdings look;
+    struct rush_holdings holdings;
     struct rush_evidence evidence;
     int64_t started_at_ms;
     int64_t won_count;

@@ -99,7 +99,7 @@ struct serving {
     struct service *service;
     struct api *api;
     struct http_server *server;
-    struct lookout lookout; /* where metrics have a listener of their own */
+    struct metrics_listener metrics_listener; /* where metrics have a listener of their own */
 };
 
 static enum status run_server(const struct config *config, struct serving *serving,
@@ -118,8 +118,8 @@ static enum status run_server(const struct config *config, struct serving *servi
               LOG_FIELD("revision", LOG_TEXT(DIBS_REVISION)));
     say_what_next(config, address);
     struct demo *demo = NULL;
-    status = lookout_open(&serving->lookout, config->metrics_listen, serving->service, config,
-                          serving->api, error);
+    status = metrics_listener_open(&serving->metrics_listener, config->metrics_listen,
+                                   serving->service, config, serving->api, error);
     if (status == STATUS_OK && config->demo == CONFIG_ON)
         status = start_demo(config, serving->server, &demo, error);
     if (status == STATUS_OK)
@@ -148,11 +148,11 @@ static enum status run_service(const struct config *config, struct signal_watch 
                       error);
     if (status == STATUS_OK) {
         status = run_server(config, &serving, watch, error);
-        lookout_stop(&serving.lookout);
+        metrics_listener_stop(&serving.metrics_listener);
         api_stop(serving.api);
     }
     service_close(serving.service);
-    lookout_close(&serving.lookout);
+    metrics_listener_close(&serving.metrics_listener);
     if (serving.api != NULL)
         api_close(serving.api);
     if (serving.server != NULL)

@@ -148,17 +148,18 @@ void signal_watch_rest(struct signal_watch *watch)
 #define LOOKOUT_CONNECTIONS_MAX 64
 #define LOOKOUT_STOP_MS         1000
 
-static void *lookout_main(void *context)
+static void *metrics_listener_main(void *context)
 {
-    struct lookout *lookout = context;
+    struct metrics_listener *metrics_listener = context;
     struct error error = {""};
-    if (http_server_run(lookout->server, &error) != STATUS_OK)
-        log_event(LOG_ERROR, "lookout_ended", LOG_FIELD("error", LOG_TEXT(error.text)));
+    if (http_server_run(metrics_listener->server, &error) != STATUS_OK)
+        log_event(LOG_ERROR, "metrics_listener_ended", LOG_FIELD("error", LOG_TEXT(error.text)));
     return NULL;
 }
 
-enum status lookout_open(struct lookout *lookout, const char *where, struct service *service,
-                         const struct config *config, struct api *watched, struct error *error)
+enum status metrics_listener_open(struct metrics_listener *metrics_listener, const char *where,
+                                  struct service *service, const struct config *config,
+                                  struct api *watched, struct error *error)
 {
     struct http_options options = {
         .listen = where,
@@ -173,7 +174,7 @@ enum status lookout_open(struct lookout *lookout, const char *where, struct serv
     };
     if (where[0] == '\0')
         return STATUS_OK;
-    enum status status = api_open(&lookout->api,
+    enum status status = api_open(&metrics_listener->api,
                                   &(struct api_options){.service = service,
                                                         .config = config,
                                                         .extent = API_WATCHED,
@@ -182,36 +183,37 @@ enum status lookout_open(struct lookout *lookout, const char *where, struct serv
                                   error);
     if (status != STATUS_OK)
         return status;
-    options.server_context = lookout->api;
-    status = http_server_open(&lookout->server, &options, error);
+    options.server_context = metrics_listener->api;
+    status = http_server_open(&metrics_listener->server, &options, error);
     if (status != STATUS_OK)
         return status;
-    api_attach(lookout->api, lookout->server);
-    lookout->is_running = pthread_create(&lookout->thread, NULL, lookout_main, lookout) == 0;
-    if (!lookout->is_running)
+    api_attach(metrics_listener->api, metrics_listener->server);
+    metrics_listener->is_running = pthread_create(&metrics_listener->thread, NULL,
+                                                  metrics_listener_main, metrics_listener) == 0;
+    if (!metrics_listener->is_running)
         return error_set(error, STATUS_UNAVAILABLE, "cannot start a thread");
     log_event(LOG_INFO, "listening",
-              LOG_FIELD("address", LOG_TEXT(http_server_address(lookout->server))));
+              LOG_FIELD("address", LOG_TEXT(http_server_address(metrics_listener->server))));
     return STATUS_OK;
 }
 
-void lookout_stop(struct lookout *lookout)
+void metrics_listener_stop(struct metrics_listener *metrics_listener)
 {
-    if (lookout->is_running) {
-        http_server_stop(lookout->server);
-        pthread_join(lookout->thread, NULL);
-        lookout->is_running = false;
+    if (metrics_listener->is_running) {
+        http_server_stop(metrics_listener->server);
+        pthread_join(metrics_listener->thread, NULL);
+        metrics_listener->is_running = false;
     }
-    if (lookout->api != NULL)
-        api_stop(lookout->api);
+    if (metrics_listener->api != NULL)
+        api_stop(metrics_listener->api);
 }
 
-void lookout_close(struct lookout *lookout)
+void metrics_listener_close(struct metrics_listener *metrics_listener)
 {
-    if (lookout->api != NULL)
-        api_close(lookout->api);
-    if (lookout->server != NULL)
-        http_server_close(lookout->server);
+    if (metrics_listener->api != NULL)
+        api_close(metrics_listener->api);
+    if (metrics_listener->server != NULL)
+        http_server_close(metrics_listener->server);
 }
 
 /* --- all of it --- */

@@ -46,7 +46,7 @@ void signal_watch_rest(struct signal_watch *watch);
  *
  * A worker has no other; in front of a server it is one that strangers do not reach. */
 
-struct lookout {
+struct metrics_listener {
     struct api *api;
     struct http_server *server;
     pthread_t thread;
@@ -54,15 +54,15 @@ struct lookout {
 };
 
 /* Listens on `where` and says so on the log; "" means nowhere. `watched`, if not NULL, is the API
- * whose metrics it shows. When it fails, lookout_close() is still due. */
-enum status lookout_open(struct lookout *lookout, const char *where, struct service *service,
-                         const struct config *config, struct api *watched,
-                         struct error *error) MUST_CHECK;
+ * whose metrics it shows. When it fails, metrics_listener_close() is still due. */
+enum status metrics_listener_open(struct metrics_listener *metrics_listener, const char *where,
+                                  struct service *service, const struct config *config,
+                                  struct api *watched, struct error *error) MUST_CHECK;
 
 /* Before the service closes: nobody asks about it any more. */
-void lookout_stop(struct lookout *lookout);
+void metrics_listener_stop(struct metrics_listener *metrics_listener);
 /* After it. */
-void lookout_close(struct lookout *lookout);
+void metrics_listener_close(struct metrics_listener *metrics_listener);
 
 /* --- a service --- */
 

@@ -60,7 +60,7 @@ static yyjson_doc *top_get(struct top *top, const char *path, struct top_snapsho
     return document;
 }
 
-static bool top_look_at_policies(struct top *top, struct top_snapshot *snapshot)
+static bool top_fetch_policies(struct top *top, struct top_snapshot *snapshot)
 {
     char path[PAGE_PATH_MAX] = "/v1/policies?limit=1000";
 
@@ -85,7 +85,7 @@ static bool top_look_at_policies(struct top *top, struct top_snapshot *snapshot)
     }
 }
 
-static void top_look_at_metrics(struct top *top, struct top_snapshot *snapshot)
+static void top_fetch_metrics(struct top *top, struct top_snapshot *snapshot)
 {
     struct client_answer answer;
     struct error error;
@@ -105,15 +105,15 @@ static void top_select(struct top *top, size_t place)
         top->selected_id = top_view_policy(&top->view, place)->id;
 }
 
-static void top_look(struct top *top)
+static void top_fetch(struct top *top)
 {
     struct top_snapshot snapshot = {.wall_ms = clock_wall_ms()};
     yyjson_doc *readiness = top_get(top, "/readyz", &snapshot);
 
     if (readiness != NULL) {
         top_snapshot_read_readiness(&snapshot, yyjson_doc_get_root(readiness));
-        top_look_at_metrics(top, &snapshot);
-        snapshot.is_reachable = top_look_at_policies(top, &snapshot);
+        top_fetch_metrics(top, &snapshot);
+        snapshot.is_reachable = top_fetch_policies(top, &snapshot);
     }
     yyjson_doc_free(readiness);
     snapshot.seen_at_ms = clock_monotonic_ms();
@@ -195,7 +195,7 @@ static int top_watch(struct top *top)
     while (!top_stop) {
         int64_t now_ms = clock_monotonic_ms();
         if (now_ms >= next_ms) {
-            top_look(top);
+            top_fetch(top);
             next_ms = clock_monotonic_ms() + top->interval_ms;
             now_ms = clock_monotonic_ms();
         }
@@ -215,11 +215,11 @@ static int top_once(struct top *top)
 {
     struct buffer out;
 
-    top_look(top);
+    top_fetch(top);
     if (top->view.now.is_reachable) {
         nanosleep(&(struct timespec){.tv_sec = ONCE_MS / 1000, .tv_nsec = ONCE_MS % 1000 * 1000000},
                   NULL);
-        top_look(top);
+        top_fetch(top);
     }
     if (!top->view.now.is_reachable)
         return command_fail(top->exchange.call, "%s", top->view.now.trouble);
@@ -227,7 +227,7 @@ static int top_once(struct top *top)
     if (top->exchange.json)
         top_json(&out, &top->view, top->exchange.client.url);
     else
-        top_words(&out, &top->view, top->exchange.client.url);
+        top_text(&out, &top->view, top->exchange.client.url);
     command_print(&out);
     return COMMAND_FINE;
 }

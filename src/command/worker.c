@@ -37,14 +37,15 @@ static enum status work(const struct config *config, struct signal_watch *watch,
 {
     struct service_options options = command_service_options(config, SERVICE_WORKS);
     struct service *service = NULL;
-    struct lookout lookout = {.api = NULL};
+    struct metrics_listener metrics_listener = {.api = NULL};
     sem_t stop;
     enum status status = service_open(&service, &options, error);
     sodium_memzero(&options.code_key, sizeof(options.code_key));
     if (status != STATUS_OK)
         return status;
     sem_init(&stop, 0, 0);
-    status = lookout_open(&lookout, config->worker_listen, service, config, NULL, error);
+    status = metrics_listener_open(&metrics_listener, config->worker_listen, service, config, NULL,
+                                   error);
     signal_watch_run(watch, stop_working, &stop);
     if (status == STATUS_OK) {
         log_event(LOG_INFO, "working", LOG_FIELD("version", LOG_TEXT(DIBS_VERSION)),
@@ -53,9 +54,9 @@ static enum status work(const struct config *config, struct signal_watch *watch,
         }
     }
     signal_watch_rest(watch);
-    lookout_stop(&lookout);
+    metrics_listener_stop(&metrics_listener);
     service_close(service);
-    lookout_close(&lookout);
+    metrics_listener_close(&metrics_listener);
     sem_destroy(&stop);
     return status;
 }

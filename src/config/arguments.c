@@ -16,12 +16,12 @@ bool arguments_next(struct arguments *arguments, struct argument *argument)
     if (arguments->next >= arguments->argc)
         return false;
     const char *text = arguments->argv[arguments->next++];
-    if (!arguments->words_only && strcmp(text, "--") == 0) {
-        arguments->words_only = true;
+    if (!arguments->positional_only && strcmp(text, "--") == 0) {
+        arguments->positional_only = true;
         return arguments_next(arguments, argument);
     }
     *argument = (struct argument){.text = text, .text_length = (int)strlen(text)};
-    if (arguments->words_only || text[0] != '-' || text[1] == '\0')
+    if (arguments->positional_only || text[0] != '-' || text[1] == '\0')
         return true;
     argument->is_flag = true;
     const char *name = text + (text[1] == '-' ? 2 : 1);

@@ -17,7 +17,7 @@ struct arguments {
     char *const *argv;
     int argc;
     int next;
-    bool words_only; /* "--" has been passed */
+    bool positional_only; /* "--" has been passed */
 };
 
 struct argument {

@@ -158,7 +158,7 @@ struct config_key {
     int64_t minimum;      /* numbers: the least and the most; secrets: the least length */
     int64_t maximum;
     const char *const *choices; /* ends with NULL */
-    const char *value_word;     /* "WHEN" in `--ack WHEN`; NULL: the type's word, as N */
+    const char *value_name;     /* "WHEN" in `--ack WHEN`; NULL: the type's word, as N */
     const char *help;           /* one or two full sentences, plain text */
     const char *example;
     const char *alone;       /* what the flag means without a value; NULL: it needs one */

@@ -48,7 +48,7 @@ const char *config_key_value_word(const struct config_key *key)
         [CONFIG_RATE] = "RATE",       [CONFIG_DURATION] = "DURATION", [CONFIG_CHOICE] = "WORD",
         [CONFIG_ENUM] = "WORD",       [CONFIG_LIST] = "LIST",
     };
-    return key->value_word != NULL ? key->value_word : words[key->type];
+    return key->value_name != NULL ? key->value_name : words[key->type];
 }
 
 void config_append_flag(struct buffer *out, const struct config_key *key)
@@ -121,7 +121,7 @@ static void replace(char **text, const char *value)
 }
 
 /* A URL that lost its flag may hold a password. */
-static enum status refuse_word(const char *word, struct error *error)
+static enum status refuse_argument(const char *word, struct error *error)
 {
     struct buffer shown;
     buffer_init(&shown, CONFIG_VALUE_LENGTH_MAX);
@@ -142,7 +142,7 @@ enum status config_layer_read_flags(struct config_layer *layer, int argc, char *
     arguments_begin(&arguments, argc, argv);
     while (arguments_next(&arguments, &argument)) {
         if (!argument.is_flag)
-            return refuse_word(argument.text, error);
+            return refuse_argument(argument.text, error);
         char written[ARGUMENT_NAME_SIZE + 2];
         snprintf(written, sizeof(written), "--%s", argument.name);
         const struct config_key *key = find_written(written, config_append_flag);

@@ -38,7 +38,7 @@ static const char *const config_log_formats[] = {"logfmt", "json", NULL};
     {KEY(key, heading, CONFIG_##value_type, member),                            \
      .fallback = (usual),                                                       \
      .choices = (words),                                                        \
-     .value_word = (word),                                                      \
+     .value_name = (word),                                                      \
      .example = (shown),                                                        \
      .help = (says)}
 
@@ -64,7 +64,7 @@ const struct config_key config_keys[] = {
     {
         KEY("worker_listen", "Server", CONFIG_TEXT, worker_listen),
         .fallback = "",
-        .value_word = "ADDRESS",
+        .value_name = "ADDRESS",
         .help = "Where a worker answers /healthz, /readyz and /metrics; empty means nowhere.",
         .example = "127.0.0.1:9090",
         .check = config_check_address_or_none,
@@ -72,7 +72,7 @@ const struct config_key config_keys[] = {
     {
         KEY("metrics_listen", "Server", CONFIG_TEXT, metrics_listen),
         .fallback = "",
-        .value_word = "ADDRESS",
+        .value_name = "ADDRESS",
         .help = "Where a server answers /metrics, and /healthz and /readyz as well, apart from the "
                 "rest; where it listens for the rest, /metrics is then for admins only. Empty "
                 "means that it is there for all.",
@@ -100,7 +100,7 @@ const struct config_key config_keys[] = {
         KEY("demo", "Server", CONFIG_ENUM, demo),
         .fallback = "off",
         .choices = config_switches,
-        .value_word = "[on]",
+        .value_name = "[on]",
         .help = "Shows what dibs does: a drop of 500 coupons and a crowd that wants them, anew "
                 "every minute, and a shop that sells. Only on loopback.",
         .example = "on",
@@ -196,7 +196,7 @@ const struct config_key config_keys[] = {
     {
         KEY("cors_origin", "Access", CONFIG_LIST, cors_origin),
         .fallback = "",
-        .value_word = "ORIGINS",
+        .value_name = "ORIGINS",
         .help = "The origins whose pages may call the API from a browser: a list, or * for all; "
                 "empty turns CORS off.",
         .example = "https://shop.example, https://www.shop.example",
@@ -205,7 +205,7 @@ const struct config_key config_keys[] = {
     {
         KEY("trusted_proxies", "Access", CONFIG_LIST, trusted_proxies),
         .fallback = "",
-        .value_word = "NETWORKS",
+        .value_name = "NETWORKS",
         .help = "The addresses of proxies in front, as networks. What they say in X-Forwarded-For "
                 "or Forwarded is whose address counts for limits, logs and the login: the "
                 "rightmost one there that is not a trusted proxy's.",
@@ -242,7 +242,7 @@ const struct config_key config_keys[] = {
     {
         KEY("ranking_weights", "Ranking", CONFIG_TEXT, ranking_weights),
         .fallback = "",
-        .value_word = "LIST",
+        .value_name = "LIST",
         .help = "How much a view, a cart and an order of a product count in the ranking; orders "
                 "alone when it is empty. The same on every server of a ledger.",
         .example = "view:1,cart:5,order:20",
@@ -250,7 +250,7 @@ const struct config_key config_keys[] = {
     {
         KEY("timezone", "Time and logs", CONFIG_TEXT, timezone),
         .fallback = "UTC",
-        .value_word = "NAME",
+        .value_name = "NAME",
         .help = "The IANA name of the time zone in which the days of sales begin and end. A ledger "
                 "that has orders keeps to the zone that they were counted in.",
         .example = "Asia/Seoul",

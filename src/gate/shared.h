@@ -65,13 +65,13 @@ struct gate_term {
 };
 
 /* What is put right in a shared gate, of one claim. */
-enum gate_mending {
+enum gate_fix_kind {
     GATE_FIX_PENDING, /* it is held, and goes to the ledger once more */
     GATE_FIX_HELD,    /* it is pending, and is held again */
     GATE_FIX_REMOVE,  /* no lease ever gave it */
 };
 struct gate_fix {
-    enum gate_mending mending;
+    enum gate_fix_kind kind;
     struct claim claim;
 };
 
@@ -100,7 +100,8 @@ enum status gate_announce(struct shared_gate *gate, int64_t policy_id, int64_t c
 
 /* From here on gate_count() tells of all that happened before this call. May block. NOT_FOUND: the
  * gate has no such policy. UNAVAILABLE: it is away, and gate_count() tells what was. */
-enum status gate_look(struct shared_gate *gate, int64_t policy_id, struct error *error) MUST_CHECK;
+enum status gate_refresh(struct shared_gate *gate, int64_t policy_id,
+                         struct error *error) MUST_CHECK;
 
 /* Which of the gate's servers has the policy, as far as known: a number below GATE_PLACES_MAX. What
  * is slow or away at one place says nothing about the others. It may change at any time. Never
@@ -214,7 +215,7 @@ enum status gate_forget(struct shared_gate *gate, int64_t policy_id,
                         struct error *error) MUST_CHECK;
 
 /* Whether the gate can be asked just now, and if not why; "ok" otherwise. Never blocks. */
-bool gate_is_ready(struct shared_gate *gate, struct error *words);
+bool gate_is_ready(struct shared_gate *gate, struct error *reason);
 
 /* Asks the gate's server of this policy now; blocks. UNAVAILABLE: it is away. */
 enum status gate_survey(struct shared_gate *gate, int64_t policy_id, struct gate_survey *survey,

@@ -108,7 +108,7 @@ struct store_options {
     enum ledger_use use;
     enum ledger_integrity integrity;
     int64_t timeout_ms; /* for a connection, a statement, a lock; then UNAVAILABLE */
-    bool looks_only;    /* opens and creates nothing that is not there, owns nothing */
+    bool reads_only;    /* opens and creates nothing that is not there, owns nothing */
     /* On the thread of a writer's session that has lost its connection, before it connects again:
      * its ownership went with the connection, and may be another process's by now. May be NULL. */
     void (*on_lost)(void *context);

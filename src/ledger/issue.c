@@ -8,8 +8,8 @@
 #include "base/array.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "ledger/dead_letters.h"
 #include "ledger/issue_exceptions.h"
-#include "ledger/letters.h"
 #include "ledger/outbox.h"
 #include "ledger/rows.h"
 
@@ -268,8 +268,8 @@ static bool issue_is_same(const struct claim *a, const struct claim *b)
 }
 
 /* The one in the way was cancelled meanwhile, or never was. */
-static enum status issue_in_nobodys_way(struct coupon_row *row, enum issue_care care,
-                                        struct error *error)
+static enum status issue_without_conflict(struct coupon_row *row, enum issue_care care,
+                                          struct error *error)
 {
     struct error why;
     enum status status = error_set(&why, STATUS_BUSY,
@@ -315,7 +315,7 @@ static enum status issue_fit(struct sql *sql, struct coupon_row *row, enum issue
     if (status != STATUS_OK)
         return status;
     if (choice.nth == 0 && choice.merged_into_seq == 0)
-        return issue_in_nobodys_way(row, care, error);
+        return issue_without_conflict(row, care, error);
     row->moved_nth = choice.nth;
     row->merged_into_seq = choice.merged_into_seq;
     if (choice.merged_into_seq != 0)
@@ -413,8 +413,8 @@ static enum status issue_one(struct sql *sql, struct issue_room *room, struct co
 /* --- letters --- */
 
 /* What came to nothing for good in a shared gate is written down: nobody waits for the answer. */
-static enum status issue_write_letter(struct sql *sql, const struct coupon_row *row,
-                                      struct error *error)
+static enum status issue_write_dead_letter(struct sql *sql, const struct coupon_row *row,
+                                           struct error *error)
 {
     struct dead_letter letter = {
         .claim = *row->claim, .attempts = row->claim->attempt + 1, .died_at_ms = row->issued_at_ms};
@@ -423,7 +423,7 @@ static enum status issue_write_letter(struct sql *sql, const struct coupon_row *
         snprintf(letter.reason, sizeof(letter.reason), REASON_REFUSED ": %s", row->refusal);
     else
         snprintf(letter.reason, sizeof(letter.reason), "%s", row->reason);
-    return letters_write(sql, &letter, error);
+    return dead_letters_write(sql, &letter, error);
 }
 
 /* A claim that was found written, or that there is no row of, changed nothing. */
@@ -441,7 +441,7 @@ static enum status issue_conclude(struct sql *sql, struct issue_room *room,
     for (size_t i = 0; i < count; i++) {
         struct coupon_row *row = &room->rows[i];
         if (status == STATUS_OK && room->is_patient && row->is_news)
-            status = issue_write_letter(sql, row, error);
+            status = issue_write_dead_letter(sql, row, error);
         if (status == STATUS_OK)
             states[row->claim - claims] = row->state;
         if (status == STATUS_OK && sql->outbox != NULL)

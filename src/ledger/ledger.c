@@ -186,10 +186,10 @@ enum status ledger_migrate(const struct ledger_options *options, enum ledger_mig
     if (driver == NULL)
         return ledger_unknown(error);
     opening.use = LEDGER_SHARE;
-    opening.looks_only = mode == LEDGER_MIGRATION_SHOW;
+    opening.reads_only = mode == LEDGER_MIGRATION_SHOW;
     enum status status = driver->store_open(&store, &opening, error);
     if (status == STATUS_OK)
-        status = driver->session_open(store, opening.looks_only ? SESSION_READER : SESSION_SCHEMA,
+        status = driver->session_open(store, opening.reads_only ? SESSION_READER : SESSION_SCHEMA,
                                       &session, error);
     if (status == STATUS_OK)
         status = migrate_run(&(struct sql){.driver = driver, .session = session}, mode, note,
@@ -392,7 +392,7 @@ enum status ledger_compare(struct ledger *ledger, const struct ledger_memory *me
     struct sql sql = ledger_reader_take(ledger);
 
     repair_init(&repair, memory, clock_wall_ms());
-    enum status status = repair_look(&repair, &sql, policy_id, gap, error);
+    enum status status = repair_find_gap(&repair, &sql, policy_id, gap, error);
     repair_release(&repair);
     ledger_reader_return(ledger, sql);
     return status;

@@ -269,20 +269,20 @@ enum status ledger_coupon_cancel(struct ledger *ledger, int64_t policy_id, int64
 
 /* Claims of a shared gate that ended VOID for good, by rising policies and seqs, after that pair.
  */
-enum status ledger_letters(struct ledger *ledger, int64_t after_policy_id, int64_t after_seq,
-                           struct dead_letter *letters, size_t max, size_t *count,
-                           struct error *error) MUST_CHECK;
-enum status ledger_letter_get(struct ledger *ledger, int64_t policy_id, int64_t seq,
-                              struct dead_letter *letter, struct error *error) MUST_CHECK;
-enum status ledger_letter_count(struct ledger *ledger, int64_t *count,
+enum status ledger_dead_letters(struct ledger *ledger, int64_t after_policy_id, int64_t after_seq,
+                                struct dead_letter *letters, size_t max, size_t *count,
                                 struct error *error) MUST_CHECK;
+enum status ledger_dead_letter_get(struct ledger *ledger, int64_t policy_id, int64_t seq,
+                                   struct dead_letter *letter, struct error *error) MUST_CHECK;
+enum status ledger_dead_letter_count(struct ledger *ledger, int64_t *count,
+                                     struct error *error) MUST_CHECK;
 /* Writes letters in one transaction; one that is there already stays as it is. A letter of what
  * came in and is no claim has policy 0, and its seq names the message. */
-enum status ledger_letters_write(struct ledger *ledger, const struct dead_letter *letters,
-                                 size_t count, struct error *error) MUST_CHECK;
+enum status ledger_dead_letters_write(struct ledger *ledger, const struct dead_letter *letters,
+                                      size_t count, struct error *error) MUST_CHECK;
 /* `letter` becomes what was there. NOT_FOUND: there was none. */
-enum status ledger_letter_drop(struct ledger *ledger, int64_t policy_id, int64_t seq,
-                               struct dead_letter *letter, struct error *error) MUST_CHECK;
+enum status ledger_dead_letter_drop(struct ledger *ledger, int64_t policy_id, int64_t seq,
+                                    struct dead_letter *letter, struct error *error) MUST_CHECK;
 
 /* --- events --- */
 

@@ -230,7 +230,7 @@ enum status mark_check(struct mark *mark, struct sql *sql, struct error *error)
     return status == STATUS_OK ? mark_explain(mark, &row, error) : status;
 }
 
-enum status mark_look(struct mark *mark, struct sql *sql, struct error *error)
+enum status mark_verify(struct mark *mark, struct sql *sql, struct error *error)
 {
     struct mark_row row;
     enum status status = mark_fetch(mark, sql, &row, error);

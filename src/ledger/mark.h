@@ -46,7 +46,7 @@ enum status mark_move(struct mark *mark, struct sql *sql, struct error *error) M
 
 /* After a commit whose outcome is UNKNOWN, in a transaction of its own: OK when it was committed,
  * UNAVAILABLE when it was not, UNKNOWN while the database cannot be asked; or as mark_move(). */
-enum status mark_look(struct mark *mark, struct sql *sql, struct error *error) MUST_CHECK;
+enum status mark_verify(struct mark *mark, struct sql *sql, struct error *error) MUST_CHECK;
 
 /* When idle: whether the ledger is there and as we left it; as mark_move(), without moving. */
 enum status mark_check(struct mark *mark, struct sql *sql, struct error *error) MUST_CHECK;

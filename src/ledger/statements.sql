@@ -391,7 +391,7 @@ UPDATE steward SET holder = $2, until = 0, term = $3 WHERE policy_id = $1;
 -- name: steward_share
 SELECT term FROM steward WHERE policy_id = $1 FOR SHARE;
 
--- name: steward_look
+-- name: steward_resolve
 SELECT term FROM steward WHERE policy_id = $1;
 
 -- name: steward_list
@@ -441,24 +441,24 @@ UPDATE writer SET mark = $3 WHERE name = $1 AND mark = $2;
 -- name: writer_leave
 DELETE FROM writer WHERE name = $1;
 
--- name: letter_insert
+-- name: dead_letter_insert
 INSERT INTO dead_letter (policy_id, seq, user_id, nth, request_id, requested_at, attempts, died_at,
     reason)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ON CONFLICT (policy_id, seq) DO NOTHING;
 
--- name: letter_by_seq
+-- name: dead_letter_by_seq
 SELECT policy_id, seq, user_id, nth, request_id, requested_at, attempts, died_at, reason
 FROM dead_letter WHERE policy_id = $1 AND seq = $2;
 
--- name: letter_list
+-- name: dead_letter_list
 SELECT policy_id, seq, user_id, nth, request_id, requested_at, attempts, died_at, reason
 FROM dead_letter WHERE (policy_id, seq) > ($1, $2) ORDER BY policy_id, seq LIMIT $3;
 
--- name: letter_delete
+-- name: dead_letter_delete
 DELETE FROM dead_letter WHERE policy_id = $1 AND seq = $2;
 
--- name: letter_count
+-- name: dead_letter_count
 SELECT count(*) FROM dead_letter;
 
 -- name: lease_open_of_policy

@@ -55,7 +55,8 @@ enum status transaction_take_stewardship(struct sql *sql, void *argument, struct
     struct sql_value id = sql_i64(take->policy_id);
     struct sql_value holder = sql_text(span_of(take->holder));
     bool is_there = false;
-    enum status status = SQL_RUN(sql, STATEMENT_steward_look, rows_note_any, &is_there, error, id);
+    enum status status =
+        SQL_RUN(sql, STATEMENT_steward_resolve, rows_note_any, &is_there, error, id);
 
     *taken = (struct ledger_stewardship){0};
     /* Inserting what is there already may wait for whoever has it locked. */
@@ -124,7 +125,7 @@ enum status ledger_steward_confirm(struct ledger *ledger, int64_t policy_id, int
     if (status != STATUS_OK)
         return status;
     status =
-        SQL_RUN(&sql, STATEMENT_steward_look, rows_take_i64, &newest, error, sql_i64(policy_id));
+        SQL_RUN(&sql, STATEMENT_steward_resolve, rows_take_i64, &newest, error, sql_i64(policy_id));
     status = ledger_term_end(ledger, sql, status, error);
     return status == STATUS_OK ? transaction_compare_terms(policy_id, term, newest, error) : status;
 }

@@ -280,9 +280,9 @@ static enum status writer_write_rest(struct writer *writer, struct write_batch *
 
 /* Looks what became of a commit that was not answered: OK, or UNAVAILABLE when it was not
  * committed. With any other status the doubt remains: an older ledger does not tell. */
-static enum status writer_look(struct writer *writer, struct error *error)
+static enum status writer_verify_mark(struct writer *writer, struct error *error)
 {
-    enum status status = mark_look(&writer->mark, &writer->sql, error);
+    enum status status = mark_verify(&writer->mark, &writer->sql, error);
 
     if (status == STATUS_CONFLICT)
         writer_die(error);
@@ -319,7 +319,7 @@ static enum status writer_try(struct writer *writer, struct write_batch *batch, 
         if (i > 0)
             writer_sleep_ms((int64_t)random_below(WRITER_BUSY_PAUSE_MS * (uint64_t)i + 1));
         if (writer->is_in_doubt)
-            status = writer_look(writer, error);
+            status = writer_verify_mark(writer, error);
         if (status != STATUS_UNAVAILABLE)
             return status;
         status =
@@ -481,7 +481,7 @@ static void writer_linger(struct writer *writer)
     }
 }
 
-static void writer_look_around(struct writer *writer)
+static void writer_check_others(struct writer *writer)
 {
     struct error error = {""};
     enum status status = mark_check(&writer->mark, &writer->sql, &error);
@@ -504,7 +504,7 @@ static void writer_wait(struct writer *writer)
         struct timespec until = clock_deadline_in_ms(pause_ms);
         if (pthread_cond_timedwait(&writer->work, &writer->lock, &until) != 0) {
             pthread_mutex_unlock(&writer->lock);
-            writer_look_around(writer);
+            writer_check_others(writer);
             pthread_mutex_lock(&writer->lock);
         }
         writer_serve_repair(writer);

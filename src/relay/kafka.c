@@ -49,7 +49,7 @@ struct publish_stream {
 
     struct publish_batch *first; /* in the order of sending */
     struct publish_batch **end;  /* where the next one goes */
-    size_t on_the_way;           /* claims */
+    size_t in_flight;            /* claims */
     int64_t confirmed_seq;       /* all that was pending up to here is in the topic */
     bool has_failed;             /* what was sent behind confirmed_seq is to be sent again */
     bool is_left;                /* to be freed with the last report */
@@ -83,7 +83,7 @@ static struct publish_batch *publish_stream_collect(struct relay_kafka *kafka,
 
     while (*end != NULL && (*end)->is_reported) {
         struct publish_batch *sent = *end;
-        stream->on_the_way -= sent->count;
+        stream->in_flight -= sent->count;
         if (sent->is_confirmed && !stream->has_failed) {
             stream->confirmed_seq = sent->last_seq;
             atomic_fetch_add_explicit(&kafka->confirmed, sent->count, memory_order_relaxed);
@@ -131,7 +131,7 @@ static void publish_stream_remove(struct publish_stream *stream, const struct pu
     while (*stream->end != sent)
         stream->end = &(*stream->end)->next;
     *stream->end = NULL;
-    stream->on_the_way -= sent->count;
+    stream->in_flight -= sent->count;
 }
 
 static enum status publish_stream_send(struct relay_kafka *kafka, struct publish_stream *stream,
@@ -152,7 +152,7 @@ static enum status publish_stream_send(struct relay_kafka *kafka, struct publish
     pthread_mutex_lock(&kafka->lock);
     *stream->end = sent;
     stream->end = &sent->next;
-    stream->on_the_way += count;
+    stream->in_flight += count;
     pthread_mutex_unlock(&kafka->lock);
     FAULT_POINT("kafka.before_publish");
     enum status status = kafka_producer_send(kafka->kafka->producer, KAFKA_COUPON_PENDED,
@@ -339,7 +339,7 @@ static enum status relay_kafka_carry(struct relay *relay, struct relay_stream *s
         return STATUS_OK;
     }
     pthread_mutex_lock(&kafka->lock);
-    bool is_full = state->on_the_way + count > ON_THE_WAY_MAX;
+    bool is_full = state->in_flight + count > ON_THE_WAY_MAX;
     pthread_mutex_unlock(&kafka->lock);
     if (is_waiting || is_full)
         return error_set(error, STATUS_BUSY, "Kafka does not take more just now");
@@ -446,15 +446,15 @@ enum status relay_kafka_open(struct relay_kafka **relay, struct kafka *kafka,
 void relay_kafka_stop(struct relay_kafka *relay, int64_t timeout_ms)
 {
     const struct timespec pause = {.tv_nsec = FLUSH_POLL_MS * 1000000L};
-    struct kafka_producer_numbers numbers = {.on_the_way = 1};
+    struct kafka_producer_numbers numbers = {.in_flight = 1};
     int64_t until_ms = clock_monotonic_ms() + timeout_ms;
 
     if (relay == NULL)
         return;
     kafka_consumer_stop(relay->consumer, timeout_ms);
-    while (numbers.on_the_way > 0 && clock_monotonic_ms() < until_ms) {
+    while (numbers.in_flight > 0 && clock_monotonic_ms() < until_ms) {
         kafka_producer_count(relay->kafka->producer, &numbers);
-        if (numbers.on_the_way > 0)
+        if (numbers.in_flight > 0)
             nanosleep(&pause, NULL);
     }
 }
@@ -483,7 +483,7 @@ enum status relay_kafka_drained(struct kafka *kafka, struct kafka_goal *goal, in
     if (is_new)
         log_event(LOG_INFO, "arming_waits", LOG_FIELD("policy", LOG_I64(policy_id)),
                   LOG_FIELD("for", LOG_TEXT("published claims that the ledger does not have yet")));
-    return error_set(error, STATUS_BUSY, "published claims are still on their way");
+    return error_set(error, STATUS_BUSY, "published claims are still on their stream");
 }
 
 static void relay_kafka_write_lag(struct buffer *out, const struct kafka_view *view)

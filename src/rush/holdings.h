@@ -49,6 +49,6 @@ struct holdings_options {
     void *context;
 };
 
-enum status rush_holdings(struct rush_holdings *look, const struct holdings_options *options,
+enum status rush_holdings(struct rush_holdings *holdings, const struct holdings_options *options,
                           struct error *error) MUST_CHECK;
-void rush_holdings_release(struct rush_holdings *look);
+void rush_holdings_release(struct rush_holdings *holdings);

@@ -111,8 +111,8 @@ static void proving_gather(struct proving *proving)
             .how = press->outcome == RUSH_WON ? TOLD_WON : TOLD_HELD,
         };
     }
-    for (size_t i = 0; i < evidence->look->coupon_count; i++) {
-        const struct rush_coupon *coupon = &evidence->look->coupons[i];
+    for (size_t i = 0; i < evidence->holdings->coupon_count; i++) {
+        const struct rush_coupon *coupon = &evidence->holdings->coupons[i];
         if (coupon->fate == RUSH_FATE_PENDING || coupon->fate == RUSH_FATE_ISSUED)
             proving->told[proving->told_count++] = (struct told){
                 .user = coupon->user, .nth = coupon->nth, .seq = coupon->seq, .how = TOLD_FOUND};
@@ -283,10 +283,10 @@ static void check_dense(struct proving *proving)
     else if (!evidence->is_alone)
         proving_say(proving, RUSH_HOLDS, "seqs %" PRId64 " to %" PRId64 ", with those of others",
                     proof->first_seq, proof->last_seq);
-    else if (evidence->look->unknown_count > 0)
+    else if (evidence->holdings->unknown_count > 0)
         /* Those whose answer was lost may hold them. */
         proving_say(proving, RUSH_CANNOT_SAY, "the server did not answer for %zu users",
-                    evidence->look->unknown_count);
+                    evidence->holdings->unknown_count);
     else if (missing <= evidence->audit_gap_count && proving_was_interrupted(proving))
         /* A gate in Redis that was away goes on with a fresh lease. */
         proving_say(proving, RUSH_HOLDS,
@@ -443,7 +443,7 @@ static void check_repeats(struct proving *proving)
 /* Every 201 and 202 has its coupon. */
 static void check_coupons(struct proving *proving)
 {
-    const struct rush_holdings *look = proving->evidence->look;
+    const struct rush_holdings *holdings = proving->evidence->holdings;
     size_t missing_count = 0;
     size_t found_count = 0;
     size_t void_count = 0;
@@ -456,31 +456,31 @@ static void check_coupons(struct proving *proving)
         if (told->how == TOLD_FOUND || (i > 0 && told[-1].how != TOLD_FOUND &&
                                         told[-1].user == told->user && told[-1].seq == told->seq))
             continue;
-        while (at < look->coupon_count &&
-               (look->coupons[at].user < told->user ||
-                (look->coupons[at].user == told->user && look->coupons[at].seq < told->seq)))
+        while (at < holdings->coupon_count && (holdings->coupons[at].user < told->user ||
+                                               (holdings->coupons[at].user == told->user &&
+                                                holdings->coupons[at].seq < told->seq)))
             at++;
-        bool is_there = at < look->coupon_count && look->coupons[at].user == told->user &&
-                        look->coupons[at].seq == told->seq;
+        bool is_there = at < holdings->coupon_count && holdings->coupons[at].user == told->user &&
+                        holdings->coupons[at].seq == told->seq;
         if (!is_there) {
             missing_count++;
             example = told->seq;
             continue;
         }
         found_count++;
-        void_count += look->coupons[at].fate == RUSH_FATE_VOID;
-        pending_count += look->coupons[at].fate == RUSH_FATE_PENDING;
+        void_count += holdings->coupons[at].fate == RUSH_FATE_VOID;
+        pending_count += holdings->coupons[at].fate == RUSH_FATE_PENDING;
     }
-    if (missing_count > 0 && missing_count > look->unknown_count)
+    if (missing_count > 0 && missing_count > holdings->unknown_count)
         proving_say(proving, RUSH_BROKEN,
                     "%zu winners have no coupon, such as that of seq %" PRId64, missing_count,
                     example);
     else if (void_count > 0)
         proving_say(proving, RUSH_BROKEN, "%zu winners' coupons came to nothing (VOID)",
                     void_count);
-    else if (look->unknown_count > 0)
+    else if (holdings->unknown_count > 0)
         proving_say(proving, RUSH_CANNOT_SAY, "the server did not answer for %zu users",
-                    look->unknown_count);
+                    holdings->unknown_count);
     else if (pending_count > 0)
         proving_say(proving, RUSH_CANNOT_SAY, "%zu are still pending; wait longer with --settle",
                     pending_count);
@@ -497,7 +497,7 @@ static void check_ledger(struct proving *proving)
     int64_t won = (int64_t)proving->proof->winner_count;
 
     if (evidence->audit == RUSH_AUDIT_BROKEN)
-        proving_say(proving, RUSH_BROKEN, "%s", evidence->audit_words);
+        proving_say(proving, RUSH_BROKEN, "%s", evidence->audit_text);
     else if (!after->is_known)
         proving_say(proving, RUSH_CANNOT_SAY, "the server did not say how it stands");
     else if (after->remaining + after->pending + after->issued != after->total)
@@ -537,7 +537,7 @@ static const struct {
 enum status rush_prove(struct rush_proof *proof, const struct rush_evidence *evidence,
                        struct error *error)
 {
-    size_t most = evidence->press_count + evidence->look->coupon_count + 1;
+    size_t most = evidence->press_count + evidence->holdings->coupon_count + 1;
     struct proving proving = {.evidence = evidence, .proof = proof};
     enum status status = STATUS_OK;
 

@@ -27,13 +27,13 @@ struct rush_stock {
 struct rush_evidence {
     const struct rush_press *presses; /* in any order */
     size_t press_count;
-    const struct rush_holdings *look;
+    const struct rush_holdings *holdings;
     int64_t per_user_limit;
     bool is_alone; /* the policy is the storm's own: nobody else claims from it */
     struct rush_stock before;
     struct rush_stock after;
     enum { RUSH_AUDIT_NONE, RUSH_AUDIT_FINE, RUSH_AUDIT_BROKEN } audit;
-    char audit_words[128];   /* of BROKEN */
+    char audit_text[128];    /* of BROKEN */
     int64_t audit_gap_count; /* seqs that the audit counts as given up */
 };
 

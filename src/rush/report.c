@@ -122,7 +122,7 @@ static const char *report_verdict(const struct rush_report *report)
     return rush_report_misses(report) ? "EXACT, but slower than asked for" : "EXACT";
 }
 
-void rush_report_words(struct buffer *out, const struct rush_report *report, bool in_colour)
+void rush_report_text(struct buffer *out, const struct rush_report *report, bool in_colour)
 {
     static const char *const marks[] = {
         [RUSH_HOLDS] = "ok", [RUSH_BROKEN] = "BROKEN", [RUSH_CANNOT_SAY] = "?"};

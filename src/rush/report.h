@@ -34,7 +34,7 @@ struct rush_report {
 bool rush_report_misses(const struct rush_report *report);
 
 /* A few lines for a person; `in_colour` for a terminal. */
-void rush_report_words(struct buffer *out, const struct rush_report *report, bool in_colour);
+void rush_report_text(struct buffer *out, const struct rush_report *report, bool in_colour);
 
 /* One object on one line. */
 void rush_report_json(struct buffer *out, const struct rush_report *report);

@@ -51,7 +51,7 @@ void top_bar(const struct top_policy *policy, int cells, int parts[3])
     parts[2] = remaining;
 }
 
-static void top_words_policy(struct buffer *out, const struct top_policy *policy)
+static void top_text_policy(struct buffer *out, const struct top_policy *policy)
 {
     static const char marks[3] = {'#', '+', '.'};
     int parts[3];
@@ -66,7 +66,7 @@ static void top_words_policy(struct buffer *out, const struct top_policy *policy
         policy->remaining, policy->pending, policy->issued, policy->total, policy->name);
 }
 
-void top_words(struct buffer *out, const struct top_view *view, const char *url)
+void top_text(struct buffer *out, const struct top_view *view, const char *url)
 {
     const struct top_snapshot *now = &view->now;
 
@@ -93,7 +93,7 @@ void top_words(struct buffer *out, const struct top_view *view, const char *url)
                       now->parts[i].kind, now->parts[i].is_ready ? "ok" : now->parts[i].detail);
     buffer_append_literal(out, "\n\n");
     for (size_t i = 0; i < now->policy_count; i++)
-        top_words_policy(out, top_view_policy(view, i));
+        top_text_policy(out, top_view_policy(view, i));
     if (now->policy_count == 0 && now->lacks_policies)
         buffer_append_literal(out, "Which policies there are cannot be told right now.\n");
     else if (now->policy_count == 0)

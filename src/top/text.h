@@ -8,7 +8,7 @@
 #include "top/view.h"
 
 /* A line about the server, its claims, its parts and each policy. */
-void top_words(struct buffer *out, const struct top_view *view, const char *url);
+void top_text(struct buffer *out, const struct top_view *view, const char *url);
 
 /* One object on one line. */
 void top_json(struct buffer *out, const struct top_view *view, const char *url);

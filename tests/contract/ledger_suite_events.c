@@ -370,7 +370,7 @@ static void test_events__become_visible_in_order(void **state)
     struct lease lease;
     struct policy policy = create(fixture, WRITERS * CHANGES, &lease);
     int64_t last = 0;
-    bool is_last_look = false;
+    bool is_last_poll = false;
 
     for (int i = 0; i < WRITERS; i++) {
         if (i > 0) {
@@ -382,8 +382,8 @@ static void test_events__become_visible_in_order(void **state)
             .fixture = others[i], .lease = lease, .number = i, .running_count = &running_count};
         pthread_create(&writers[i].thread, NULL, issue_and_redeem, &writers[i]);
     }
-    while (!is_last_look) {
-        is_last_look = atomic_load(&running_count) == 0;
+    while (!is_last_poll) {
+        is_last_poll = atomic_load(&running_count) == 0;
         struct events told = events_of(fixture, policy.id, last);
         for (size_t i = 0; i < told.count; i++)
             assert_int_equal(told.items[i].place.number, ++last);

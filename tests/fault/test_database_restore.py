@@ -207,7 +207,7 @@ def test_restore__noticed_refused_repaired(on_victim, victim):
     done = repair(server)
     assert done == {"repaired": True, "policies": 7, "coupons_written": 27, "coupons_redeemed": 1,
                     "coupons_cancelled": 1, "keys_written": 1, "users_blocked": 1,
-                    "users_unblocked": 1, "stock_set": 0, "claims_mended": 0, "policies_built": 0,
+                    "users_unblocked": 1, "stock_set": 0, "claims_repaired": 0, "policies_built": 0,
                     "letters_written": 0, "board_built": False, "detail": ""}
     (note,) = expect(server.get("/v1/audit/repairs"), 200)["items"]
     assert note["found"] == "the ledger is older than the server" and note["done_at"]

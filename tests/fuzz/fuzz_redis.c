@@ -292,7 +292,7 @@ static void read_watch(struct redis_wire *wire)
     struct gate_numbers numbers;
     struct error error = {""};
 
-    check_told(redis_watch_look(watch, POLICY, &error), &error);
+    check_told(redis_watch_refresh(watch, POLICY, &error), &error);
     redis_watch_note_winners(watch, POLICY);
     if (gate_count(&wire->redis.gate, POLICY, 0, &numbers) == STATUS_OK)
         ensure(numbers.pending >= 0 && watch->pending_count == numbers.pending);

@@ -255,19 +255,20 @@ static void read_coupons(void)
     (void)!ledger_user_blocked(ledger, &user, &is_blocked, &error);
 }
 
-static void read_letters(void)
+static void read_dead_letters(void)
 {
     struct dead_letter letters[ITEMS];
     static struct ledger_repair_note notes[ITEMS];
     size_t count = 0;
     int64_t number;
 
-    if (ledger_letters(ledger, 0, 0, letters, ITEMS, &count, &error) == STATUS_OK && count > 0) {
+    if (ledger_dead_letters(ledger, 0, 0, letters, ITEMS, &count, &error) == STATUS_OK &&
+        count > 0) {
         check_user(&letters[0].claim.user);
         check_text(letters[0].reason, sizeof(letters[0].reason));
     }
-    (void)!ledger_letter_get(ledger, POLICY, 1, &letters[0], &error);
-    (void)!ledger_letter_count(ledger, &number, &error);
+    (void)!ledger_dead_letter_get(ledger, POLICY, 1, &letters[0], &error);
+    (void)!ledger_dead_letter_count(ledger, &number, &error);
     if (ledger_repairs(ledger, notes, ITEMS, &count, &error) == STATUS_OK && count > 0)
         check_text(notes[0].plan, sizeof(notes[0].plan));
 }
@@ -450,8 +451,8 @@ static void read_postgres(void)
 }
 
 static void (*const readers[])(void) = {
-    read_policies, read_leases, read_coupons, read_letters,  read_events, read_visit,
-    read_entering, read_orders, read_sales,   read_postgres, read_terms,
+    read_policies, read_leases, read_coupons, read_dead_letters, read_events, read_visit,
+    read_entering, read_orders, read_sales,   read_postgres,     read_terms,
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)

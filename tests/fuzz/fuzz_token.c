@@ -28,7 +28,7 @@ static enum token_verdict verify(struct span token)
     token_verifier_release(&verifier);
     ensure((verdict == TOKEN_VALID) == (user.length > 0));
     ensure(verdict != TOKEN_VALID || json_id_valid(id_span(&user)));
-    ensure(token_verdict_words(verdict) != NULL);
+    ensure(token_verdict_text(verdict) != NULL);
     return verdict;
 }
 

@@ -19,7 +19,7 @@ FINE = {"ok": True, "in_ledger": True, "is_outdated": False, "imbalance": 0, "mi
         "outdated": 0, "unknown": 0, "unaccounted": 0, "gate": "ARMED", "findings": []}
 NOTHING = {"repaired": False, "policies": 0, "coupons_written": 0, "coupons_redeemed": 0,
            "coupons_cancelled": 0, "keys_written": 0, "users_blocked": 0, "users_unblocked": 0,
-           "stock_set": 0, "claims_mended": 0, "policies_built": 0, "letters_written": 0,
+           "stock_set": 0, "claims_repaired": 0, "policies_built": 0, "letters_written": 0,
            "board_built": False,
            "detail": ""}
 

@@ -122,7 +122,7 @@ def test_crowd__repaired_in_the_middle_of_a_drop(shop):
         shop.redis_do("DECRBY", shop.key(policy, "REMAINING"), 7)
         assert shop.findings(policy).items() >= {"missing": 2, "stock": 3, "remaining": 7}.items()
         done = shop.repair(policy)
-        assert done["policies_built"] == 1 and done["claims_mended"] == 2, done
+        assert done["policies_built"] == 1 and done["claims_repaired"] == 2, done
         before = len(crowd.won)
         wait_until(lambda: len(crowd.won) > before + 20, "people go on winning", 30)
         assert shop.findings(policy) == {}

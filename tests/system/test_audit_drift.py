@@ -290,7 +290,7 @@ def test_drift__pending_claim_taken_out_is_put_back(shop):
         assert shop.findings(policy) == {"missing": 1, "adrift": 1}
     before = shop.holders(policy)
     assert "robbed" not in before
-    assert shop.repair(policy)["claims_mended"] == 1
+    assert shop.repair(policy)["claims_repaired"] == 1
     assert shop.findings(policy) == {}
     assert shop.holders(policy) == {**before, "robbed": WINNERS + 1}
     sell_out(shop, policy, shop.holders(policy))
@@ -302,7 +302,7 @@ def test_drift__user_of_a_pending_claim_is_brought_back(shop):
         expect(shop.server.claim(policy, "robbed"), 202)
         shop.redis_do("HDEL", shop.key(policy, "ISSUED"), "robbed")
         assert shop.findings(policy) == {"pending": 1}
-    assert shop.repair(policy)["claims_mended"] == 1
+    assert shop.repair(policy)["claims_repaired"] == 1
     assert shop.findings(policy) == {}
     assert shop.holders(policy)["robbed"] == WINNERS + 1
     sell_out(shop, policy, shop.holders(policy))
@@ -315,7 +315,7 @@ def test_drift__pending_claim_of_no_lease_is_removed(shop):
         shop.hold(policy, "forged", 9000, lease=888888, state=b"P0,")
         shop.redis_do("ZADD", shop.key(policy, "PENDING"), 9000, "forged")
         assert shop.findings(policy) == {"unleased_claim": 1}
-        assert shop.repair(policy)["claims_mended"] == 1
+        assert shop.repair(policy)["claims_repaired"] == 1
         assert shop.findings(policy) == {}
     assert shop.holders(policy) == before
     sell_out(shop, policy, before)

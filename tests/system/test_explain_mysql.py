@@ -44,7 +44,7 @@ VALUES = {
     "entering_keys": [3, 900],
     "entering_delete": [3, 17, 1, "ISSUED"],
     "reserve_among": [3, '["user-17"]'],
-    "coupon_in_the_way": ['[[3, 17, "user-17", 1], [3, 18, "user-18"]]'],
+    "coupon_conflicting": ['[[3, 17, "user-17", 1], [3, 18, "user-18"]]'],
 }
 # Those that are for all coupons of a policy.
 WHOLE_POLICY = ("coupon_scan_of_policy", "coupon_sums", "coupon_stray", "coupon_adopt",

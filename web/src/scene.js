@@ -35,7 +35,7 @@ export function scene(root, { press, spoken }) {
     },
     who: (user) => put(you, user ? speech.words.you(user) : "\u00a0"),
     trouble: (words) => put(trouble, words),
-    /* Said once to whoever listens instead of looking. */
+    /* Said once to whoever listens instead of survey. */
     announce(words) {
       if (words !== said) put(live, words);
       said = words;

@@ -125,8 +125,8 @@ static enum status steward_return(struct service *service, const struct steward_
     return status == STATUS_OK ? gate_policy_set(service->gate, &policy, error) : status;
 }
 
-static enum status steward_look(struct service *service, const struct steward_doubt *doubt,
-                                struct error *error)
+static enum status steward_resolve(struct service *service, const struct steward_doubt *doubt,
+                                   struct error *error)
 {
     switch (doubt->about) {
     case DOUBT_POLICY:
@@ -150,7 +150,7 @@ bool steward_is_sure(struct steward *steward, int64_t policy_id)
         /* Before the ledger knows what became of the transaction a look would be too early. */
         if (!ledger_healthy(steward->service->ledger))
             return false;
-        if (steward_look(steward->service, &doubt, &error) != STATUS_OK) {
+        if (steward_resolve(steward->service, &doubt, &error) != STATUS_OK) {
             log_event(LOG_WARN, "doubt_remains", LOG_FIELD("policy", LOG_I64(doubt.policy_id)),
                       LOG_FIELD("error", LOG_TEXT(error.text)));
             return false;
@@ -170,7 +170,7 @@ void steward_give_back(struct steward *steward, int64_t policy_id,
         const struct steward_doubt back = {
             .about = DOUBT_UNITS, .policy_id = policy_id, .shrunk = shrunk[i]};
         struct error error = {""};
-        if (steward_look(steward->service, &back, &error) == STATUS_OK)
+        if (steward_resolve(steward->service, &back, &error) == STATUS_OK)
             continue;
         log_event(LOG_WARN, "units_wait_for_ledger", LOG_FIELD("policy", LOG_I64(policy_id)),
                   LOG_FIELD("lease", LOG_I64(shrunk[i].lease_id)),
@@ -188,7 +188,7 @@ bool steward_is_settled(struct steward *steward, int64_t policy_id)
     if (!steward_is_sure(steward, policy_id))
         return false;
     while (steward_first(steward, &steward->returns, policy_id, &back)) {
-        if (steward_look(steward->service, &back, &error) != STATUS_OK)
+        if (steward_resolve(steward->service, &back, &error) != STATUS_OK)
             return false;
         steward_drop(steward, &steward->returns, policy_id);
     }

@@ -87,7 +87,7 @@ void steward_unlock(struct steward *steward, int64_t policy_id);
 void steward_lock_all(struct steward *steward);
 void steward_unlock_all(struct steward *steward);
 
-/* True when the gate knows all that was written in doubt about the policy, if need be by looking.
+/* True when the gate knows all that was written in doubt about the policy, if need be by survey.
  * While it does not, neither the policy nor its leases may be changed, nor, of STEWARD_USERS, who
  * is blocked. Under the policy's lock. */
 bool steward_is_sure(struct steward *steward, int64_t policy_id);

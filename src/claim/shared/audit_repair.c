@@ -8,13 +8,13 @@
 #include "base/random.h"
 #include "claim/audit_parts.h"
 
-#define DRAIN_WAIT_MS   10000 /* for a worker to write what was put back */
-#define BUILD_WAIT_MS   30000 /* for a steward to build a policy anew */
-#define POLL_MS         50
-#define STRAYS_MAX      1000
-#define LOST_STRAYS_MAX 10000
-#define LETTERS_AT_ONCE 500
-#define WORKER_GRACE_MS 2000 /* a worker that has not said so for this long does not live */
+#define DRAIN_WAIT_MS        10000 /* for a worker to write what was put back */
+#define BUILD_WAIT_MS        30000 /* for a steward to build a policy anew */
+#define POLL_MS              50
+#define STRAYS_MAX           1000
+#define LOST_STRAYS_MAX      10000
+#define DEAD_LETTERS_AT_ONCE 500
+#define WORKER_GRACE_MS      2000 /* a worker that has not said so for this long does not live */
 
 enum status audit_find_strays(struct audit_pass *look, struct error *error)
 {
@@ -77,14 +77,14 @@ static enum status audit_list_fixes(const struct audit_pass *look, struct gate_f
             /* One that no lease gave goes when the policy is built anew. */
             if (lease_that_gave(look->leases, look->lease_count, NULL, fix->claim.seq) == NULL)
                 continue;
-            fix->mending = GATE_FIX_PENDING;
+            fix->kind = GATE_FIX_PENDING;
             (*put_back)++;
         } else if (suspect->check == AUDIT_PENDING) {
             status = audit_recover(look, &fix->claim, &is_given, error);
-            fix->mending = is_given ? GATE_FIX_HELD : GATE_FIX_REMOVE;
+            fix->kind = is_given ? GATE_FIX_HELD : GATE_FIX_REMOVE;
             *put_back += is_given;
         } else if (suspect->check == AUDIT_UNLEASED) {
-            fix->mending = GATE_FIX_REMOVE;
+            fix->kind = GATE_FIX_REMOVE;
         } else {
             continue;
         }
@@ -115,7 +115,7 @@ static bool audit_await_written(struct service *service, const struct gate_fix *
 
     while (at < count && clock_monotonic_ms() < until_ms) {
         const struct claim *claim = &fixes[at].claim;
-        if (fixes[at].mending == GATE_FIX_REMOVE ||
+        if (fixes[at].kind == GATE_FIX_REMOVE ||
             ledger_coupon_get(service->ledger, claim->policy_id, claim->seq, &coupon, &error) ==
                 STATUS_OK)
             at++;
@@ -207,33 +207,34 @@ static enum status audit_write_back(struct service *service, int64_t policy_id,
     return STATUS_OK;
 }
 
-struct audit_letters {
+struct audit_dead_letters {
     struct service *service;
     struct audit_repair *done;
-    struct dead_letter letters[LETTERS_AT_ONCE];
+    struct dead_letter letters[DEAD_LETTERS_AT_ONCE];
     size_t count;
 };
 
-static enum status audit_flush_letters(struct audit_letters *to, struct error *error)
+static enum status audit_flush_dead_letters(struct audit_dead_letters *to, struct error *error)
 {
-    enum status status = ledger_letters_write(to->service->ledger, to->letters, to->count, error);
+    enum status status =
+        ledger_dead_letters_write(to->service->ledger, to->letters, to->count, error);
 
     if (status == STATUS_OK) {
-        to->done->letter_count += (int64_t)to->count;
+        to->done->dead_letter_count += (int64_t)to->count;
         to->count = 0;
     }
     return status;
 }
 
-static enum status audit_add_letter(struct audit_letters *to, const struct claim *claim,
-                                    struct error *error)
+static enum status audit_add_dead_letter(struct audit_dead_letters *to, const struct claim *claim,
+                                         struct error *error)
 {
     struct dead_letter *letter = &to->letters[to->count++];
 
     *letter = (struct dead_letter){.claim = *claim, .died_at_ms = clock_wall_ms()};
     snprintf(letter->reason, sizeof(letter->reason),
              "the ledger had lost its policy, which was let go");
-    return to->count == LETTERS_AT_ONCE ? audit_flush_letters(to, error) : STATUS_OK;
+    return to->count == DEAD_LETTERS_AT_ONCE ? audit_flush_dead_letters(to, error) : STATUS_OK;
 }
 
 static enum status audit_on_row(void *context, const struct policy *policy, struct error *error)
@@ -247,7 +248,7 @@ static enum status audit_on_row(void *context, const struct policy *policy, stru
 static enum status audit_on_winner(void *context, const struct held_claim *held,
                                    struct error *error)
 {
-    return audit_add_letter(context, &held->claim, error);
+    return audit_add_dead_letter(context, &held->claim, error);
 }
 
 static enum status audit_skip_key(void *context, const struct key_binding *binding,
@@ -260,7 +261,7 @@ static enum status audit_skip_key(void *context, const struct key_binding *bindi
 }
 
 /* What is pending and held by nobody was won as well. */
-static enum status audit_add_strays(struct audit_letters *to, int64_t policy_id,
+static enum status audit_add_strays(struct audit_dead_letters *to, int64_t policy_id,
                                     struct error *error)
 {
     struct claim *strays = malloc(LOST_STRAYS_MAX * sizeof(*strays));
@@ -274,7 +275,7 @@ static enum status audit_add_strays(struct audit_letters *to, int64_t policy_id,
         status = error_set(error, STATUS_FAILED, "more than %d pending claims have no holder",
                            LOST_STRAYS_MAX - 1);
     for (size_t i = 0; i < count && status == STATUS_OK; i++)
-        status = audit_add_letter(to, &strays[i], error);
+        status = audit_add_dead_letter(to, &strays[i], error);
     free(strays);
     return status;
 }
@@ -282,7 +283,7 @@ static enum status audit_add_strays(struct audit_letters *to, int64_t policy_id,
 static enum status audit_let_go(struct service *service, int64_t policy_id,
                                 struct audit_repair *done, struct error *error)
 {
-    struct audit_letters *to = calloc(1, sizeof(*to));
+    struct audit_dead_letters *to = calloc(1, sizeof(*to));
     struct claim_visitor visitor = {.policy = audit_on_row,
                                     .lease = audit_skip_lease,
                                     .claim = audit_on_winner,
@@ -297,7 +298,7 @@ static enum status audit_let_go(struct service *service, int64_t policy_id,
     if (status == STATUS_OK)
         status = audit_add_strays(to, policy_id, error);
     if (status == STATUS_OK && to->count > 0)
-        status = audit_flush_letters(to, error);
+        status = audit_flush_dead_letters(to, error);
     free(to);
     return status;
 }

@@ -30,7 +30,7 @@ static void breaker_open(struct breaker *breaker, int64_t now_ms)
     if (breaker->state == BREAKER_CLOSED)
         breaker->pause_ms = BREAKER_PAUSE_MIN_MS;
     breaker_enter_state(breaker, BREAKER_OPEN, now_ms);
-    breaker->look_at_ms = now_ms + breaker->pause_ms;
+    breaker->probe_at_ms = now_ms + breaker->pause_ms;
 }
 
 bool breaker_note(struct breaker *breaker, bool was_away, int64_t now_ms)
@@ -61,7 +61,7 @@ void breaker_put_off(struct breaker *breaker, int64_t now_ms, uint32_t jitter)
     if (breaker->pause_ms > BREAKER_PAUSE_MAX_MS)
         breaker->pause_ms = BREAKER_PAUSE_MAX_MS;
     /* Between half of the pause and all of it. */
-    breaker->look_at_ms =
+    breaker->probe_at_ms =
         now_ms + breaker->pause_ms / 2 + breaker->pause_ms / 2 * (int64_t)(jitter % 1024) / 1024;
 }
 
@@ -73,7 +73,7 @@ void breaker_try(struct breaker *breaker, int64_t now_ms)
 void breaker_distrust(struct breaker *breaker, int64_t now_ms)
 {
     breaker_open(breaker, now_ms);
-    breaker->look_at_ms = now_ms;
+    breaker->probe_at_ms = now_ms;
 }
 
 bool breaker_forget(struct breaker *breaker, int64_t now_ms)

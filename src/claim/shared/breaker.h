@@ -30,7 +30,7 @@ struct breaker {
     bool is_quick;     /* constant: the first failure opens it, since nobody has to wait for it */
     int failure_count; /* in a row */
     int64_t changed_at_ms;
-    int64_t look_at_ms; /* of an open one: when it is looked at again */
+    int64_t probe_at_ms; /* of an open one: when it is looked at again */
     int64_t pause_ms;
     int64_t probed_at_ms; /* of a half open one; 0: nobody was let through */
 };

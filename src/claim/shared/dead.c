@@ -7,7 +7,7 @@
 #define ROW_LOOK_MS     20
 
 /* Why the gate does not let them win, for whoever asked it to. */
-static enum status service_letter_refused(const struct wish *wish, struct error *error)
+static enum status service_dead_letter_refused(const struct wish *wish, struct error *error)
 {
 #define VERDICT_WHY(VERDICT, LETTER, RESULT, WHY) [VERDICT_##VERDICT] = WHY,
     static const char *const reasons[VERDICT_COUNT] = {VERDICTS(VERDICT_WHY)};
@@ -22,8 +22,8 @@ static enum status service_letter_refused(const struct wish *wish, struct error 
 }
 
 /* A win of a gate in memory is one when the ledger has it. */
-static enum status service_letter_await(struct service *service, const struct wish *wish,
-                                        struct error *error)
+static enum status service_dead_letter_await(struct service *service, const struct wish *wish,
+                                             struct error *error)
 {
     int64_t deadline_ms = clock_monotonic_ms() + service->options.ack_timeout_ms;
 
@@ -41,8 +41,8 @@ static enum status service_letter_await(struct service *service, const struct wi
 /* Whether the claim that the user holds is this letter's: an earlier retry, maybe by a server that
  * ended before it put the letter away, or the client's own with its key. A claim of a shared gate
  * is told by its row, which is awaited. */
-static enum status service_letter_is_own(struct service *service, const struct wish *wish,
-                                         bool *is_own, struct error *error)
+static enum status service_dead_letter_is_own(struct service *service, const struct wish *wish,
+                                              bool *is_own, struct error *error)
 {
     int64_t deadline_ms = clock_monotonic_ms() + service->options.ack_timeout_ms;
     struct coupon coupon;
@@ -61,8 +61,8 @@ static enum status service_letter_is_own(struct service *service, const struct w
 
 /* With a limit of one a user who holds something is not asked about: the gate would bind the
  * letter's key to that. */
-static enum status service_letter_ask(struct service *service, struct wish *wish,
-                                      struct error *error)
+static enum status service_dead_letter_ask(struct service *service, struct wish *wish,
+                                           struct error *error)
 {
     struct policy policy;
     struct gate_claim held;
@@ -85,28 +85,28 @@ static enum status service_letter_ask(struct service *service, struct wish *wish
 }
 
 /* The user wins, or has won, by this letter; else why not. */
-static enum status service_letter_win(struct service *service, struct wish *wish,
-                                      struct error *error)
+static enum status service_dead_letter_win(struct service *service, struct wish *wish,
+                                           struct error *error)
 {
     bool is_own = false;
-    enum status status = service_letter_ask(service, wish, error);
+    enum status status = service_dead_letter_ask(service, wish, error);
 
     if (status == STATUS_OK && wish->ticket != 0)
-        status = service_letter_await(service, wish, error);
+        status = service_dead_letter_await(service, wish, error);
     if (status == STATUS_OK && wish->verdict == VERDICT_HELD)
-        status = service_letter_is_own(service, wish, &is_own, error);
+        status = service_dead_letter_is_own(service, wish, &is_own, error);
     if (is_own)
         wish->is_accepted = false; /* It is in the ledger. */
     if (status == STATUS_OK && wish->verdict != VERDICT_WON && !is_own)
-        status = service_letter_refused(wish, error);
+        status = service_dead_letter_refused(wish, error);
     return status;
 }
 
-enum status service_letter_retry(struct service *service, int64_t policy_id, int64_t seq,
-                                 struct wish *wish, struct error *error)
+enum status service_dead_letter_retry(struct service *service, int64_t policy_id, int64_t seq,
+                                      struct wish *wish, struct error *error)
 {
     struct dead_letter letter;
-    enum status status = ledger_letter_get(service->ledger, policy_id, seq, &letter, error);
+    enum status status = ledger_dead_letter_get(service->ledger, policy_id, seq, &letter, error);
 
     if (status == STATUS_OK && policy_id == 0)
         status = error_set(error, STATUS_CONFLICT,
@@ -118,11 +118,11 @@ enum status service_letter_retry(struct service *service, int64_t policy_id, int
     *wish = (struct wish){
         .policy_id = policy_id, .user = letter.claim.user, .request_id = letter.claim.request_id};
     wish->request_id.bytes[0] |= 0x80;
-    status = service_letter_win(service, wish, error);
+    status = service_dead_letter_win(service, wish, error);
     if (status != STATUS_OK)
         return status;
     struct error words = {""};
-    enum status dropped = ledger_letter_drop(service->ledger, policy_id, seq, &letter, &words);
+    enum status dropped = ledger_dead_letter_drop(service->ledger, policy_id, seq, &letter, &words);
     if (dropped != STATUS_OK && dropped != STATUS_NOT_FOUND) /* Another server may have done it. */
         log_event(LOG_WARN, "letter_stays", LOG_FIELD("policy", LOG_I64(policy_id)),
                   LOG_FIELD("seq", LOG_I64(seq)), LOG_FIELD("error", LOG_TEXT(words.text)));

@@ -198,13 +198,13 @@ static void desk_send(struct desk *desk, int64_t policy_id, size_t count, int64_
 }
 
 /* The claims gathered in desk->batch do not go to the gate, which is away. */
-static void desk_go_around(struct desk *desk, size_t count, enum fallback_way way)
+static void desk_go_around(struct desk *desk, size_t count, enum fallback_choice choice)
 {
     for (size_t i = 0; i < count; i++) {
         struct desk_entry *entry = desk_entry_of(desk->batch[i]);
         entry->wish.ticket = 0;
-        entry->wish.verdict = way == FALLBACK_HOLD ? VERDICT_LEASE_WANTED : VERDICT_UNAVAILABLE;
-        entry->is_away = way == FALLBACK_SERVE && desk_serve(desk, entry, FALLBACK_TASK_AWAY);
+        entry->wish.verdict = choice == FALLBACK_HOLD ? VERDICT_LEASE_WANTED : VERDICT_UNAVAILABLE;
+        entry->is_away = choice == FALLBACK_SERVE && desk_serve(desk, entry, FALLBACK_TASK_AWAY);
     }
 }
 
@@ -226,17 +226,17 @@ static void desk_land_sent_batch(struct desk *desk, struct desk_sent_batch *sent
 
     for (size_t i = 0; i < sent_batch->batch.count; i++)
         away_count += sent_batch->entries[i].wish.is_away;
-    enum fallback_way way =
+    enum fallback_choice choice =
         fallback_note(desk->options.service->fallback, sent_batch->batch.policy_id, away_count);
     for (size_t i = 0; i < sent_batch->batch.count; i++) {
         struct desk_entry *entry = &sent_batch->entries[i];
-        if (entry->wish.is_away && way == FALLBACK_SERVE &&
+        if (entry->wish.is_away && choice == FALLBACK_SERVE &&
             desk_serve(desk, entry, FALLBACK_TASK_AWAY))
             continue;
         if (entry->wish.is_gone && desk_is_closed(desk, entry) &&
             desk_serve(desk, entry, FALLBACK_TASK_CLOSED))
             continue;
-        if (entry->wish.is_away && way == FALLBACK_HOLD)
+        if (entry->wish.is_away && choice == FALLBACK_HOLD)
             entry->wish.verdict = VERDICT_LEASE_WANTED;
         /* What the ledger has, a steward brings, unless it is damaged. */
         if (entry->wish.verdict == VERDICT_NO_POLICY &&
@@ -295,10 +295,10 @@ void desk_away_close(struct desk *desk)
 
 void shared_decide(struct desk *desk, int64_t policy_id, size_t count, int64_t wall_ms)
 {
-    enum fallback_way way = fallback_admit(desk->options.service->fallback, policy_id, count);
+    enum fallback_choice choice = fallback_admit(desk->options.service->fallback, policy_id, count);
 
-    if (way == FALLBACK_ASK)
+    if (choice == FALLBACK_ASK)
         desk_send(desk, policy_id, count, wall_ms);
     else
-        desk_go_around(desk, count, way);
+        desk_go_around(desk, count, choice);
 }

@@ -41,7 +41,7 @@ static void duty_lose(struct duty *duty)
     duty->term = 0;
     duty->is_told = false;
     duty->is_built = false;
-    duty->has_way = false;
+    duty->is_passing = false;
 }
 
 /* Takes the next term. False: another one is the steward. */
@@ -69,7 +69,7 @@ static bool duty_take(struct worker *worker, struct duty *duty)
     duty->is_built = false;
     /* The steward before may have left something half done. */
     duty->lends_again = true;
-    duty->has_way = false;
+    duty->is_passing = false;
     duty->synced_at_ms = 0;
     return true;
 }
@@ -234,11 +234,11 @@ static enum status duty_lend_again(struct worker *worker, struct duty *duty, str
 /* A term begins where the one before has left off. */
 enum status duty_begin(struct worker *worker, struct duty *duty, struct error *error)
 {
-    if (duty->has_way)
+    if (duty->is_passing)
         return STATUS_OK;
     struct relay *relay = worker->service->relay;
-    enum status status = relay->ops->begin(relay, &duty->way, error);
-    duty->has_way = status == STATUS_OK;
+    enum status status = relay->ops->begin(relay, &duty->stream, error);
+    duty->is_passing = status == STATUS_OK;
     return status;
 }
 
@@ -278,8 +278,8 @@ static bool duty_drain(struct worker *worker, struct duty *duty, int64_t now_ms)
     struct error error = {""};
 
     if (pending->claim_count + pending->binding_count == 0 && duty->keys == NULL) {
-        if (duty->has_way)
-            return relay->ops->rest(relay, &duty->way, duty->pending_count);
+        if (duty->is_passing)
+            return relay->ops->rest(relay, &duty->stream, duty->pending_count);
         /* What is pending before the cursor was on its way when the gate did not answer: without a
          * new beginning nobody would ask for it again. */
         if (duty->pending_count <= 0)
@@ -287,7 +287,7 @@ static bool duty_drain(struct worker *worker, struct duty *duty, int64_t now_ms)
     }
     if (!duty_is_held(worker, duty, now_ms))
         return false;
-    if (!duty->has_way) {
+    if (!duty->is_passing) {
         enum status status = duty_begin(worker, duty, &error);
         if (status != STATUS_OK)
             duty_say(duty, "drain_failed", &error);
@@ -297,11 +297,11 @@ static bool duty_drain(struct worker *worker, struct duty *duty, int64_t now_ms)
     duty_drain_keys(worker, duty);
     if (pending->claim_count == 0)
         return had_keys != (duty->keys != NULL) ||
-               relay->ops->rest(relay, &duty->way, duty->pending_count);
+               relay->ops->rest(relay, &duty->stream, duty->pending_count);
     enum status status =
-        relay->ops->carry(relay, &duty->way, pending->claims, pending->claim_count, &error);
+        relay->ops->carry(relay, &duty->stream, pending->claims, pending->claim_count, &error);
     if (status == STATUS_CONFLICT)
-        duty->has_way = false; /* Somebody else has begun. */
+        duty->is_passing = false; /* Somebody else has begun. */
     if (status != STATUS_OK && status != STATUS_BUSY)
         duty_say(duty, "drain_failed", &error);
     return status == STATUS_OK;
@@ -384,7 +384,7 @@ static void duty_count_pending(struct duty *duty, const struct gate_pending *pen
 {
     struct error error;
 
-    if (duty->way.cursor == 0)
+    if (duty->stream.cursor == 0)
         duty->stray_count = (int64_t)pending->stray_count;
     duty->pending_count = pending->pending_count - duty->stray_count;
     if (pending->stray_count == 0)
@@ -416,11 +416,12 @@ void duty_attend(struct worker *worker, struct duty *duty, int64_t now_ms)
     struct gate_pending *pending = worker->pending;
     struct error error = {""};
 
-    enum status status =
-        gate_pending(worker->service->shared, duty->policy_id, duty->way.cursor, pending, &error);
+    enum status status = gate_pending(worker->service->shared, duty->policy_id, duty->stream.cursor,
+                                      pending, &error);
     if (status != STATUS_OK) {
-        duty->has_way = false;
-        duty->next_look_ms = now_ms + DUTY_REFUSED_MS / 2 + (int64_t)random_below(DUTY_REFUSED_MS);
+        duty->is_passing = false;
+        duty->next_attend_ms =
+            now_ms + DUTY_REFUSED_MS / 2 + (int64_t)random_below(DUTY_REFUSED_MS);
         if (status != STATUS_UNAVAILABLE) /* Of a Redis that is away the gate tells. */
             duty_say(duty, "drain_failed", &error);
         return;
@@ -428,13 +429,13 @@ void duty_attend(struct worker *worker, struct duty *duty, int64_t now_ms)
     duty->gate_term = pending->term;
     duty->is_closed = duty->ends_at_ms != 0 && pending->now_ms >= duty->ends_at_ms;
     duty_count_pending(duty, pending);
-    duty->oldest_requested_ms = pending->claim_count > 0 && duty->way.cursor == 0
+    duty->oldest_requested_ms = pending->claim_count > 0 && duty->stream.cursor == 0
                                     ? pending->claims[0].requested_at_ms
                                 : pending->pending_count == 0 ? 0
                                                               : duty->oldest_requested_ms;
     if (pending->is_suspended) {
-        duty->has_way = false;
-        duty->next_look_ms = now_ms + PAUSE_MAX_MS;
+        duty->is_passing = false;
+        duty->next_attend_ms = now_ms + PAUSE_MAX_MS;
         return;
     }
     if (!pending->is_known || !pending->is_armed) {
@@ -448,7 +449,7 @@ void duty_attend(struct worker *worker, struct duty *duty, int64_t now_ms)
     }
     duty->is_built = false;
     if (!duty_is_current(worker, duty, now_ms) || !duty_sells_what_is_lent(worker, duty, now_ms)) {
-        duty->next_look_ms = now_ms;
+        duty->next_attend_ms = now_ms;
         return;
     }
     bool is_busy = duty_drain(worker, duty, now_ms);
@@ -468,7 +469,7 @@ void duty_attend(struct worker *worker, struct duty *duty, int64_t now_ms)
                                                       : duty->pause_ms * 2;
     if (duty->pause_ms > pause_max_ms)
         duty->pause_ms = pause_max_ms;
-    duty->next_look_ms = now_ms + duty->pause_ms;
-    if (duty->lend_at_ms > now_ms && duty->lend_at_ms < duty->next_look_ms)
-        duty->next_look_ms = duty->lend_at_ms;
+    duty->next_attend_ms = now_ms + duty->pause_ms;
+    if (duty->lend_at_ms > now_ms && duty->lend_at_ms < duty->next_attend_ms)
+        duty->next_attend_ms = duty->lend_at_ms;
 }

@@ -37,7 +37,7 @@ static enum status duty_strays_plan(struct worker *worker, const struct lease *l
     if (status != STATUS_OK && status != STATUS_NOT_FOUND)
         return status;
     bool is_won = status == STATUS_NOT_FOUND && lease != NULL;
-    fix->mending = is_won ? GATE_FIX_HELD : GATE_FIX_REMOVE;
+    fix->kind = is_won ? GATE_FIX_HELD : GATE_FIX_REMOVE;
     if (is_won)
         claim_recover(claim, lease);
     log_event(LOG_WARN, is_won ? "claim_recovered" : "claim_removed",
@@ -177,8 +177,7 @@ static enum status duty_lacking_put_back(struct worker *worker, struct duty *dut
     if (fixes == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "no memory for claims that the ledger lacks");
     for (size_t i = 0; i < lacking->count; i++)
-        fixes[i] =
-            (struct gate_fix){.mending = GATE_FIX_PENDING, .claim = lacking->claims[i].claim};
+        fixes[i] = (struct gate_fix){.kind = GATE_FIX_PENDING, .claim = lacking->claims[i].claim};
     enum status status = gate_fix(lacking->service->shared, duty->policy_id, fixes, lacking->count,
                                   &changed_count, error);
     free(fixes);
@@ -309,7 +308,7 @@ static enum status duty_fix(struct worker *worker, struct duty *duty, struct err
     enum status status = ledger_fix(worker->service->ledger, &fix, error);
 
     if (status == STATUS_OK && fix.is_changed)
-        log_event(LOG_WARN, "stock_mended", LOG_FIELD("policy", LOG_I64(duty->policy_id)),
+        log_event(LOG_WARN, "stock_repaired", LOG_FIELD("policy", LOG_I64(duty->policy_id)),
                   LOG_FIELD("total", LOG_I64(fix.after.total)),
                   LOG_FIELD("unleased", LOG_I64(fix.after.unleased)),
                   LOG_FIELD("unleased_before", LOG_I64(fix.before.unleased)));
@@ -379,15 +378,15 @@ static enum status duty_pass(struct worker *worker, struct duty *duty, struct er
     struct gate_pending *pending = worker->pending;
     struct relay *relay = worker->service->relay;
 
-    if (!duty->has_way) {
+    if (!duty->is_passing) {
         enum status status = duty_begin(worker, duty, error);
         if (status == STATUS_OK)
-            status = gate_pending(worker->service->shared, duty->policy_id, duty->way.cursor,
+            status = gate_pending(worker->service->shared, duty->policy_id, duty->stream.cursor,
                                   pending, error);
         if (status != STATUS_OK)
             return status;
     }
-    return relay->ops->pass(relay, &duty->way, pending->claims, pending->claim_count, error);
+    return relay->ops->pass(relay, &duty->stream, pending->claims, pending->claim_count, error);
 }
 
 /* Whether the policy has to be built, in a term in which nothing was armed yet, and the time of
@@ -414,14 +413,15 @@ void duty_reconcile(struct worker *worker, struct duty *duty, int64_t now_ms)
     struct error error = {""};
     enum status status = STATUS_OK;
 
-    duty->next_look_ms = now_ms + DUTY_REFUSED_MS;
+    duty->next_attend_ms = now_ms + DUTY_REFUSED_MS;
     bool was_told = duty->is_told;
     if (!duty_is_held(worker, duty, now_ms)) {
         duty->is_built = false;
         return;
     }
     if (!was_told || !duty_may_build(worker, duty)) {
-        duty->next_look_ms = now_ms < duty->over_at_ms ? duty->over_at_ms : now_ms + DUTY_PAUSE_MS;
+        duty->next_attend_ms =
+            now_ms < duty->over_at_ms ? duty->over_at_ms : now_ms + DUTY_PAUSE_MS;
         return;
     }
     if (!duty->is_built) {
@@ -429,14 +429,14 @@ void duty_reconcile(struct worker *worker, struct duty *duty, int64_t now_ms)
         if (status == STATUS_OK)
             status = duty_build(worker, duty, &error);
         if (status == STATUS_OK)
-            duty->has_way = false;
+            duty->is_passing = false;
     }
     if (status == STATUS_OK && clock_monotonic_ms() >= duty->arm_at_ms) {
         status = duty_arm(worker, duty, &error);
         duty->arm_at_ms = now_ms;
     }
     if (status == STATUS_OK)
-        duty->next_look_ms = duty->arm_at_ms;
+        duty->next_attend_ms = duty->arm_at_ms;
     else if (status != STATUS_BUSY)
         duty_say(duty, "reconcile_failed", &error);
 }

@@ -213,7 +213,7 @@ static enum status duty_count_surplus(struct worker *worker, const struct duty *
     struct service *service = worker->service;
     struct ledger_balance balance;
     struct gate_numbers numbers;
-    enum status status = gate_look(service->shared, duty->policy_id, error);
+    enum status status = gate_refresh(service->shared, duty->policy_id, error);
 
     if (status == STATUS_OK)
         status = ledger_balance(service->ledger, duty->policy_id, &balance, error);

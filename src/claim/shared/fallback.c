@@ -98,8 +98,8 @@ static void fallback_switched(struct fallback *fallback, const struct fallback_p
 /* --- where claims go --- */
 
 /* Under the lock: of an open breaker. */
-static enum fallback_way fallback_around(const struct fallback *fallback,
-                                         struct fallback_policy *policy, size_t count)
+static enum fallback_choice fallback_around(const struct fallback *fallback,
+                                            struct fallback_policy *policy, size_t count)
 {
     if (policy->is_held)
         return FALLBACK_HOLD;
@@ -111,19 +111,19 @@ static enum fallback_way fallback_around(const struct fallback *fallback,
     return FALLBACK_SERVE;
 }
 
-enum fallback_way fallback_admit(struct fallback *fallback, int64_t policy_id, size_t count)
+enum fallback_choice fallback_admit(struct fallback *fallback, int64_t policy_id, size_t count)
 {
-    enum fallback_way way = FALLBACK_ASK;
+    enum fallback_choice choice = FALLBACK_ASK;
 
     if (atomic_load(&fallback->policy_count) == 0)
-        return way;
+        return choice;
     pthread_mutex_lock(&fallback->lock);
     struct fallback_policy *policy = fallback_find(fallback, policy_id);
     if (policy != NULL && !breaker_lets_through(&policy->breaker, clock_monotonic_ms()))
-        way = policy->breaker.state == BREAKER_OPEN ? fallback_around(fallback, policy, count)
-                                                    : FALLBACK_HOLD;
+        choice = policy->breaker.state == BREAKER_OPEN ? fallback_around(fallback, policy, count)
+                                                       : FALLBACK_HOLD;
     pthread_mutex_unlock(&fallback->lock);
-    return way;
+    return choice;
 }
 
 /* Anybody may name any id: those that nobody has made into policies get no place in the table. One
@@ -136,12 +136,12 @@ static bool fallback_is_policy(struct service *service, int64_t policy_id)
            gate_count(service->gate, policy_id, clock_wall_ms(), &numbers) == STATUS_OK;
 }
 
-enum fallback_way fallback_note(struct fallback *fallback, int64_t policy_id, size_t away_count)
+enum fallback_choice fallback_note(struct fallback *fallback, int64_t policy_id, size_t away_count)
 {
-    enum fallback_way way = FALLBACK_REFUSE;
+    enum fallback_choice choice = FALLBACK_REFUSE;
 
     if (away_count == 0 && atomic_load(&fallback->policy_count) == 0)
-        return way;
+        return choice;
     bool is_noted = away_count > 0 && fallback_is_policy(fallback->service, policy_id);
     pthread_mutex_lock(&fallback->lock);
     struct fallback_policy *policy =
@@ -149,11 +149,11 @@ enum fallback_way fallback_note(struct fallback *fallback, int64_t policy_id, si
     if (policy != NULL && breaker_note(&policy->breaker, away_count > 0, clock_monotonic_ms()))
         fallback_switched(fallback, policy);
     if (policy != NULL && away_count > 0 && policy->breaker.state == BREAKER_OPEN)
-        way = fallback_around(fallback, policy, away_count);
+        choice = fallback_around(fallback, policy, away_count);
     pthread_mutex_unlock(&fallback->lock);
     if (away_count > 0)
         periodic_wake(&fallback->probe);
-    return way;
+    return choice;
 }
 
 /* --- without the gate --- */
@@ -413,7 +413,7 @@ static int64_t fallback_next(struct fallback *fallback, int64_t now_ms)
 {
     for (size_t i = 0; i < fallback->policy_count;) {
         struct fallback_policy *policy = &fallback->policies[i];
-        if (policy->breaker.state == BREAKER_OPEN && policy->breaker.look_at_ms <= now_ms)
+        if (policy->breaker.state == BREAKER_OPEN && policy->breaker.probe_at_ms <= now_ms)
             return policy->id;
         if (breaker_forget(&policy->breaker, now_ms))
             fallback_switched(fallback, policy);

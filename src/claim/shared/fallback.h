@@ -28,7 +28,7 @@ enum status fallback_start(struct service *service, struct error *error) MUST_CH
 void fallback_stop(struct fallback *fallback);
 
 /* Where claims go. */
-enum fallback_way {
+enum fallback_choice {
     FALLBACK_ASK,    /* to the gate */
     FALLBACK_SERVE,  /* to fallback_serve(), each of them, for certain */
     FALLBACK_HOLD,   /* nowhere for the moment: try again soon */
@@ -36,11 +36,11 @@ enum fallback_way {
 };
 
 /* For a batch of claims that are to be decided. Never blocks on I/O. */
-enum fallback_way fallback_admit(struct fallback *fallback, int64_t policy_id, size_t count);
+enum fallback_choice fallback_admit(struct fallback *fallback, int64_t policy_id, size_t count);
 
 /* The gate has been asked; it was away for so many of the batch. Where those go now; never to the
  * gate. Never blocks on I/O. */
-enum fallback_way fallback_note(struct fallback *fallback, int64_t policy_id, size_t away_count);
+enum fallback_choice fallback_note(struct fallback *fallback, int64_t policy_id, size_t away_count);
 
 /* Decides one claim in the ledger. Blocks. */
 void fallback_serve(struct fallback *fallback, struct wish *wish);

@@ -219,7 +219,7 @@ static void sync_settle_lost(struct sync *sync)
     pthread_mutex_unlock(&sync->lock);
 }
 
-void sync_lost_words(struct sync *sync, char *words, size_t size)
+void sync_lost_text(struct sync *sync, char *words, size_t size)
 {
     char names[LOST_NAMED * 32] = "";
     size_t length = 0;
@@ -384,13 +384,13 @@ static enum status sync_blocked(struct sync *sync, struct error *error)
 
 /* --- the thread --- */
 
-static enum status sync_letters(struct sync *sync, struct error *error)
+static enum status sync_dead_letters(struct sync *sync, struct error *error)
 {
     int64_t count = 0;
-    enum status status = ledger_letter_count(sync->service->ledger, &count, error);
+    enum status status = ledger_dead_letter_count(sync->service->ledger, &count, error);
 
     if (status == STATUS_OK) {
-        int64_t before = atomic_exchange(&sync->service->letter_count, count);
+        int64_t before = atomic_exchange(&sync->service->dead_letter_count, count);
         if (count > before)
             notices_add(&sync->service->notices, clock_wall_ms(), 0, "dead_letters",
                         "Dead letters: %lld, %lld more than before.", (long long)count,
@@ -423,7 +423,7 @@ static enum status sync_workers(struct sync *sync, struct error *error)
     return status;
 }
 
-static enum status sync_look(struct sync *sync, struct error *error)
+static enum status sync_pass(struct sync *sync, struct error *error)
 {
     enum status status = sync_blocked(sync, error);
 
@@ -435,7 +435,7 @@ static enum status sync_look(struct sync *sync, struct error *error)
     if (status == STATUS_OK)
         sync_settle_lost(sync);
     if (status == STATUS_OK && sync->look_count++ % LETTER_LOOKS == 0)
-        status = sync_letters(sync, error);
+        status = sync_dead_letters(sync, error);
     return status;
 }
 
@@ -445,7 +445,7 @@ static int64_t sync_run(void *context)
     struct error error = {""};
     bool was_failing = sync->is_failing;
 
-    sync->is_failing = sync_look(sync, &error) != STATUS_OK;
+    sync->is_failing = sync_pass(sync, &error) != STATUS_OK;
     if (sync->is_failing && !was_failing)
         log_event(LOG_WARN, "sync_failed", LOG_FIELD("error", LOG_TEXT(error.text)));
     return LOOK_MS;
@@ -459,7 +459,7 @@ enum status sync_start(struct service *service, struct error *error)
         return error_set(error, STATUS_UNAVAILABLE, "no memory for the sync");
     started->service = service;
     pthread_mutex_init(&started->lock, NULL);
-    enum status status = sync_look(started, error);
+    enum status status = sync_pass(started, error);
     if (status == STATUS_OK)
         status = periodic_start(&started->periodic, "sync", sync_run, started, LOOK_MS, error);
     if (status == STATUS_OK)

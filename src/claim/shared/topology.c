@@ -67,7 +67,7 @@ static enum status shared_numbers(struct service *service, int64_t policy_id, en
     if (age == NUMBERS_KNOWN &&
         gate_count(service->gate, policy_id, clock_wall_ms(), numbers) == STATUS_OK)
         return STATUS_OK;
-    (void)!gate_look(service->shared, policy_id, NULL);
+    (void)!gate_refresh(service->shared, policy_id, NULL);
     if (gate_count(service->gate, policy_id, clock_wall_ms(), numbers) == STATUS_OK)
         return STATUS_OK;
     return shared_numbers_of_closed(service, policy_id, numbers, error);

@@ -156,7 +156,7 @@ void worker_take_roster(struct worker *worker, struct worker_roster *roster)
 /* Another worker of this process takes the next term, for it has the same name. */
 static void worker_leave(struct worker *worker, struct duty *duty)
 {
-    worker->service->relay->ops->leave(worker->service->relay, &duty->way);
+    worker->service->relay->ops->leave(worker->service->relay, &duty->stream);
     free(duty->keys);
     duty->keys = NULL;
 }
@@ -168,7 +168,7 @@ static void worker_note(struct duty *duty, const struct worker_policy *policy)
     duty->is_entering = policy->is_entering;
     if (duty->version != policy->version || policy->is_entering) {
         duty->is_retired = false;
-        duty->next_look_ms = 0;
+        duty->next_attend_ms = 0;
     }
     duty->version = policy->version;
 }
@@ -195,7 +195,7 @@ static void worker_sort_duties(struct worker *worker)
         if (old < worker->duty_count && worker->duties[old].policy_id == id)
             duties[i] = worker->duties[old++];
         else
-            duties[i] = (struct duty){.policy_id = id, .way.policy_id = id};
+            duties[i] = (struct duty){.policy_id = id, .stream.policy_id = id};
         worker_note(&duties[i], &roster.policies[i]);
     }
     while (old < worker->duty_count)
@@ -250,10 +250,10 @@ static int64_t worker_round(struct worker *worker, int64_t now_ms)
     worker_sort_duties(worker);
     for (size_t i = 0; i < worker->duty_count && !worker_must_end(worker); i++) {
         struct duty *duty = &worker->duties[i];
-        if (!duty->is_retired && duty->next_look_ms <= now_ms)
+        if (!duty->is_retired && duty->next_attend_ms <= now_ms)
             duty_attend(worker, duty, clock_monotonic_ms());
-        if (!duty->is_retired && duty->next_look_ms < next_ms)
-            next_ms = duty->next_look_ms;
+        if (!duty->is_retired && duty->next_attend_ms < next_ms)
+            next_ms = duty->next_attend_ms;
     }
     worker_measure(worker, clock_monotonic_ms());
     return next_ms;
@@ -284,7 +284,7 @@ static void *worker_drain_main(void *context)
             /* Once more, to see what came before the stop. */
             is_last = true;
             for (size_t i = 0; i < worker->duty_count; i++)
-                worker->duties[i].next_look_ms = 0;
+                worker->duties[i].next_attend_ms = 0;
         } else if (!ends && next_ms > now_ms) {
             struct timespec until = clock_deadline_in_ms(next_ms - now_ms);
             pthread_cond_timedwait(&worker->drain_work, &worker->lock, &until);

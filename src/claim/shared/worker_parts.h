@@ -126,19 +126,19 @@ struct duty_drift {
 /* One policy a worker looks after. */
 struct duty {
     int64_t policy_id;
-    int64_t version;          /* of the policy, as last pushed to the gate */
-    int64_t ends_at_ms;       /* wall: when it was closed, or closes by itself; 0: never */
-    bool is_closed;           /* by the gate's clock, when it was last looked at */
-    bool is_retired;          /* closed and drained: the gate has been told to let go */
-    struct relay_stream way;  /* of its claims to the ledger */
-    bool has_way;             /* of this term: false when the stewardship is new */
-    struct key_binding *keys; /* that the ledger was given; NULL: none */
+    int64_t version;            /* of the policy, as last pushed to the gate */
+    int64_t ends_at_ms;         /* wall: when it was closed, or closes by itself; 0: never */
+    bool is_closed;             /* by the gate's clock, when it was last looked at */
+    bool is_retired;            /* closed and drained: the gate has been told to let go */
+    struct relay_stream stream; /* of its claims to the ledger */
+    bool is_passing;            /* of this term: false when the stewardship is new */
+    struct key_binding *keys;   /* that the ledger was given; NULL: none */
     size_t key_count;
     uint64_t keys_ticket;      /* under which they become durable */
     bool is_entering;          /* the ledger gave coupons that the gate has not heard of */
     bool is_built;             /* anew, and not armed yet */
     int64_t built_count;       /* active coupons that were restored */
-    int64_t next_look_ms;      /* monotonic, as all of these */
+    int64_t next_attend_ms;    /* monotonic, as all of these */
     int64_t arm_at_ms;         /* when servers have forgotten what was before */
     int64_t busy_at_ms;        /* when there was last something to drain */
     int64_t pause_ms;          /* between looks while there is nothing to do */

@@ -154,28 +154,28 @@ static size_t worker_relay_outstanding(struct worker_relay *relay, int64_t polic
 /* --- straight into the ledger --- */
 
 /* A way's state is what the topic has to be past before its policy is armed, where there is one. */
-static enum status worker_relay_begin(struct relay *relay, struct relay_stream *way,
+static enum status worker_relay_begin(struct relay *relay, struct relay_stream *stream,
                                       struct error *error)
 {
-    struct kafka_goal *goal = way->state;
+    struct kafka_goal *goal = stream->state;
 
     if (goal == NULL && ((struct worker_relay *)relay)->service->kafka != NULL &&
-        (goal = way->state = malloc(sizeof(*goal))) == NULL)
+        (goal = stream->state = malloc(sizeof(*goal))) == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "no memory to drain");
     if (goal != NULL)
         goal->is_set = false;
-    way->cursor = 0;
+    stream->cursor = 0;
     return STATUS_OK;
 }
 
-static enum status worker_relay_carry(struct relay *base, struct relay_stream *way,
+static enum status worker_relay_carry(struct relay *base, struct relay_stream *stream,
                                       struct claim *claims, size_t count, struct error *error)
 {
     struct worker_relay *relay = (struct worker_relay *)base;
 
-    if (worker_relay_outstanding(relay, way->policy_id) > RELAY_OUTSTANDING_MAX)
+    if (worker_relay_outstanding(relay, stream->policy_id) > RELAY_OUTSTANDING_MAX)
         return error_set(error, STATUS_BUSY, "the ledger has much to do");
-    way->cursor = claims[count - 1].seq;
+    stream->cursor = claims[count - 1].seq;
     count = worker_relay_filter(relay, claims, count);
     if (count > 0)
         (void)worker_relay_issue(relay, claims, count, NULL, 0);
@@ -183,15 +183,16 @@ static enum status worker_relay_carry(struct relay *base, struct relay_stream *w
 }
 
 /* What is still pending though the ledger was given it is given again. */
-static bool worker_relay_rest(struct relay *base, struct relay_stream *way, int64_t pending_count)
+static bool worker_relay_rest(struct relay *base, struct relay_stream *stream,
+                              int64_t pending_count)
 {
     struct worker_relay *relay = (struct worker_relay *)base;
 
-    if (way->cursor == 0 || worker_relay_outstanding(relay, way->policy_id) > 0)
+    if (stream->cursor == 0 || worker_relay_outstanding(relay, stream->policy_id) > 0)
         return false;
-    way->cursor = 0;
+    stream->cursor = 0;
     pthread_mutex_lock(&relay->lock);
-    size_t waiting = retry_list_waiting(&relay->retries, way->policy_id, clock_monotonic_ms());
+    size_t waiting = retry_list_waiting(&relay->retries, stream->policy_id, clock_monotonic_ms());
     pthread_mutex_unlock(&relay->lock);
     return pending_count > (int64_t)waiting;
 }
@@ -199,7 +200,7 @@ static bool worker_relay_rest(struct relay *base, struct relay_stream *way, int6
 /* Where the gate lost its memory, a topic may have claims that nobody else knows any more. People
  * who claim need no broker, though: while none answers nobody waits, and what comes out later takes
  * a unit anew. */
-static enum status worker_relay_pass(struct relay *relay, struct relay_stream *way,
+static enum status worker_relay_pass(struct relay *relay, struct relay_stream *stream,
                                      struct claim *claims, size_t count, struct error *error)
 {
     struct kafka *kafka = ((struct worker_relay *)relay)->service->kafka;
@@ -212,20 +213,20 @@ static enum status worker_relay_pass(struct relay *relay, struct relay_stream *w
     if (!view.is_known)
         return error_set(error, STATUS_BUSY, "it is not known yet whether the brokers answer");
     if (view.is_up) {
-        enum status status = relay_kafka_drained(kafka, way->state, way->policy_id, error);
+        enum status status = relay_kafka_drained(kafka, stream->state, stream->policy_id, error);
         if (status != STATUS_OK)
             return status;
     }
-    way->cursor = 0;
+    stream->cursor = 0;
     return STATUS_OK;
 }
 
-static void worker_relay_leave(struct relay *relay, struct relay_stream *way)
+static void worker_relay_leave(struct relay *relay, struct relay_stream *stream)
 {
     (void)relay;
-    free(way->state);
-    way->state = NULL;
-    way->cursor = 0;
+    free(stream->state);
+    stream->state = NULL;
+    stream->cursor = 0;
 }
 
 static const struct relay_ops worker_relay_ops = {
@@ -267,17 +268,17 @@ static enum status outlet_published(void *context, int64_t policy_id, const char
     return gate_published(relay->service->shared, policy_id, token, seq, error);
 }
 
-static enum status outlet_letter(void *context, int64_t policy_id, int64_t seq,
-                                 struct dead_letter *letter, struct error *error)
+static enum status outlet_dead_letter(void *context, int64_t policy_id, int64_t seq,
+                                      struct dead_letter *letter, struct error *error)
 {
     const struct worker_relay *relay = context;
-    return ledger_letter_get(relay->service->ledger, policy_id, seq, letter, error);
+    return ledger_dead_letter_get(relay->service->ledger, policy_id, seq, letter, error);
 }
 
 static enum status outlet_keep(void *context, const struct dead_letter *letter, struct error *error)
 {
     const struct worker_relay *relay = context;
-    return ledger_letters_write(relay->service->ledger, letter, 1, error);
+    return ledger_dead_letters_write(relay->service->ledger, letter, 1, error);
 }
 
 /* --- life --- */
@@ -305,7 +306,7 @@ enum status worker_relay_run(struct worker_relay *relay, struct error *error)
         .outstanding = outlet_outstanding,
         .publish = outlet_publish,
         .published = outlet_published,
-        .letter = outlet_letter,
+        .letter = outlet_dead_letter,
         .keep = outlet_keep,
         .context = relay,
     };

@@ -359,7 +359,7 @@ static void kafka_sink_metrics(struct event_sink *sink, struct buffer *out)
 
     kafka_producer_count(((struct kafka *)sink)->producer, &numbers);
     metrics_single(out, "dibs_relay_on_the_way", METRICS_GAUGE, "Messages sent and not confirmed.",
-                   numbers.on_the_way);
+                   numbers.in_flight);
     metrics_single(out, "dibs_relay_recreated_total", METRICS_COUNTER,
                    "Times that the producer was made anew after a failure.", numbers.recreated);
 }

@@ -117,7 +117,7 @@ struct kafka_producer;
 struct kafka_producer_numbers {
     bool is_ready; /* the topics are there */
     uint64_t recreated;
-    size_t on_the_way;
+    size_t in_flight;
 };
 
 /* Does not wait for a broker. The target is borrowed until it is closed. */

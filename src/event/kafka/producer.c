@@ -39,7 +39,7 @@ struct kafka_producer {
     bool has_told_topics;
     struct error trouble;
     _Atomic bool is_closed; /* nothing happens on the thread any more */
-    _Atomic size_t on_the_way;
+    _Atomic size_t in_flight;
     _Atomic uint64_t recreated;
 };
 
@@ -48,7 +48,7 @@ struct kafka_producer {
 static void kafka_producer_settle(struct kafka_producer *producer, struct event_batch *batch,
                                   size_t count)
 {
-    atomic_fetch_sub(&producer->on_the_way, count);
+    atomic_fetch_sub(&producer->in_flight, count);
     if (atomic_fetch_sub(&batch->waiting_count, count) == count)
         batch->done(batch, batch->status, &batch->error);
 }
@@ -114,7 +114,7 @@ static bool kafka_producer_is_over(struct kafka_producer *producer)
 {
     pthread_mutex_lock(&producer->lock);
     bool is_over = producer->is_stopping && (clock_monotonic_ms() >= producer->stop_at_ms ||
-                                             atomic_load(&producer->on_the_way) == 0);
+                                             atomic_load(&producer->in_flight) == 0);
     pthread_mutex_unlock(&producer->lock);
     return is_over;
 }
@@ -250,7 +250,7 @@ static void kafka_producer_unmake(struct kafka_producer *producer)
     do {
         rd_kafka_poll(producer->handle, POLL_MS);
         kafka_producer_report_dropped(producer);
-    } while (atomic_load(&producer->on_the_way) > 0 && clock_monotonic_ms() < until_ms);
+    } while (atomic_load(&producer->in_flight) > 0 && clock_monotonic_ms() < until_ms);
     for (size_t i = 0; i < KAFKA_TOPICS; i++) {
         if (producer->topics[i] != NULL)
             rd_kafka_topic_destroy(producer->topics[i]);
@@ -316,7 +316,7 @@ static int64_t kafka_producer_run(void *context)
         atomic_fetch_add(&producer->recreated, 1);
         log_event(LOG_WARN, "producer_recreated",
                   LOG_FIELD("error", LOG_TEXT(producer->trouble.text)),
-                  LOG_FIELD("on_the_way", LOG_I64(atomic_load(&producer->on_the_way))));
+                  LOG_FIELD("in_flight", LOG_I64(atomic_load(&producer->in_flight))));
     }
     if (producer->handle != NULL && (producer->must_recreate || is_over))
         kafka_producer_unmake(producer);
@@ -443,7 +443,7 @@ enum status kafka_producer_send(struct kafka_producer *producer, enum kafka_topi
     ensure(count > 0 && count <= KAFKA_QUEUE_MAX);
     pthread_mutex_lock(&producer->lock);
     if (!producer->is_ready || producer->is_stopping ||
-        atomic_load(&producer->on_the_way) + count > KAFKA_QUEUE_MAX) {
+        atomic_load(&producer->in_flight) + count > KAFKA_QUEUE_MAX) {
         pthread_mutex_unlock(&producer->lock);
         return error_set(error, STATUS_BUSY, "Kafka does not take more just now");
     }
@@ -451,7 +451,7 @@ enum status kafka_producer_send(struct kafka_producer *producer, enum kafka_topi
     batch->error.text[0] = '\0';
     batch->dropped_count = 0;
     atomic_store(&batch->waiting_count, count);
-    atomic_fetch_add(&producer->on_the_way, count);
+    atomic_fetch_add(&producer->in_flight, count);
     size_t put_count = kafka_producer_put_all(producer, topic, batch, count, &code);
     if (put_count < count && put_count > 0) {
         batch->dropped_count = count - put_count;
@@ -461,7 +461,7 @@ enum status kafka_producer_send(struct kafka_producer *producer, enum kafka_topi
     pthread_mutex_unlock(&producer->lock);
     if (put_count > 0)
         return STATUS_OK;
-    atomic_fetch_sub(&producer->on_the_way, count);
+    atomic_fetch_sub(&producer->in_flight, count);
     return error_set(error,
                      code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE ? STATUS_INVALID : STATUS_BUSY,
                      "Kafka: %s", rd_kafka_err2str(code));
@@ -473,5 +473,5 @@ void kafka_producer_count(struct kafka_producer *producer, struct kafka_producer
     numbers->is_ready = producer->is_ready;
     pthread_mutex_unlock(&producer->lock);
     numbers->recreated = atomic_load(&producer->recreated);
-    numbers->on_the_way = atomic_load(&producer->on_the_way);
+    numbers->in_flight = atomic_load(&producer->in_flight);
 }

@@ -44,7 +44,7 @@ static const char *const kafka_topic_names[KAFKA_TOPICS] = {
 };
 
 /* The word of the list that is meant, or NULL. */
-static const char *kafka_word(const char *const *words, const char *word)
+static const char *kafka_choice(const char *const *words, const char *word)
 {
     while (*words != NULL && strcmp(*words, word) != 0)
         words++;
@@ -54,7 +54,7 @@ static const char *kafka_word(const char *const *words, const char *word)
 static enum status kafka_target_check_parameters(const struct url *url, struct error *error)
 {
     for (size_t i = 0; i < url->parameter_count; i++)
-        if (kafka_word(kafka_parameters, url->parameters[i].name) == NULL)
+        if (kafka_choice(kafka_parameters, url->parameters[i].name) == NULL)
             return error_set(error, STATUS_INVALID,
                              "relay: unknown parameter \"%.40s\"; known: " KNOWN_PARAMETERS,
                              url->parameters[i].name);
@@ -110,7 +110,7 @@ static enum status kafka_target_read_claims(struct kafka_target *target, struct 
     const char *claims = url_parameter(&target->url, "claims");
     const char *session = url_parameter(&target->url, "session_timeout_ms");
 
-    if (claims != NULL && kafka_word(kafka_claims, claims) == NULL)
+    if (claims != NULL && kafka_choice(kafka_claims, claims) == NULL)
         return error_set(error, STATUS_INVALID,
                          "relay: claims is kafka (they go through the topic coupon-pended) or "
                          "direct (straight into the ledger)");
@@ -149,7 +149,7 @@ static enum status kafka_target_read_sasl(struct kafka_target *target, bool uses
                              "sasl_plaintext)");
         return STATUS_OK;
     }
-    target->mechanism = said == NULL ? MECHANISM_BEST : kafka_word(kafka_mechanisms, said);
+    target->mechanism = said == NULL ? MECHANISM_BEST : kafka_choice(kafka_mechanisms, said);
     if (target->mechanism == NULL)
         return error_set(error, STATUS_INVALID,
                          "relay: sasl is PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512");
@@ -171,14 +171,14 @@ static enum status kafka_target_read_security(struct kafka_target *target, struc
     if (said == NULL)
         said = says_tls ? (has_user ? "sasl_ssl" : "ssl")
                         : (has_user ? "sasl_plaintext" : "plaintext");
-    target->security = kafka_word(kafka_securities, said);
+    target->security = kafka_choice(kafka_securities, said);
     if (target->security == NULL)
         return error_set(error, STATUS_INVALID,
                          "relay: security is plaintext, ssl, sasl_plaintext or sasl_ssl");
     bool uses_tls = strstr(target->security, "ssl") != NULL;
     if (says_tls && !uses_tls)
         return error_set(error, STATUS_INVALID, "relay: ssl_… needs security=ssl or sasl_ssl");
-    if (verify != NULL && kafka_word(kafka_verifications, verify) == NULL)
+    if (verify != NULL && kafka_choice(kafka_verifications, verify) == NULL)
         return error_set(error, STATUS_INVALID, "relay: ssl_verify is full, ca or none");
     if ((url_parameter(url, "ssl_cert") == NULL) != (url_parameter(url, "ssl_key") == NULL))
         return error_set(error, STATUS_INVALID, "relay: ssl_cert and ssl_key belong together");

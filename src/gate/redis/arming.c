@@ -269,7 +269,7 @@ enum status gate_arm(struct shared_gate *gate, int64_t policy_id, int64_t active
            STATUS_BUSY)
         nanosleep(&pause, NULL);
     if (status == STATUS_OK)
-        (void)!redis_watch_look(&redis->watch, policy_id, NULL);
+        (void)!redis_watch_refresh(&redis->watch, policy_id, NULL);
     return status;
 }
 
@@ -292,7 +292,7 @@ enum status gate_enter(struct shared_gate *gate, int64_t policy_id, const struct
     } while (status == STATUS_OK && done < count);
     /* The winners of a policy that is sold out may have changed, and the lines learn that Redis is
      * there. */
-    return status == STATUS_OK ? redis_watch_look(&redis->watch, policy_id, error) : status;
+    return status == STATUS_OK ? redis_watch_refresh(&redis->watch, policy_id, error) : status;
 }
 
 /* --- what time it is --- */

@@ -147,7 +147,7 @@ enum status gate_fix(struct shared_gate *gate, int64_t policy_id, const struct g
         int64_t changed = 0;
         for (size_t i = 0; i < FIXES_AT_ONCE && done < count; i++, done++) {
             const struct claim *claim = &fixes[done].claim;
-            *own++ = redis_text(letters[fixes[done].mending]);
+            *own++ = redis_text(letters[fixes[done].kind]);
             *own++ = redis_user(&claim->user);
             *own++ = redis_number(claim->seq);
             *own++ = redis_number(claim->nth);
@@ -155,7 +155,7 @@ enum status gate_fix(struct shared_gate *gate, int64_t policy_id, const struct g
             *own++ = redis_number(claim->requested_at_ms);
             *own++ = redis_id(&claim->request_id);
         }
-        status = redis_do(&gate_redis_shared(gate)->pool, policy_id, "dibs_mend", arguments,
+        status = redis_do(&gate_redis_shared(gate)->pool, policy_id, "dibs_repair", arguments,
                           (size_t)(own - arguments), &changed, error);
         *changed_count += changed;
     }

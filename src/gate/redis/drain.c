@@ -206,7 +206,7 @@ static void redis_acknowledge_some(struct gate_redis *redis, const struct claim 
                   LOG_FIELD("claims", LOG_I64(count)), LOG_FIELD("error", LOG_TEXT(error.text)));
     else if (redis_any_is_void(states, count))
         /* Their units are stock again: whoever told so knows it at once. */
-        (void)!redis_watch_look(&redis->watch, claims[0].policy_id, &error);
+        (void)!redis_watch_refresh(&redis->watch, claims[0].policy_id, &error);
 }
 
 void gate_redis_acknowledge(struct gate *gate, const struct claim *claims,

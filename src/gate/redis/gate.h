@@ -36,7 +36,7 @@ struct redis_watched {
     bool is_armed;
     int64_t stock;         /* in Redis and, as it was told, unleased; may be more than there is */
     int64_t changes;       /* Redis's count of changes of its stock and terms */
-    int64_t looked_at_ms;  /* when it was asked for, monotonic; 0: never */
+    int64_t polled_at_ms;  /* when it was asked for, monotonic; 0: never */
     int64_t asked_ns;      /* the same, to tell two looks apart */
     int64_t redis_ms;      /* Redis's clock then or a little later */
     int64_t won_count;     /* wins that Redis has told this process of */
@@ -66,8 +66,8 @@ enum status redis_watch_start(struct redis_watch *watch, struct redis_pool *pool
 void redis_watch_stop(struct redis_watch *watch);
 
 /* Looks at a policy now, and from now on. */
-enum status redis_watch_look(struct redis_watch *watch, int64_t policy_id,
-                             struct error *error) MUST_CHECK;
+enum status redis_watch_refresh(struct redis_watch *watch, int64_t policy_id,
+                                struct error *error) MUST_CHECK;
 
 /* Reads who has won in a policy that was seen sold out, once per sell-out. */
 void redis_watch_note_winners(struct redis_watch *watch, int64_t policy_id);

@@ -159,13 +159,13 @@ static const struct redis_error_name redis_error_names[] = {
 
 enum redis_trouble redis_trouble_of(const redisReply *reply)
 {
-    const char *words = redis_reply_error(reply);
+    const char *message = redis_reply_error(reply);
 
-    if (words == NULL)
+    if (message == NULL)
         return REDIS_TROUBLE_NONE;
     for (size_t i = 0; i < sizeof(redis_error_names) / sizeof(redis_error_names[0]); i++) {
         const struct redis_error_name *known = &redis_error_names[i];
-        if (strncmp(words, known->name, strlen(known->name)) == 0)
+        if (strncmp(message, known->name, strlen(known->name)) == 0)
             return known->trouble;
     }
     return REDIS_TROUBLE_OTHER;
@@ -292,7 +292,7 @@ enum status redis_link_open(redisContext **link, const struct redis_target *targ
         status = redis_link_greet(*link, target, error);
     if (status == STATUS_OK)
         return STATUS_OK;
-    error_prefix(error, "Redis at %s", redis_address_words(address).text);
+    error_prefix(error, "Redis at %s", redis_address_text(address).text);
     redisFree(*link);
     *link = NULL;
     return status;
@@ -472,7 +472,7 @@ static void redis_channel_on_disconnect(const redisAsyncContext *link, int statu
 
     if (status != REDIS_OK)
         log_event(LOG_WARN, "gate_connection_lost",
-                  LOG_FIELD("server", LOG_TEXT(redis_address_words(&channel->address).text)),
+                  LOG_FIELD("server", LOG_TEXT(redis_address_text(&channel->address).text)),
                   LOG_FIELD("error", LOG_TEXT(link->errstr)));
     redis_channel_lost(channel);
 }

@@ -42,7 +42,7 @@ void redis_keys_of(struct redis_keys *keys, int64_t policy_id)
                  (long long)policy_id, names[i]);
 }
 
-static void redis_write_word(struct buffer *out, const char *bytes, size_t length)
+static void redis_write_bytes(struct buffer *out, const char *bytes, size_t length)
 {
     buffer_append_literal(out, "$");
     buffer_append_u64(out, length);
@@ -56,9 +56,9 @@ static void redis_write_argument(struct buffer *out, const struct redis_argument
     char digits[24];
 
     if (argument->bytes != NULL)
-        redis_write_word(out, argument->bytes, argument->length);
+        redis_write_bytes(out, argument->bytes, argument->length);
     else
-        redis_write_word(
+        redis_write_bytes(
             out, digits,
             (size_t)snprintf(digits, sizeof(digits), "%lld", (long long)argument->number));
 }
@@ -70,12 +70,12 @@ void redis_write_call(struct buffer *out, const char *command, const char *funct
     struct redis_keys keys;
 
     buffer_printf(out, "*%zu\r\n", 3 + key_count + count);
-    redis_write_word(out, command, strlen(command));
-    redis_write_word(out, function, strlen(function));
-    redis_write_word(out, key_count == 0 ? "0" : "7", 1);
+    redis_write_bytes(out, command, strlen(command));
+    redis_write_bytes(out, function, strlen(function));
+    redis_write_bytes(out, key_count == 0 ? "0" : "7", 1);
     redis_keys_of(&keys, policy_id);
     for (size_t i = 0; i < key_count; i++)
-        redis_write_word(out, keys.names[i], strlen(keys.names[i]));
+        redis_write_bytes(out, keys.names[i], strlen(keys.names[i]));
     for (size_t i = 0; i < count; i++)
         redis_write_argument(out, &arguments[i]);
 }
@@ -98,14 +98,14 @@ static enum status redis_pool_refused(const char *doing, const redisContext *lin
                                       const redisReply *reply, struct error *error)
 {
     enum redis_trouble trouble = redis_trouble_of(reply);
-    const char *words = reply == NULL ? link->errstr : redis_reply_error(reply);
+    const char *message = reply == NULL ? link->errstr : redis_reply_error(reply);
 
-    if (words == NULL || trouble == REDIS_TROUBLE_NO_LIBRARY)
+    if (message == NULL || trouble == REDIS_TROUBLE_NO_LIBRARY)
         return STATUS_OK;
     bool passes =
-        reply == NULL || trouble == REDIS_TROUBLE_LATER || strncmp(words, "READONLY", 8) == 0;
+        reply == NULL || trouble == REDIS_TROUBLE_LATER || strncmp(message, "READONLY", 8) == 0;
     return error_set(error, passes ? STATUS_UNAVAILABLE : STATUS_FAILED, "%s: %.300s", doing,
-                     words);
+                     message);
 }
 
 /* Loads ours unless the same or a newer one is there. Reloading disarms every policy. */
@@ -156,7 +156,7 @@ enum status redis_pool_take(struct redis_pool *pool, const struct redis_address 
         return status;
     status = redis_pool_load(pool->library, *link, error);
     if (status != STATUS_OK) {
-        error_prefix(error, "Redis at %s", redis_address_words(address).text);
+        error_prefix(error, "Redis at %s", redis_address_text(address).text);
         redisFree(*link);
         *link = NULL;
     }
@@ -208,7 +208,7 @@ enum status redis_pool_check(struct redis_pool *pool, const struct redis_address
         redis_pool_give(pool, address, link);
         return STATUS_OK;
     }
-    error_prefix(error, "Redis at %s", redis_address_words(address).text);
+    error_prefix(error, "Redis at %s", redis_address_text(address).text);
     bool is_broken = link->err != 0;
     redisFree(link);
     if (!is_broken)
@@ -259,7 +259,7 @@ static redisReply *redis_call_once(const struct redis_call *call, redisContext *
 static const struct redis_refusal {
     const char *name;
     enum status status;
-    const char *words;
+    const char *message;
 } redis_refusals[] = {
     {"UNARMED", STATUS_UNAVAILABLE, "awaits its steward"},
     {"NOPOLICY", STATUS_NOT_FOUND, "is not in the gate"},
@@ -274,35 +274,35 @@ static const struct redis_refusal {
 };
 
 static enum status redis_call_refusal(const struct redis_call *call, enum redis_trouble trouble,
-                                      const char *words, struct error *error)
+                                      const char *message, struct error *error)
 {
     if (trouble < REDIS_TROUBLE_NO_POLICY)
         return STATUS_UNAVAILABLE; /* The words are there. */
     for (size_t i = 0; i < sizeof(redis_refusals) / sizeof(redis_refusals[0]); i++) {
         const struct redis_refusal *refusal = &redis_refusals[i];
-        if (strncmp(words, refusal->name, strlen(refusal->name)) == 0)
+        if (strncmp(message, refusal->name, strlen(refusal->name)) == 0)
             return error_set(error, refusal->status, "policy %lld %.300s",
                              (long long)call->policy_id,
-                             refusal->words != NULL ? refusal->words : words);
+                             refusal->message != NULL ? refusal->message : message);
     }
     return error_set(error, STATUS_FAILED, "Redis at %s: %s: %.300s",
-                     redis_address_words(&call->address).text, call->function, words);
+                     redis_address_text(&call->address).text, call->function, message);
 }
 
 /* After an error reply: whether and where to go on. */
 static bool redis_call_goes_on(struct redis_call *call, enum redis_trouble trouble,
-                               const char *words, struct error *error)
+                               const char *message, struct error *error)
 {
     call->asks = trouble == REDIS_TROUBLE_ASK;
     error_set(error, STATUS_UNAVAILABLE, "Redis at %s: %.300s",
-              redis_address_words(&call->address).text, words);
+              redis_address_text(&call->address).text, message);
     switch (trouble) {
     case REDIS_TROUBLE_ASK:
-        return redis_map_read_redirect(words, &call->address, &call->address);
+        return redis_map_read_redirect(message, &call->address, &call->address);
     case REDIS_TROUBLE_MOVED:
         /* Everyone else learns of it from the map; this call goes where it was told to. */
         (void)!redis_map_refresh(call->pool->map, NULL);
-        return redis_map_read_redirect(words, &call->address, &call->address);
+        return redis_map_read_redirect(message, &call->address, &call->address);
     case REDIS_TROUBLE_DROP:
     case REDIS_TROUBLE_LATER:
         redis_call_pause();
@@ -336,7 +336,7 @@ static enum status redis_call_run(struct redis_call *call, redisReply **reply, s
         *reply = redis_call_once(call, link);
         if (*reply == NULL) {
             error_set(error, STATUS_UNKNOWN, "Redis at %s: %s",
-                      redis_address_words(&call->address).text, link->errstr);
+                      redis_address_text(&call->address).text, link->errstr);
             redisFree(link);
             redis_pool_forget(call->pool, &call->address);
             (void)!redis_map_refresh(call->pool->map, NULL);
@@ -344,8 +344,8 @@ static enum status redis_call_run(struct redis_call *call, redisReply **reply, s
         }
         enum redis_trouble trouble = redis_trouble_of(*reply);
         struct redis_address from = call->address;
-        const char *words = redis_reply_error(*reply);
-        bool goes_on = words != NULL && redis_call_goes_on(call, trouble, words, error);
+        const char *message = redis_reply_error(*reply);
+        bool goes_on = message != NULL && redis_call_goes_on(call, trouble, message, error);
         if (trouble == REDIS_TROUBLE_NO_LIBRARY || trouble == REDIS_TROUBLE_DROP)
             redisFree(link);
         else
@@ -353,7 +353,7 @@ static enum status redis_call_run(struct redis_call *call, redisReply **reply, s
         if (trouble == REDIS_TROUBLE_NONE)
             return STATUS_OK;
         if (!goes_on)
-            status = redis_call_refusal(call, trouble, words, error);
+            status = redis_call_refusal(call, trouble, message, error);
         freeReplyObject(*reply);
         *reply = NULL;
         if (!goes_on)
@@ -458,7 +458,7 @@ redisReply *redis_server_call(struct redis_pool *pool, const struct redis_addres
         redis_pool_give(pool, address, link);
         return reply;
     }
-    error_set(error, STATUS_UNAVAILABLE, "Redis at %s: %.300s", redis_address_words(address).text,
+    error_set(error, STATUS_UNAVAILABLE, "Redis at %s: %.300s", redis_address_text(address).text,
               reply == NULL ? link->errstr : redis_reply_error(reply));
     freeReplyObject(reply);
     redisFree(link);
@@ -501,13 +501,13 @@ static enum status redis_scan_refused(const struct redis_address *address,
     const char *key = what == SCAN_POLICIES ? "its keys"
                       : what == SCAN_KEYS   ? keys->names[REDIS_KEY_KEYS]
                                             : keys->names[REDIS_KEY_ISSUED];
-    const char *words = redis_reply_error(reply);
-    bool is_wrong =
-        words == NULL || strncmp(words, "DIBSBAD", 7) == 0 || strncmp(words, "WRONGTYPE", 9) == 0;
+    const char *message = redis_reply_error(reply);
+    bool is_wrong = message == NULL || strncmp(message, "DIBSBAD", 7) == 0 ||
+                    strncmp(message, "WRONGTYPE", 9) == 0;
 
     return error_set(error, is_wrong ? STATUS_FAILED : STATUS_UNAVAILABLE,
-                     "Redis at %s: %s: %.300s", redis_address_words(address).text, key,
-                     words != NULL ? words : "an entry is not readable");
+                     "Redis at %s: %s: %.300s", redis_address_text(address).text, key,
+                     message != NULL ? message : "an entry is not readable");
 }
 
 /* Reads a page; `cursor` becomes the next one's. */
@@ -547,7 +547,7 @@ enum status redis_scan(struct redis_pool *pool, const struct redis_address *addr
         redisReply *reply = redis_scan_ask(link, policy_id, &keys, what, cursor);
         if (reply == NULL)
             status = error_set(error, STATUS_UNAVAILABLE, "Redis at %s: no answer",
-                               redis_address_words(address).text);
+                               redis_address_text(address).text);
         else if (!redis_scan_read(reply, what == SCAN_POLICIES ? 1 : 2, take, context, cursor,
                                   sizeof(cursor)))
             status = redis_scan_refused(address, &keys, what, reply, error);

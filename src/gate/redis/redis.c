@@ -14,7 +14,7 @@
 static enum status redis_changed(struct gate_redis *redis, int64_t policy_id, enum status status)
 {
     if (status == STATUS_OK)
-        (void)!redis_watch_look(&redis->watch, policy_id, NULL);
+        (void)!redis_watch_refresh(&redis->watch, policy_id, NULL);
     return status;
 }
 
@@ -197,7 +197,7 @@ enum status gate_retire(struct shared_gate *gate, int64_t policy_id, int64_t sec
 
 enum status gate_disarm(struct shared_gate *gate, int64_t policy_id, struct error *error)
 {
-    return redis_change(gate_redis_shared(gate), policy_id, "dibs_lay_down", NULL, 0, error);
+    return redis_change(gate_redis_shared(gate), policy_id, "dibs_disarm", NULL, 0, error);
 }
 
 enum status gate_suspend(struct shared_gate *gate, int64_t policy_id, struct error *error)
@@ -265,9 +265,10 @@ static enum status redis_ask_info(redisContext *link, const char *section, redis
         return error_set(error, STATUS_UNAVAILABLE, "INFO: %s", link->errstr);
     if (redis_reply_text(*reply, info))
         return STATUS_OK;
-    const char *words = redis_reply_error(*reply);
+    const char *message = redis_reply_error(*reply);
     bool passes = redis_trouble_of(*reply) == REDIS_TROUBLE_LATER;
-    error_set(error, STATUS_FAILED, "INFO is refused: %.200s", words == NULL ? "no text" : words);
+    error_set(error, STATUS_FAILED, "INFO is refused: %.200s",
+              message == NULL ? "no text" : message);
     freeReplyObject(*reply);
     *reply = NULL;
     return passes ? STATUS_UNAVAILABLE : STATUS_FAILED;
@@ -329,7 +330,7 @@ static const char *redis_guarantee(const struct redis_durability *durability,
                                    const struct gate_options *options)
 {
     enum gate_loss loss = redis_durability_loss(durability);
-    static const char *const words[] = {
+    static const char *const texts[] = {
         [GATE_LOSES_NOTHING] = "a crash of Redis loses nothing",
         [GATE_LOSES_AT_FAILOVER] =
             "a crash of Redis loses nothing; a failover may lose the last 202s",
@@ -344,7 +345,7 @@ static const char *redis_guarantee(const struct redis_durability *durability,
     if (loss == GATE_LOSES_AT_FAILOVER && options->replicas > 0)
         return "a crash of Redis loses nothing; nor does a failover to a replica that was waited "
                "for";
-    return words[loss];
+    return texts[loss];
 }
 
 /* Refuses a Redis that would break the guarantees, and says which ones hold with this one. */
@@ -373,7 +374,7 @@ static enum status redis_check_server(const struct gate_redis *redis,
                          "coupons twice; set maxmemory-policy noeviction",
                          policy);
     log_event(LOG_INFO, "gate_opened",
-              LOG_FIELD("server", LOG_TEXT(redis_address_words(address).text)),
+              LOG_FIELD("server", LOG_TEXT(redis_address_text(address).text)),
               LOG_FIELD("redis", LOG_TEXT(version)),
               LOG_FIELD("appendfsync", LOG_TEXT(durability.has_aof ? durability.fsync : "off")),
               LOG_FIELD("guarantee", LOG_TEXT(redis_guarantee(&durability, &redis->options))));
@@ -394,7 +395,7 @@ static enum status redis_check_servers(struct gate_redis *redis, struct error *e
             break;
         status = redis_check_server(redis, &addresses[i], link, error);
         if (status != STATUS_OK)
-            error_prefix(error, "Redis at %s", redis_address_words(&addresses[i]).text);
+            error_prefix(error, "Redis at %s", redis_address_text(&addresses[i]).text);
         redisFree(link);
         /* One that is good enough gets the functions. */
         if (status == STATUS_OK)

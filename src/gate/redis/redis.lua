@@ -49,7 +49,7 @@
 -- SPREAD, PENDING, ARMED, FENCED, DIBSBAD (keys or arguments that are not ours).
 
 -- What is a constant here, in a line of its own, is one of the same name in C (scripts/embed).
-local VERSION = 17
+local VERSION = 18
 local BOUND_MAX = 31
 local KEYED = 128 -- the first byte of a request id that was made from a key is this or above
 local HOLD_BACK_MS = 500
@@ -132,7 +132,7 @@ end
 -- A clock that went back tells nothing.
 local function is_armed(key, meta, now)
   local entry = entry_of(key, meta)
-  return entry ~= nil and entry.from <= now and now < entry.till
+  return entry ~= nil and entry.from <= now and now < entry.upto
 end
 
 local function disarm(key)
@@ -1364,13 +1364,13 @@ local function arm(keys, args)
   check_whole(args, 4, 4)
   check_whole(args, 6, 7)
   local meta, now = need_meta(keys[5]), now_ms()
-  local from, till = tonumber(args[6]), tonumber(args[6]) + tonumber(args[7])
+  local from, upto = tonumber(args[6]), tonumber(args[6]) + tonumber(args[7])
   if meta.limit == 0 then
     fail('NOPOLICY its row has not come since it was reset')
   end
   need_term(meta, args[4])
   need_process(args[5])
-  if from > now or now >= till then
+  if from > now or now >= upto then
     fail('UNARMED its time is over')
   end
   if meta.armed == args[1] and entry_of(keys[5], meta) then
@@ -1391,7 +1391,7 @@ local function arm(keys, args)
   redis.call('HDEL', keys[5], 'building')
   building[built] = nil
   armed[entry_name(keys[5], args[1])] = {token = args[1], term = meta.term, from = from,
-    till = till}
+    upto = upto}
   return 1
 end
 
@@ -1402,18 +1402,18 @@ local function renew(_, args)
   check_whole(args, 2, 5)
   need_process(args[1])
   local from, length, now, count = tonumber(args[2]), tonumber(args[3]), now_ms(), 0
-  local till = from + length
+  local upto = from + length
   for i = 7, #args, 2 do
     check_whole(args, i, i)
   end
-  if from > now or now >= till then
+  if from > now or now >= upto then
     return 0
   end
   for i = 6, #args, 2 do
     local entry = armed[args[5] .. args[i]]
     if entry and entry.term == tonumber(args[i + 1]) and
-      (till > entry.till or entry.till > now + length) then
-      entry.from, entry.till = from, till
+      (upto > entry.upto or entry.upto > now + length) then
+      entry.from, entry.upto = from, upto
       count = count + 1
     end
   end
@@ -1689,8 +1689,8 @@ local function strays(keys, args)
   return found
 end
 
--- What mend() does with one claim. Each does nothing where there is nothing to do.
-local MENDS = {
+-- What repair() does with one claim. Each does nothing where there is nothing to do.
+local REPAIRS = {
   -- A claim that is held goes to the ledger once more.
   P = function(keys, held, item)
     return find_held(held, item.nth, item.seq) and
@@ -1728,15 +1728,15 @@ local MENDS = {
 
 -- ARGS: of each claim what is to be done (P, H or R), the user, seq, nth, lease, requested_at and
 -- request id. Answers how many were changed; a second call changes nothing.
-local function mend(keys, args)
+local function repair(keys, args)
   local meta, items, changed = need_meta(keys[5]), {}, 0
   for i = 1, #args, 7 do
     check_whole(args, i + 2, i + 5)
-    if not MENDS[args[i]] or #(args[i + 6] or '') ~= 16 then
-      fail('DIBSBAD what is to be mended is not readable')
+    if not REPAIRS[args[i]] or #(args[i + 6] or '') ~= 16 then
+      fail('DIBSBAD what is to be repaired is not readable')
     end
     local nth = tonumber(args[i + 3])
-    items[#items + 1] = {mend = MENDS[args[i]], user = args[i + 1], seq = tonumber(args[i + 2]),
+    items[#items + 1] = {repair = REPAIRS[args[i]], user = args[i + 1], seq = tonumber(args[i + 2]),
       score = args[i + 2], nth = nth, member = pending_member(args[i + 1], nth),
       claim = args[i + 6] .. args[i + 3] .. ':' .. args[i + 4] .. ':' .. args[i + 5] .. ':' ..
       args[i + 2]}
@@ -1747,7 +1747,7 @@ local function mend(keys, args)
   end
   redis.call('ZCARD', keys[2])
   for _, item in ipairs(items) do
-    changed = changed + item.mend(keys, read_held(redis.call('HGET', keys[3], item.user)), item)
+    changed = changed + item.repair(keys, read_held(redis.call('HGET', keys[3], item.user)), item)
   end
   if changed > 0 then
     redis.call('HSET', keys[5], 'changes', next_changes(meta))
@@ -1756,7 +1756,7 @@ local function mend(keys, args)
 end
 
 -- From here on nobody is answered, until the steward has built the policy anew.
-local function lay_down(keys)
+local function disarm_policy(keys)
   local meta = need_meta(keys[5])
   disarm(keys[5])
   redis.call('HSET', keys[5], 'changes', next_changes(meta))
@@ -1818,8 +1818,8 @@ register_frugal('dibs_arm', arm)
 register_frugal('dibs_retire', retire)
 register_frugal('dibs_publish', publish)
 register_frugal('dibs_published', published)
-register_frugal('dibs_mend', mend)
-register_frugal('dibs_lay_down', lay_down)
+register_frugal('dibs_repair', repair)
+register_frugal('dibs_disarm', disarm_policy)
 register_frugal('dibs_suspend', suspend)
 register_frugal('dibs_forget', forget)
 register_frugal('dibs_renew', renew)

@@ -118,9 +118,9 @@ static enum status redis_target_read_path(struct redis_target *target, struct er
 
 static enum status redis_target_tls_error(const char *what, const char *file, struct error *error)
 {
-    char words[160] = "";
-    ERR_error_string_n(ERR_get_error(), words, sizeof(words));
-    return error_set(error, STATUS_INVALID, "gate: %s %.100s: %s", what, file, words);
+    char message[160] = "";
+    ERR_error_string_n(ERR_get_error(), message, sizeof(message));
+    return error_set(error, STATUS_INVALID, "gate: %s %.100s: %s", what, file, message);
 }
 
 static enum status redis_target_open_tls(struct redis_target *target, struct error *error)
@@ -197,14 +197,14 @@ void redis_target_release(struct redis_target *target)
     *target = (struct redis_target){0};
 }
 
-struct error redis_address_words(const struct redis_address *address)
+struct error redis_address_text(const struct redis_address *address)
 {
-    struct error words;
+    struct error message;
     if (address->host[0] == '/')
-        error_set(&words, STATUS_OK, "%s", address->host);
+        error_set(&message, STATUS_OK, "%s", address->host);
     else
-        error_set(&words, STATUS_OK, "%s:%d", address->host, address->port);
-    return words;
+        error_set(&message, STATUS_OK, "%s:%d", address->host, address->port);
+    return message;
 }
 
 bool redis_address_equal(const struct redis_address *a, const struct redis_address *b)
@@ -347,7 +347,7 @@ static enum status redis_map_ask(const struct redis_map *map, const struct redis
             : redisCommand(link, "CLUSTER SLOTS");
     if (!redis_map_read(fresh, reply, map->target, address))
         status = error_set(error, STATUS_UNAVAILABLE, "%s does not say where the %s is",
-                           redis_address_words(address).text,
+                           redis_address_text(address).text,
                            map->target->mode == REDIS_MODE_SENTINEL ? "master" : "data");
     freeReplyObject(reply);
     redisFree(link);
@@ -392,7 +392,7 @@ static void redis_map_take(struct redis_map *map, struct redis_map *fresh)
         memcpy(map->slots, fresh->slots, sizeof(map->slots));
         map->node_count = fresh->node_count;
         log_event(LOG_INFO, "redis_map_changed", LOG_FIELD("primaries", LOG_I64(map->node_count)),
-                  LOG_FIELD("first", LOG_TEXT(redis_address_words(&map->nodes[0]).text)));
+                  LOG_FIELD("first", LOG_TEXT(redis_address_text(&map->nodes[0]).text)));
     }
     pthread_mutex_unlock(&map->lock);
 }
@@ -470,10 +470,10 @@ size_t redis_map_list(struct redis_map *map, struct redis_address *addresses, si
     return count;
 }
 
-bool redis_map_read_redirect(const char *words, const struct redis_address *from,
+bool redis_map_read_redirect(const char *message, const struct redis_address *from,
                              struct redis_address *to)
 {
-    const char *slot = strchr(words, ' ');
+    const char *slot = strchr(message, ' ');
     const char *host = slot == NULL ? NULL : strchr(slot + 1, ' ');
     const char *port = host == NULL ? NULL : strrchr(host, ':');
 

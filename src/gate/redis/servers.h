@@ -50,7 +50,7 @@ enum status redis_target_init(struct redis_target *target, const char *url, cons
 void redis_target_release(struct redis_target *target);
 
 /* "host:port" or the socket's path, for people. */
-struct error redis_address_words(const struct redis_address *address);
+struct error redis_address_text(const struct redis_address *address);
 bool redis_address_equal(const struct redis_address *a, const struct redis_address *b);
 
 /* --- the map: the only server, the sentinels' master, or the primary of a hash slot --- */
@@ -99,5 +99,5 @@ bool redis_map_read(struct redis_map *fresh, const redisReply *reply,
                     const struct redis_target *target, const struct redis_address *from);
 
 /* Reads "MOVED 3999 127.0.0.1:6381" or "ASK …". False: it is not readable. */
-bool redis_map_read_redirect(const char *words, const struct redis_address *from,
+bool redis_map_read_redirect(const char *message, const struct redis_address *from,
                              struct redis_address *to);

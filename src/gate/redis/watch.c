@@ -177,7 +177,7 @@ static bool redis_watch_take(struct redis_watch *watch, struct redis_watched *se
     seen->numbers.closed_by_hand = read[12] != 0;
     seen->redis_ms = read[13];
     seen->asked_ns = asked_ns;
-    seen->looked_at_ms = asked_ns / 1000000;
+    seen->polled_at_ms = asked_ns / 1000000;
     return has_changed;
 }
 
@@ -207,7 +207,7 @@ void redis_watch_note_winners(struct redis_watch *watch, int64_t policy_id)
     free(winners.hashes);
 }
 
-enum status redis_watch_look(struct redis_watch *watch, int64_t policy_id, struct error *error)
+enum status redis_watch_refresh(struct redis_watch *watch, int64_t policy_id, struct error *error)
 {
     redisReply *reply = NULL;
     int64_t read[NUMBERS_READ];
@@ -277,14 +277,14 @@ static enum status redis_watch_check_room(struct redis_watch *watch,
     if (status != STATUS_OK)
         return status;
     redisReply *reply = redisCommand(link, "FCALL dibs_room 0");
-    const char *words = reply == NULL ? link->errstr : redis_reply_error(reply);
-    if (words != NULL && strncmp(words, "OOM", 3) == 0)
+    const char *message = reply == NULL ? link->errstr : redis_reply_error(reply);
+    if (message != NULL && strncmp(message, "OOM", 3) == 0)
         status = error_set(error, STATUS_UNAVAILABLE,
                            "Redis at %s is full (maxmemory), and takes no claims",
-                           redis_address_words(address).text);
-    else if (words != NULL)
+                           redis_address_text(address).text);
+    else if (message != NULL)
         status = error_set(error, STATUS_UNAVAILABLE, "Redis at %s: %.300s",
-                           redis_address_words(address).text, words);
+                           redis_address_text(address).text, message);
     if (reply == NULL)
         redisFree(link);
     else
@@ -293,7 +293,7 @@ static enum status redis_watch_check_room(struct redis_watch *watch,
     return status;
 }
 
-static void redis_watch_look_at_servers(struct redis_watch *watch, struct redis_round *round)
+static void redis_watch_poll_servers(struct redis_watch *watch, struct redis_round *round)
 {
     struct redis_address addresses[REDIS_NODES_MAX];
     struct error error = {""};
@@ -310,7 +310,7 @@ static void redis_watch_look_at_servers(struct redis_watch *watch, struct redis_
         redis_round_note(round, redis_map_refresh(watch->pool->map, &error), &error);
 }
 
-static void redis_watch_look_at_policies(struct redis_watch *watch, struct redis_round *round)
+static void redis_watch_poll_policies(struct redis_watch *watch, struct redis_round *round)
 {
     int64_t after_id = 0;
     int64_t ids[64];
@@ -321,7 +321,7 @@ static void redis_watch_look_at_policies(struct redis_watch *watch, struct redis
         for (size_t i = 0; i < count; i++) {
             if (redis_round_is_away(round, watch->pool->map, ids[i]))
                 continue;
-            enum status status = redis_watch_look(watch, ids[i], &error);
+            enum status status = redis_watch_refresh(watch, ids[i], &error);
             redis_round_note(round, status, &error);
             if (status == STATUS_OK)
                 redis_watch_note_winners(watch, ids[i]);
@@ -330,13 +330,13 @@ static void redis_watch_look_at_policies(struct redis_watch *watch, struct redis
     }
 }
 
-static int64_t redis_watch_look_at_all(void *context)
+static int64_t redis_watch_poll_all(void *context)
 {
     struct redis_watch *watch = context;
     struct redis_round round = {.away_count = 0};
 
-    redis_watch_look_at_servers(watch, &round);
-    redis_watch_look_at_policies(watch, &round);
+    redis_watch_poll_servers(watch, &round);
+    redis_watch_poll_policies(watch, &round);
     pthread_mutex_lock(&watch->lock);
     bool was_well = watch->trouble.text[0] == '\0';
     watch->trouble = round.trouble;
@@ -358,8 +358,7 @@ enum status redis_watch_start(struct redis_watch *watch, struct redis_pool *pool
     *watch = (struct redis_watch){
         .pool = pool, .stock_changed = stock_changed, .context = context, .key = hash_key_random()};
     pthread_mutex_init(&watch->lock, NULL);
-    return periodic_start(&watch->periodic, "redis-watch", redis_watch_look_at_all, watch, 0,
-                          error);
+    return periodic_start(&watch->periodic, "redis-watch", redis_watch_poll_all, watch, 0, error);
 }
 
 void redis_watch_stop(struct redis_watch *watch)
@@ -376,7 +375,7 @@ void redis_watch_stop(struct redis_watch *watch)
 /* The window is judged by Redis's clock, whatever ours says. */
 static enum policy_state redis_watch_state(const struct redis_watched *seen)
 {
-    int64_t now_ms = seen->redis_ms + clock_monotonic_ms() - seen->looked_at_ms;
+    int64_t now_ms = seen->redis_ms + clock_monotonic_ms() - seen->polled_at_ms;
 
     if (seen->numbers.closed_by_hand ||
         (seen->numbers.closes_at_ms != 0 && now_ms >= seen->numbers.closes_at_ms))
@@ -397,7 +396,7 @@ enum status gate_redis_count(struct gate *gate, int64_t policy_id, int64_t now_m
     (void)now_ms; /* The window is judged by Redis's clock. */
     pthread_mutex_lock(&watch->lock);
     const struct redis_watched *seen = redis_watch_find(watch, policy_id);
-    if (seen != NULL && seen->looked_at_ms != 0) {
+    if (seen != NULL && seen->polled_at_ms != 0) {
         *numbers = seen->numbers;
         numbers->state = redis_watch_state(seen);
         status = STATUS_OK;
@@ -449,7 +448,7 @@ bool redis_watch_saw(struct redis_watch *watch, int64_t policy_id, int64_t since
 {
     pthread_mutex_lock(&watch->lock);
     const struct redis_watched *seen = redis_watch_find(watch, policy_id);
-    bool saw = seen != NULL && seen->looked_at_ms > since_ms;
+    bool saw = seen != NULL && seen->polled_at_ms > since_ms;
     pthread_mutex_unlock(&watch->lock);
     return saw;
 }
@@ -459,7 +458,7 @@ static bool redis_watch_is_sold_out(const struct redis_watched *seen)
 {
     return seen->winners_changes == seen->changes && seen->winners.hashes != NULL &&
            seen->is_armed && seen->stock == 0 &&
-           clock_monotonic_ms() - seen->looked_at_ms < FRESH_MS &&
+           clock_monotonic_ms() - seen->polled_at_ms < FRESH_MS &&
            redis_watch_state(seen) == POLICY_SOLD_OUT;
 }
 
@@ -506,26 +505,26 @@ void redis_watch_answered(struct redis_watch *watch, int64_t policy_id, size_t c
     pthread_mutex_unlock(&watch->lock);
 }
 
-bool gate_is_ready(struct shared_gate *gate, struct error *words)
+bool gate_is_ready(struct shared_gate *gate, struct error *reason)
 {
     struct redis_watch *watch = &gate_redis_shared(gate)->watch;
 
     pthread_mutex_lock(&watch->lock);
     bool is_well = watch->trouble.text[0] == '\0';
     if (is_well)
-        error_set(words, STATUS_OK, "ok");
+        error_set(reason, STATUS_OK, "ok");
     else
-        *words = watch->trouble;
+        *reason = watch->trouble;
     pthread_mutex_unlock(&watch->lock);
     return is_well;
 }
 
-enum status gate_look(struct shared_gate *gate, int64_t policy_id, struct error *error)
+enum status gate_refresh(struct shared_gate *gate, int64_t policy_id, struct error *error)
 {
-    struct error words;
+    struct error reason;
 
     /* One that hangs is not waited for by everyone who asks. */
-    if (!gate_is_ready(gate, &words))
-        return error_set(error, STATUS_UNAVAILABLE, "%s", words.text);
-    return redis_watch_look(&gate_redis_shared(gate)->watch, policy_id, error);
+    if (!gate_is_ready(gate, &reason))
+        return error_set(error, STATUS_UNAVAILABLE, "%s", reason.text);
+    return redis_watch_refresh(&gate_redis_shared(gate)->watch, policy_id, error);
 }

@@ -188,8 +188,8 @@ bool guess_may_try_code(struct ask *ask)
     struct address client = ask_address(ask);
     int64_t now_ns = clock_monotonic_ns();
     struct rate_limit own =
-        rate_limiter_look(api->guesses.addresses, rate_limit_address(&client, bytes), now_ns);
-    struct rate_limit all = rate_limiter_look(api->guesses.all, everybody, now_ns);
+        rate_limiter_peek(api->guesses.addresses, rate_limit_address(&client, bytes), now_ns);
+    struct rate_limit all = rate_limiter_peek(api->guesses.all, everybody, now_ns);
     if (own.allowed && (all.allowed || own.remaining == own.limit))
         return true;
     throttle(ask, now_ns);

@@ -59,7 +59,7 @@ static void append_findings(struct buffer *out, const struct service *service,
         json_begin(out, '{');
         json_put(out, "check", audit_check_name(check));
         json_put(out, "count", audit->counts[check]);
-        json_put(out, "meaning", policy_audit_words(audit, check));
+        json_put(out, "meaning", policy_audit_text(audit, check));
         json_put(out, "repair", policy_audit_plan(service, audit, number++));
         buffer_append_literal(out, "}");
     }
@@ -193,9 +193,9 @@ void audit_write_repair(struct buffer *out, const struct audit_repair *done)
     json_put(out, "users_blocked", ledger->blocked_count);
     json_put(out, "users_unblocked", ledger->unblocked_count);
     json_put(out, "stock_set", done->stock_count);
-    json_put(out, "claims_mended", done->claim_count);
+    json_put(out, "claims_repaired", done->claim_count);
     json_put(out, "policies_built", done->built_count);
-    json_put(out, "letters_written", done->letter_count);
+    json_put(out, "letters_written", done->dead_letter_count);
     json_put_flag(out, "board_built", done->is_board_built);
     json_put(out, "detail", done->words);
     buffer_append_literal(out, "}");

@@ -189,7 +189,7 @@ enum token_verdict token_verify(const struct token_verifier *verifier, struct sp
     return verdict == TOKEN_VALID ? check_claims(verifier, payload, now_ms, user) : verdict;
 }
 
-const char *token_verdict_words(enum token_verdict verdict)
+const char *token_verdict_text(enum token_verdict verdict)
 {
     static const char *const words[] = {
         [TOKEN_VALID] = "The token is valid.",
@@ -358,7 +358,7 @@ void auth_identify(const struct auth *auth, struct span authorization, int64_t n
         /* What we have signed is no guess, though it may be late. */
         caller->is_guess = verdict == TOKEN_MALFORMED || verdict == TOKEN_WRONG_SIGNATURE ||
                            verdict == TOKEN_WRONG_ALGORITHM;
-        caller->words = token_verdict_words(verdict);
+        caller->words = token_verdict_text(verdict);
     }
 }
 

@@ -66,7 +66,7 @@ enum token_verdict token_verify(const struct token_verifier *verifier, struct sp
                                 int64_t now_ms, struct id *user);
 
 /* A sentence for whoever sent it. */
-const char *token_verdict_words(enum token_verdict verdict);
+const char *token_verdict_text(enum token_verdict verdict);
 
 /* --- sessions --- */
 

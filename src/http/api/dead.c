@@ -19,7 +19,7 @@ struct dead_call {
 };
 
 /* A message that is no claim is kept under policy 0. */
-static void append_letter(struct buffer *out, const struct dead_letter *letter)
+static void append_dead_letter(struct buffer *out, const struct dead_letter *letter)
 {
     const struct claim *claim = &letter->claim;
     json_begin(out, '{');
@@ -46,14 +46,14 @@ static void append_letter(struct buffer *out, const struct dead_letter *letter)
 static enum status read_list(const struct call *call, struct service *service, void *rows,
                              size_t max, size_t *count, struct error *error)
 {
-    return ledger_letters(service_ledger(service), call->page.after_first, call->page.after_second,
-                          rows, max, count, error);
+    return ledger_dead_letters(service_ledger(service), call->page.after_first,
+                               call->page.after_second, rows, max, count, error);
 }
 
 static void render_row(struct buffer *out, const struct service *service, const void *row)
 {
     (void)service;
-    append_letter(out, row);
+    append_dead_letter(out, row);
 }
 
 static void place_row(const void *row, int64_t *first, int64_t *second)
@@ -80,7 +80,7 @@ void dead_list(struct ask *ask)
 /* --- one of them --- */
 
 /* "42-17", or "0-1026" of a message that is no claim. */
-static bool parse_letter(struct ask *ask, int64_t *policy_id, int64_t *seq)
+static bool parse_dead_letter(struct ask *ask, int64_t *policy_id, int64_t *seq)
 {
     struct service *service = ask->loop->api->service;
     struct span id = ask->match.params[0];
@@ -96,7 +96,7 @@ static bool parse_letter(struct ask *ask, int64_t *policy_id, int64_t *seq)
 static void submit_about(struct ask *ask, call_work *work)
 {
     struct dead_call self = {.seq = 0};
-    if (parse_letter(ask, &self.policy_id, &self.seq))
+    if (parse_dead_letter(ask, &self.policy_id, &self.seq))
         call_start_copy(ask, work, &self.call, sizeof(self));
     else
         reply_problem(ask->loop, ask->exchange, PROBLEM_NOT_FOUND);
@@ -107,7 +107,8 @@ static void work_retry(struct call *call, struct service *service)
     struct dead_call *self = (struct dead_call *)(void *)call;
     struct wish wish;
     struct error error = {.text = ""};
-    enum status status = service_letter_retry(service, self->policy_id, self->seq, &wish, &error);
+    enum status status =
+        service_dead_letter_retry(service, self->policy_id, self->seq, &wish, &error);
     if (!call_is_done(call, status, &error, PROBLEM_NOT_FOUND))
         return;
     call_log(call, "letter_retried", LOG_FIELD("policy", LOG_I64(self->policy_id)),
@@ -126,13 +127,13 @@ static void work_drop(struct call *call, struct service *service)
     struct dead_call *self = (struct dead_call *)(void *)call;
     struct dead_letter letter;
     struct error error = {.text = ""};
-    enum status status =
-        ledger_letter_drop(service_ledger(service), self->policy_id, self->seq, &letter, &error);
+    enum status status = ledger_dead_letter_drop(service_ledger(service), self->policy_id,
+                                                 self->seq, &letter, &error);
     if (!call_is_done(call, status, &error, PROBLEM_NOT_FOUND))
         return;
     call_log(call, "letter_dropped", LOG_FIELD("policy", LOG_I64(self->policy_id)),
              LOG_FIELD("seq", LOG_I64(self->seq)));
-    append_letter(call_json(call, 200), &letter);
+    append_dead_letter(call_json(call, 200), &letter);
 }
 
 void dead_drop(struct ask *ask)

@@ -180,7 +180,7 @@ static void write_pool(struct buffer *out, struct api *api)
 static void write_worker(struct buffer *out, struct api *api)
 {
     struct worker_numbers numbers;
-    int64_t letters = service_letter_count(api->service);
+    int64_t letters = service_dead_letter_count(api->service);
     if (letters >= 0) {
         metrics_single(out, "dibs_dead_letters", METRICS_GAUGE,
                        "Claims that came to nothing, to look at.", (uint64_t)letters);

@@ -59,7 +59,8 @@ void render_numbers(struct buffer *out, const struct gate_numbers *numbers, int6
 
 /* policy_id, user, seq, nth, coupon_id and, when it may be seen, code. */
 static void append_identity(struct buffer *out, const struct service *service, int64_t policy_id,
-                            const struct id *user, int64_t seq, int32_t nth, enum code_sight sight)
+                            const struct id *user, int64_t seq, int32_t nth,
+                            enum code_visibility visibility)
 {
     json_put(out, "policy_id", policy_id);
     buffer_append_literal(out, ",\"user\":");
@@ -68,7 +69,7 @@ static void append_identity(struct buffer *out, const struct service *service, i
     json_put(out, "nth", nth);
     buffer_append_literal(out, ",\"coupon_id\":\"");
     code_append_id(out, policy_id, seq);
-    if (sight == CODE_SHOWN) {
+    if (visibility == CODE_SHOWN) {
         buffer_append_literal(out, "\",\"code\":\"");
         code_append(out, service, policy_id, seq);
     }
@@ -84,11 +85,12 @@ static void append_lifetime(struct buffer *out, const struct coupon *coupon)
 }
 
 void render_coupon(struct buffer *out, const struct service *service, const struct coupon *coupon,
-                   int64_t now_ms, enum code_sight sight)
+                   int64_t now_ms, enum code_visibility visibility)
 {
     const struct claim *claim = &coupon->claim;
     json_begin(out, '{');
-    append_identity(out, service, claim->policy_id, &claim->user, claim->seq, claim->nth, sight);
+    append_identity(out, service, claim->policy_id, &claim->user, claim->seq, claim->nth,
+                    visibility);
     json_put(out, "state",
              coupon_state_name(coupon_state_at(coupon->state, coupon->expires_at_ms, now_ms)));
     append_lifetime(out, coupon);
@@ -114,7 +116,7 @@ static void append_states(struct buffer *out, enum coupon_state state)
 /* The fields of one claim, the object still open. */
 static void append_claim_entry(struct buffer *out, const struct service *service,
                                const struct claim_status *status, int64_t now_ms,
-                               enum code_sight sight)
+                               enum code_visibility visibility)
 {
     const struct coupon *coupon = &status->coupon;
     const struct claim *claim = &coupon->claim;
@@ -123,7 +125,8 @@ static void append_claim_entry(struct buffer *out, const struct service *service
         buffer_append_literal(out, "\"state\":\"PENDING\",\"coupon_state\":null");
     else
         append_states(out, coupon_state_at(coupon->state, coupon->expires_at_ms, now_ms));
-    append_identity(out, service, claim->policy_id, &claim->user, claim->seq, claim->nth, sight);
+    append_identity(out, service, claim->policy_id, &claim->user, claim->seq, claim->nth,
+                    visibility);
     json_put_time(out, "requested_at", claim->requested_at_ms);
     append_lifetime(out, coupon);
     if (!status->pending && coupon->state == COUPON_VOID)
@@ -137,27 +140,27 @@ static void append_claim_entry(struct buffer *out, const struct service *service
 
 void render_claim_status(struct buffer *out, const struct service *service,
                          const struct claim_status *claims, size_t count, int64_t now_ms,
-                         enum code_sight sight)
+                         enum code_visibility visibility)
 {
-    append_claim_entry(out, service, &claims[0], now_ms, sight);
+    append_claim_entry(out, service, &claims[0], now_ms, visibility);
     json_put(out, "ahead", claims[0].ahead);
     buffer_append_literal(out, ",\"claims\":[");
     for (size_t index = 0; index < count; index++) {
-        append_claim_entry(out, service, &claims[index], now_ms, sight);
+        append_claim_entry(out, service, &claims[index], now_ms, visibility);
         buffer_append_literal(out, "}");
     }
     buffer_append_literal(out, "]}");
 }
 
 void render_claim(struct buffer *out, const struct service *service, const struct wish *wish,
-                  enum code_sight sight)
+                  enum code_visibility visibility)
 {
     buffer_append_literal(out, "{");
     json_put(out, "result",
              wish->is_accepted               ? "ACCEPTED"
              : wish->verdict == VERDICT_HELD ? "ALREADY_ISSUED"
                                              : "ISSUED");
-    append_identity(out, service, wish->policy_id, &wish->user, wish->seq, wish->nth, sight);
+    append_identity(out, service, wish->policy_id, &wish->user, wish->seq, wish->nth, visibility);
     if (wish->is_accepted)
         buffer_append_literal(out, ",\"state\":\"PENDING\",\"coupon_state\":null");
     else

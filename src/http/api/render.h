@@ -8,7 +8,7 @@
 #include "claim/service.h"
 
 /* Whether a coupon's code may be seen by whoever asked. */
-enum code_sight { CODE_HIDDEN, CODE_SHOWN };
+enum code_visibility { CODE_HIDDEN, CODE_SHOWN };
 
 void render_policy(struct buffer *out, const struct policy_view *view);
 
@@ -20,17 +20,17 @@ void render_numbers(struct buffer *out, const struct gate_numbers *numbers, int6
 void render_number_members(struct buffer *out, const struct gate_numbers *numbers);
 
 void render_coupon(struct buffer *out, const struct service *service, const struct coupon *coupon,
-                   int64_t now_ms, enum code_sight sight);
+                   int64_t now_ms, enum code_visibility visibility);
 
 /* The latest claim's fields, "ahead", and "claims": all of them; count > 0. */
 void render_claim_status(struct buffer *out, const struct service *service,
                          const struct claim_status *claims, size_t count, int64_t now_ms,
-                         enum code_sight sight);
+                         enum code_visibility visibility);
 
 /* The answer to a claim that is held. `result` is "ACCEPTED" while it is pending, then "ISSUED" for
  * the one who won it just now and "ALREADY_ISSUED" for one who asks again. */
 void render_claim(struct buffer *out, const struct service *service, const struct wish *wish,
-                  enum code_sight sight);
+                  enum code_visibility visibility);
 
 /* "/v1/policies/42/claims/u1" */
 void render_claim_location(struct buffer *out, int64_t policy_id, const struct id *user);

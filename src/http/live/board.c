@@ -193,7 +193,7 @@ static void render_rates(struct buffer *out, struct api *api, int64_t wall_ms)
 static void render_server(struct buffer *out, struct api *api, int64_t wall_ms)
 {
     struct service_part parts[SERVICE_PARTS];
-    int64_t letters = service_letter_count(api->service);
+    int64_t letters = service_dead_letter_count(api->service);
     size_t count;
     (void)service_parts(api->service, parts, &count);
     buffer_append_literal(out, "{");

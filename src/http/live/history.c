@@ -252,8 +252,8 @@ bool live_history_copy(struct live_history *history, int64_t policy_id, struct l
     return past != NULL;
 }
 
-void live_history_look(struct live_history *history, const struct gate_numbers *now, int64_t now_ms,
-                       struct gate_numbers *before)
+void live_history_observe(struct live_history *history, const struct gate_numbers *now,
+                          int64_t now_ms, struct gate_numbers *before)
 {
     *before = (struct gate_numbers){.policy_id = 0};
     pthread_mutex_lock(&history->lock);

@@ -148,8 +148,8 @@ void live_history_release(struct live_history *history);
 bool live_history_copy(struct live_history *history, int64_t policy_id, struct live_past *copy);
 
 /* Exchanges how the policy looks with how it looked; `before` is of no policy the first time. */
-void live_history_look(struct live_history *history, const struct gate_numbers *now, int64_t now_ms,
-                       struct gate_numbers *before);
+void live_history_observe(struct live_history *history, const struct gate_numbers *now,
+                          int64_t now_ms, struct gate_numbers *before);
 
 /* The quantile of the latencies of the ten seconds up to the last claim; 0 when there was none. */
 double live_past_latency_ms(const struct live_past *past, double quantile);

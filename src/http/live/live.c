@@ -22,7 +22,7 @@ enum status live_open(struct api *api, struct error *error)
     live->directory.service = api->service;
     pthread_mutex_init(&live->directory.lock, NULL);
     pthread_mutex_init(&live->rates_lock, NULL);
-    pthread_mutex_init(&live->look_lock, NULL);
+    pthread_mutex_init(&live->observe_lock, NULL);
     api->live = live;
     return STATUS_OK;
 }
@@ -35,7 +35,7 @@ void live_close(struct api *api)
     live_history_release(&live->history);
     live_directory_release(&live->directory);
     pthread_mutex_destroy(&live->rates_lock);
-    pthread_mutex_destroy(&live->look_lock);
+    pthread_mutex_destroy(&live->observe_lock);
     free(live);
 }
 
@@ -227,10 +227,10 @@ void live_view_at(struct api *api, int64_t policy_id)
     struct live *live = api->live;
     struct gate_numbers now;
     struct gate_numbers before;
-    pthread_mutex_lock(&live->look_lock);
+    pthread_mutex_lock(&live->observe_lock);
     int64_t wall_ms = clock_wall_ms();
     if (gate_count(service_gate(api->service), policy_id, wall_ms, &now) == STATUS_OK) {
-        live_history_look(&live->history, &now, wall_ms, &before);
+        live_history_observe(&live->history, &now, wall_ms, &before);
         if (before.policy_id != 0) {
             notice_window(notices, &now, &before, wall_ms);
             notice_state(notices, &now, &before, wall_ms);
@@ -239,7 +239,7 @@ void live_view_at(struct api *api, int64_t policy_id)
                         "The last of %lld went.", (long long)now.total);
         }
     }
-    pthread_mutex_unlock(&live->look_lock);
+    pthread_mutex_unlock(&live->observe_lock);
 }
 
 void live_policy_changed(struct api *api, int64_t policy_id)

@@ -60,7 +60,7 @@ struct live {
     pthread_mutex_t rates_lock;
     struct live_rate_tenth rates[LIVE_RATE_TENTHS];
     pthread_mutex_t
-        look_lock; /* policies are looked at one after the other, or news would come twice */
+        observe_lock; /* policies are looked at one after the other, or news would come twice */
 };
 
 struct watcher;

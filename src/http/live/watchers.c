@@ -269,9 +269,9 @@ static void start_watching(struct api_loop *loop, struct http_exchange *exchange
 }
 
 /* A policy that this process has not heard of yet. */
-static void work_look(struct call *call, struct service *service)
+static void work_refresh(struct call *call, struct service *service)
 {
-    service_look(service, call->policy_id);
+    service_observe(service, call->policy_id);
 }
 
 static bool count_policy(struct api_loop *loop, int64_t policy_id, struct gate_numbers *numbers)
@@ -280,7 +280,7 @@ static bool count_policy(struct api_loop *loop, int64_t policy_id, struct gate_n
                       numbers) == STATUS_OK;
 }
 
-static void answer_look(struct call *call)
+static void answer_refresh(struct call *call)
 {
     struct gate_numbers numbers;
     if (count_policy(call->loop, call->policy_id, &numbers))
@@ -298,9 +298,9 @@ void events_policy(struct ask *ask)
         start_watching(ask->loop, ask->exchange, &numbers);
         return;
     }
-    struct call *call = call_new(ask, sizeof(*call), work_look);
+    struct call *call = call_new(ask, sizeof(*call), work_refresh);
     if (call != NULL) {
-        call->answer = answer_look;
+        call->answer = answer_refresh;
         call_submit_or_refuse(call);
     }
 }

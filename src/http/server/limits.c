@@ -91,11 +91,11 @@ void rate_limiter_free(struct rate_limiter *limiter)
 static struct slot *find_slot(struct slot *set, uint64_t hash, int64_t now_ns)
 {
     struct slot *oldest = &set[0];
-    for (size_t way = 0; way < WAYS; way++) {
-        if (set[way].hash == hash)
-            return &set[way];
-        if (set[way].full_at < oldest->full_at)
-            oldest = &set[way];
+    for (size_t entry = 0; entry < WAYS; entry++) {
+        if (set[entry].hash == hash)
+            return &set[entry];
+        if (set[entry].full_at < oldest->full_at)
+            oldest = &set[entry];
     }
     *oldest = (struct slot){.hash = hash, .full_at = now_ns};
     return oldest;
@@ -141,7 +141,7 @@ struct rate_limit rate_limiter_take(struct rate_limiter *limiter, struct span ke
     return use(limiter, key, now_ns, USE_TAKES);
 }
 
-struct rate_limit rate_limiter_look(struct rate_limiter *limiter, struct span key, int64_t now_ns)
+struct rate_limit rate_limiter_peek(struct rate_limiter *limiter, struct span key, int64_t now_ns)
 {
     return use(limiter, key, now_ns, USE_LOOKS);
 }

@@ -42,7 +42,7 @@ void rate_limiter_free(struct rate_limiter *limiter);
 struct rate_limit rate_limiter_take(struct rate_limiter *limiter, struct span key, int64_t now_ns);
 
 /* What taking one would say, without taking it. */
-struct rate_limit rate_limiter_look(struct rate_limiter *limiter, struct span key, int64_t now_ns);
+struct rate_limit rate_limiter_peek(struct rate_limiter *limiter, struct span key, int64_t now_ns);
 
 /* --- connections per address ---
  *

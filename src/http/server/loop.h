@@ -54,7 +54,7 @@ struct http_server {
     atomic_bool stopping;
     pthread_mutex_t failure_lock;
     enum status failure;
-    struct error failure_words;
+    struct error failure_text;
 };
 
 struct http_loop {

@@ -360,7 +360,7 @@ static void server_fail(struct http_server *server, enum status status, const st
     pthread_mutex_lock(&server->failure_lock);
     if (server->failure == STATUS_OK) {
         server->failure = status;
-        server->failure_words = *error;
+        server->failure_text = *error;
     }
     pthread_mutex_unlock(&server->failure_lock);
     http_server_stop(server);
@@ -411,7 +411,7 @@ enum status http_server_run(struct http_server *server, struct error *error)
     for (unsigned i = 0; i < started; i++)
         pthread_join(server->threads[i], NULL);
     if (server->failure != STATUS_OK)
-        return error_set(error, server->failure, "%s", server->failure_words.text);
+        return error_set(error, server->failure, "%s", server->failure_text.text);
     return STATUS_OK;
 }
 

@@ -7,7 +7,7 @@
 #define SIZES_COUNT     10
 #define ROWS_MAX        ((size_t)1 << (SIZES_COUNT - 1))
 #define COLUMNS_COUNT   13
-#define LOOKS_COUNT     32
+#define RUNS_SOUGHT_MAX 32
 #define TRIES_COUNT     3
 #define ASKED_MAX       (ROWS_MAX * 160)
 #define TEXT_LENGTH_MAX (1024 + ROWS_MAX * COLUMNS_COUNT * 4)
@@ -42,7 +42,7 @@ struct ledger_mysql_batch {
     MYSQL_BIND binds[ROWS_MAX * COLUMNS_COUNT];
     struct coupon_row *chosen[ROWS_MAX]; /* those to be written */
     struct buffer asked;                 /* of the look */
-    unsigned looks_left; /* how many more runs are looked for before they are written */
+    unsigned runs_left; /* how many more runs are looked for before they are written */
 };
 
 /* --- laying out --- */
@@ -229,7 +229,7 @@ static size_t batch_choose(struct ledger_mysql_batch *batch, struct coupon_row *
     return chosen_count;
 }
 
-static bool batch_is_in_way(const struct coupon_row *a, const struct coupon_row *b)
+static bool batch_conflicts(const struct coupon_row *a, const struct coupon_row *b)
 {
     if (a->claim->policy_id != b->claim->policy_id)
         return false;
@@ -244,7 +244,7 @@ static void batch_flag_repeats(struct coupon_row *rows, size_t count)
 {
     for (size_t i = 1; i < count; i++)
         for (size_t j = 0; j < i && !rows[i].conflicts; j++)
-            rows[i].conflicts = !rows[j].conflicts && batch_is_in_way(&rows[i], &rows[j]);
+            rows[i].conflicts = !rows[j].conflicts && batch_conflicts(&rows[i], &rows[j]);
 }
 
 static enum status batch_flag_row(void *context, const struct sql_value *columns,
@@ -259,8 +259,8 @@ static enum status batch_flag_row(void *context, const struct sql_value *columns
 
 /* Asks for the rows that are in the way. The alphabet of user ids has nothing that JSON would
  * escape. */
-static enum status batch_look(struct ledger_mysql_batch *batch, struct ledger_mysql_link *link,
-                              size_t count, struct error *error)
+static enum status batch_find_runs(struct ledger_mysql_batch *batch, struct ledger_mysql_link *link,
+                                   size_t count, struct error *error)
 {
     struct buffer *asked = &batch->asked;
 
@@ -279,7 +279,7 @@ static enum status batch_look(struct ledger_mysql_batch *batch, struct ledger_my
         return error_set(error, STATUS_UNAVAILABLE, "no memory for a batch");
     return ledger_mysql_link_run(
         link,
-        SQL_CALL(STATEMENT_coupon_in_the_way, batch_flag_row, batch,
+        SQL_CALL(STATEMENT_coupon_conflicting, batch_flag_row, batch,
                  sql_text((struct span){.bytes = asked->bytes, .length = asked->length})),
         error);
 }
@@ -287,10 +287,10 @@ static enum status batch_look(struct ledger_mysql_batch *batch, struct ledger_my
 static enum status batch_flag(struct ledger_mysql_batch *batch, struct ledger_mysql_link *link,
                               struct coupon_row *rows, size_t count, struct error *error)
 {
-    if (batch->looks_left == 0)
+    if (batch->runs_left == 0)
         return STATUS_OK;
-    batch->looks_left--;
-    enum status status = batch_look(batch, link, batch_choose(batch, rows, count), error);
+    batch->runs_left--;
+    enum status status = batch_find_runs(batch, link, batch_choose(batch, rows, count), error);
     if (status == STATUS_OK)
         batch_flag_repeats(rows, count);
     return status;
@@ -335,7 +335,7 @@ static enum status batch_insert_some(struct ledger_mysql_batch *batch,
         size_t chosen_count = batch_choose(batch, rows, (size_t)(end - rows));
         status = batch_write_chosen(batch, link, chosen_count, &written_count, error);
         if (status == STATUS_CONFLICT) {
-            batch->looks_left = LOOKS_COUNT;
+            batch->runs_left = RUNS_SOUGHT_MAX;
             rows = batch->chosen[written_count];
         }
     }

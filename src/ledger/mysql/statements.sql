@@ -112,7 +112,7 @@ FROM JSON_TABLE(?1, '$[*]' COLUMNS (
         user_id {id} PATH '$')) AS asked
     STRAIGHT_JOIN blocked_user b ON b.user_id = asked.user_id;
 
--- name: letter_list
+-- name: dead_letter_list
 SELECT policy_id, seq, user_id, nth, request_id, requested_at, attempts, died_at, reason
 FROM dead_letter WHERE policy_id > ?1 OR (policy_id = ?1 AND seq > ?2)
 ORDER BY policy_id, seq LIMIT ?3;
@@ -306,7 +306,7 @@ FROM (SELECT 1) AS always LEFT JOIN information_schema.PROCESSLIST p ON p.ID = I
 -- name: connection_end
 KILL CONNECTION ?1;
 
--- name: coupon_in_the_way
+-- name: coupon_conflicting
 -- Which of [[policy_id, seq, user_id, slot], …] stand in the table already, or have the slot of
 -- their user taken. One without a slot takes none.
 SELECT asked.place

@@ -33,7 +33,7 @@ static void postgres_link_flatten(const char *words, char *line, size_t size)
     line[length] = '\0';
 }
 
-static const char *postgres_link_word(const char *word)
+static const char *postgres_link_setting(const char *word)
 {
     return word != NULL && word[0] != '\0' ? word : "?";
 }
@@ -46,7 +46,7 @@ static enum status postgres_link_lose(struct postgres_link *link, struct error *
     postgres_link_flatten(PQerrorMessage(link->connection), words.text, sizeof(words.text));
     enum status status =
         error_set(error, STATUS_UNAVAILABLE, "the connection to PostgreSQL at %s is lost: %s",
-                  postgres_link_word(PQhost(link->connection)), words.text);
+                  postgres_link_setting(PQhost(link->connection)), words.text);
     postgres_link_close(link);
     return status;
 }
@@ -54,7 +54,7 @@ static enum status postgres_link_lose(struct postgres_link *link, struct error *
 static enum status postgres_link_time_out(struct postgres_link *link, struct error *error)
 {
     enum status status = error_set(error, STATUS_UNAVAILABLE, "PostgreSQL at %s does not answer",
-                                   postgres_link_word(PQhost(link->connection)));
+                                   postgres_link_setting(PQhost(link->connection)));
     postgres_link_close(link);
     link->timed_out = true;
     return status;
@@ -70,8 +70,8 @@ static void postgres_link_notice(void *context, const PGresult *result)
                     strcmp(severity, "LOG") == 0;
 
     log_event(is_small ? LOG_DEBUG : LOG_WARN, "postgres_says",
-              LOG_FIELD("severity", LOG_TEXT(postgres_link_word(severity))),
-              LOG_FIELD("words", LOG_TEXT(postgres_link_word(words))));
+              LOG_FIELD("severity", LOG_TEXT(postgres_link_setting(severity))),
+              LOG_FIELD("words", LOG_TEXT(postgres_link_setting(words))));
 }
 
 /* --- connecting --- */

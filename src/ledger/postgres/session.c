@@ -78,7 +78,7 @@ static enum status postgres_session_set_up(struct ledger_session *session,
                                            struct postgres_setup *setup, struct error *error)
 {
     int64_t timeout_ms = session->store->timeout_ms;
-    bool only_reads = session->kind == SESSION_READER || session->store->looks_only;
+    bool only_reads = session->kind == SESSION_READER || session->store->reads_only;
 
     *setup = (struct postgres_setup){0};
     return postgres_session_try(
@@ -96,7 +96,7 @@ static enum status postgres_session_refuse(const struct ledger_session *session,
     const PGconn *connection = session->link.connection;
     const char *host = PQhost(connection);
 
-    if (session->store->looks_only)
+    if (session->store->reads_only)
         return STATUS_OK;
     if (setup->is_replica)
         return error_set(error, STATUS_UNAVAILABLE,
@@ -142,8 +142,8 @@ static void postgres_session_warn(struct ledger_session *session,
 
 /* --- ownership --- */
 
-static enum status postgres_session_read_words(void *context, const struct sql_value *columns,
-                                               struct error *error)
+static enum status postgres_session_read_text(void *context, const struct sql_value *columns,
+                                              struct error *error)
 {
     struct error *words = context;
 
@@ -156,7 +156,7 @@ static enum status postgres_session_not_owner(struct ledger_session *session, st
     struct error who = {""};
     enum status status = postgres_session_try(
         session,
-        SQL_CALL(STATEMENT_owner_who, postgres_session_read_words, &who, sql_i64(OWNER_LOCK)),
+        SQL_CALL(STATEMENT_owner_who, postgres_session_read_text, &who, sql_i64(OWNER_LOCK)),
         error);
 
     if (status != STATUS_OK)
@@ -231,7 +231,7 @@ enum status postgres_session_connect(struct ledger_session *session, struct erro
         status = postgres_session_set_up(session, &setup, error);
     if (status == STATUS_OK)
         status = postgres_session_refuse(session, &setup, error);
-    if (status == STATUS_OK && session->kind == SESSION_WRITER && !store->looks_only)
+    if (status == STATUS_OK && session->kind == SESSION_WRITER && !store->reads_only)
         status = postgres_session_own(session, &setup.backend, error);
     if (status != STATUS_OK) {
         postgres_link_close(&session->link);

@@ -18,7 +18,7 @@ struct ledger_store {
     char *password; /* NULL: none of ours */
     enum ledger_use use;
     int64_t timeout_ms;
-    bool looks_only;
+    bool reads_only;
     void (*on_lost)(void *context); /* see struct store_options */
     void *context;
     atomic_flag has_warned; /* of a server that may lose commits */

@@ -445,8 +445,8 @@ void repair_log(const struct repair *repair)
               LOG_FIELD("unblocked", LOG_I64(done->unblocked_count)));
 }
 
-enum status repair_look(struct repair *repair, struct sql *sql, int64_t policy_id,
-                        struct ledger_gap *gap, struct error *error)
+enum status repair_find_gap(struct repair *repair, struct sql *sql, int64_t policy_id,
+                            struct ledger_gap *gap, struct error *error)
 {
     enum status status = repair_listen(repair, sql, REPAIR_LOOK, policy_id, error);
 

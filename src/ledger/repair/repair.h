@@ -73,8 +73,8 @@ enum status repair_write_one(struct sql *sql, void *argument, struct error *erro
 
 /* The first half of it alone, for one policy: looks how far the ledger is behind, and writes
  * nothing. People may claim meanwhile. */
-enum status repair_look(struct repair *repair, struct sql *sql, int64_t policy_id,
-                        struct ledger_gap *gap, struct error *error) MUST_CHECK;
+enum status repair_find_gap(struct repair *repair, struct sql *sql, int64_t policy_id,
+                            struct ledger_gap *gap, struct error *error) MUST_CHECK;
 
 /* One line for each policy that was brought up to date, and one for all. */
 void repair_log(const struct repair *repair);

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "ledger/dead_letters.h"
 #include "ledger/issue.h"
-#include "ledger/letters.h"
 #include "ledger/outbox.h"
 #include "ledger/repair/repair.h"
 #include "ledger/rows.h"
@@ -268,13 +268,13 @@ static enum status repair_insert_over(struct repair *repair, struct coupon_row *
     return status == STATUS_OK ? repair_insert(repair, rows, count, error) : status;
 }
 
-static enum status repair_write_letter(struct repair *repair, const struct claim *claim,
-                                       struct error *error)
+static enum status repair_write_dead_letter(struct repair *repair, const struct claim *claim,
+                                            struct error *error)
 {
     struct dead_letter letter = {
         .claim = *claim, .died_at_ms = repair->now_ms, .reason = REASON_TAKEN};
 
-    return letters_write(repair->sql, &letter, error);
+    return dead_letters_write(repair->sql, &letter, error);
 }
 
 /* What the database had lost may have been told of before, or not: it is told again. */
@@ -333,7 +333,7 @@ static enum status repair_write_chunk(struct repair *repair, struct error *error
         else if (chunk->steps[i] == STEP_REDEEM || chunk->steps[i] == STEP_CANCEL)
             status = repair_settle(repair, held, error);
         else if (chunk->steps[i] == STEP_LETTER)
-            status = repair_write_letter(repair, &held->claim, error);
+            status = repair_write_dead_letter(repair, &held->claim, error);
     }
     if (status == STATUS_OK)
         status = repair->mode == REPAIR_ONE

@@ -379,7 +379,7 @@ static char *ledger_sqlite_still_uri(const char *path)
 
 /* A database that is only looked at and does not exist is an empty one in memory. One that nobody
  * has open has no log beside it; opened as usual, SQLite would make one. */
-static enum status ledger_sqlite_store_look(struct ledger_store *store, struct error *error)
+static enum status ledger_sqlite_store_check(struct ledger_store *store, struct error *error)
 {
     char *log_path = sqlite3_mprintf("%s-wal", store->path);
     char *path = NULL;
@@ -428,8 +428,8 @@ enum status ledger_sqlite_store_open(struct ledger_store **store,
         free(opened);
         return error_set(error, STATUS_UNAVAILABLE, "no memory to open %s", path);
     }
-    enum status status = options->looks_only
-                             ? ledger_sqlite_store_look(opened, error)
+    enum status status = options->reads_only
+                             ? ledger_sqlite_store_check(opened, error)
                              : ledger_sqlite_store_own(opened, options->integrity, error);
     if (status != STATUS_OK) {
         ledger_sqlite_store_close(opened);

@@ -26,7 +26,7 @@ static const struct redis_library board_redis_library = {
 /* --- calls --- */
 
 /* What the first word of an answer means. */
-static enum status board_redis_word(const redisReply *reply, struct error *error)
+static enum status board_redis_argument(const redisReply *reply, struct error *error)
 {
     static const struct {
         const char *word;
@@ -62,7 +62,7 @@ static enum status board_redis_call(struct board_redis *redis, struct board_args
     for (int i = 0; i < attempts && status == STATUS_UNKNOWN; i++)
         status = redis_pool_send(&redis->pool, redis->slot, args->items, args->count, reply, error);
     if (status == STATUS_OK)
-        status = board_redis_word(*reply, error);
+        status = board_redis_argument(*reply, error);
     if (status != STATUS_OK) {
         freeReplyObject(*reply);
         *reply = NULL;

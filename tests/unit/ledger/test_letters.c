@@ -1,5 +1,5 @@
 /* test_letters.c: what becomes of a shared gate's claims that the ledger cannot issue. */
-#include "ledger/letters.h"
+#include "ledger/dead_letters.h"
 
 #include "database.h"
 #include "ledger/issue.h"
@@ -77,8 +77,8 @@ static void refuse_bad(struct fixture *fixture)
 static size_t letters(struct fixture *fixture, struct dead_letter *found)
 {
     size_t count = 0;
-    database_check(&fixture->database, letters_list(&fixture->database.sql, 0, 0, found, 10, &count,
-                                                    &fixture->database.error));
+    database_check(&fixture->database, dead_letters_list(&fixture->database.sql, 0, 0, found, 10,
+                                                         &count, &fixture->database.error));
     return count;
 }
 
@@ -191,7 +191,7 @@ static void test_letters__are_listed_in_pages_and_dropped_once(void **state)
     struct fixture *fixture = *state;
     struct database *database = &fixture->database;
     struct dead_letter found[10];
-    struct drop_letter drop = {.policy_id = 2, .seq = 1, .letter = &found[0]};
+    struct drop_dead_letter drop = {.policy_id = 2, .seq = 1, .letter = &found[0]};
     size_t count = 0;
 
     database_begin(database);
@@ -200,26 +200,26 @@ static void test_letters__are_listed_in_pages_and_dropped_once(void **state)
             struct dead_letter letter = {.claim = claim_of(fixture, seq, "u"), .attempts = 1};
             letter.claim.policy_id = policy;
             snprintf(letter.reason, sizeof(letter.reason), "why");
-            database_check(database, letters_write(&database->sql, &letter, &database->error));
+            database_check(database, dead_letters_write(&database->sql, &letter, &database->error));
             /* A second one of the same claim changes nothing. */
             letter.attempts = 99;
-            database_check(database, letters_write(&database->sql, &letter, &database->error));
+            database_check(database, dead_letters_write(&database->sql, &letter, &database->error));
         }
     }
     database_commit(database);
     database_check(database,
-                   letters_list(&database->sql, 1, 1, found, 3, &count, &database->error));
+                   dead_letters_list(&database->sql, 1, 1, found, 3, &count, &database->error));
     assert_int_equal(count, 3);
     assert_int_equal(found[0].claim.policy_id * 10 + found[0].claim.seq, 12);
     assert_int_equal(found[2].claim.policy_id * 10 + found[2].claim.seq, 22);
     assert_int_equal(found[2].attempts, 1);
-    database_write(database, letters_drop, &drop);
+    database_write(database, dead_letters_drop, &drop);
     assert_int_equal(found[0].claim.policy_id, 2);
-    assert_int_equal(letters_read(&database->sql, 2, 1, &found[0], &database->error),
+    assert_int_equal(dead_letters_read(&database->sql, 2, 1, &found[0], &database->error),
                      STATUS_NOT_FOUND);
     assert_int_equal(letters(fixture, found), 5);
     database_begin(database);
-    assert_int_equal(letters_drop(&database->sql, &drop, &database->error), STATUS_NOT_FOUND);
+    assert_int_equal(dead_letters_drop(&database->sql, &drop, &database->error), STATUS_NOT_FOUND);
     database_commit(database);
 }
 

@@ -127,18 +127,18 @@ static void test_mark__looks_up_a_commit(void **state)
     assert_int_equal(mark_enter(&mark, &sql, LEDGER_OWN, &error), STATUS_OK);
     mark.value = 17;
     remote->mark = 18;
-    assert_int_equal(mark_look(&mark, &sql, &error), STATUS_OK);
+    assert_int_equal(mark_verify(&mark, &sql, &error), STATUS_OK);
     remote->mark = 17;
-    assert_int_equal(mark_look(&mark, &sql, &error), STATUS_UNAVAILABLE);
+    assert_int_equal(mark_verify(&mark, &sql, &error), STATUS_UNAVAILABLE);
     remote->mark = 16;
-    assert_int_equal(mark_look(&mark, &sql, &error), STATUS_FAILED);
+    assert_int_equal(mark_verify(&mark, &sql, &error), STATUS_FAILED);
     remote->mark = 19;
-    assert_int_equal(mark_look(&mark, &sql, &error), STATUS_CONFLICT);
+    assert_int_equal(mark_verify(&mark, &sql, &error), STATUS_CONFLICT);
     remote->is_away = true;
-    assert_int_equal(mark_look(&mark, &sql, &error), STATUS_UNKNOWN);
+    assert_int_equal(mark_verify(&mark, &sql, &error), STATUS_UNKNOWN);
     remote->is_away = false;
     remote->is_another_owner = true; /* Perhaps our own lost connection; the mark will tell. */
-    assert_int_equal(mark_look(&mark, &sql, &error), STATUS_UNKNOWN);
+    assert_int_equal(mark_verify(&mark, &sql, &error), STATUS_UNKNOWN);
     assert_non_null(strstr(error.text, "77"));
 }
 

@@ -20,7 +20,7 @@
 struct scene {
     struct rush_press presses[USERS + 1];
     struct rush_coupon coupons[USERS];
-    struct rush_holdings look;
+    struct rush_holdings holdings;
     struct rush_evidence evidence;
 };
 
@@ -48,12 +48,12 @@ static void scene_init(struct scene *scene)
                                                 .nth = 1,
                                                 .sent_ns = 100 * MS,
                                                 .answered_ns = 105 * MS};
-    scene->look = (struct rush_holdings){
+    scene->holdings = (struct rush_holdings){
         .coupons = scene->coupons, .coupon_count = STOCK, .asked_count = STOCK};
     scene->evidence = (struct rush_evidence){
         .presses = scene->presses,
         .press_count = USERS + 1,
-        .look = &scene->look,
+        .holdings = &scene->holdings,
         .per_user_limit = 1,
         .is_alone = true,
         .before = {.is_known = true, .total = STOCK, .remaining = STOCK},
@@ -130,7 +130,7 @@ static void test_prove__one_winner_too_few(void **state)
     (void)state;
     scene_init(&scene);
     scene.presses[STOCK - 1].outcome = RUSH_SOLD_OUT;
-    scene.look.coupon_count = STOCK - 1;
+    scene.holdings.coupon_count = STOCK - 1;
     scene.evidence.after.issued = STOCK - 1;
     scene.evidence.after.remaining = 1;
     assert_broken(&scene, "count");
@@ -256,7 +256,7 @@ static void test_prove__a_winner_without_a_coupon(void **state)
 
     (void)state;
     scene_init(&scene);
-    scene.look.coupon_count = STOCK - 1;
+    scene.holdings.coupon_count = STOCK - 1;
     assert_broken(&scene, "coupons");
     scene_init(&scene);
     scene.coupons[2].fate = RUSH_FATE_VOID;
@@ -276,7 +276,7 @@ static void test_prove__the_ledger_disagrees(void **state)
     assert_broken(&scene, "ledger");
     scene_init(&scene);
     scene.evidence.audit = RUSH_AUDIT_BROKEN;
-    snprintf(scene.evidence.audit_words, sizeof(scene.evidence.audit_words), "1 unit amiss");
+    snprintf(scene.evidence.audit_text, sizeof(scene.evidence.audit_text), "1 unit amiss");
     assert_broken(&scene, "ledger");
 }
 
@@ -289,8 +289,8 @@ static void test_prove__what_was_not_told_is_not_called_broken(void **state)
     /* The answer was lost, and the server does not say what became of it. */
     scene.presses[1].outcome = RUSH_NONE;
     memmove(&scene.coupons[1], &scene.coupons[2], (STOCK - 2) * sizeof(scene.coupons[0]));
-    scene.look.coupon_count = STOCK - 1;
-    scene.look.unknown_count = 1;
+    scene.holdings.coupon_count = STOCK - 1;
+    scene.holdings.unknown_count = 1;
     scene.evidence.after.is_known = false;
     struct rush_proof proof = prove(&scene);
     assert_false(proof.is_broken);
@@ -322,7 +322,7 @@ static void test_prove__a_storm_that_was_turned_away_proves_nothing(void **state
     for (size_t i = 0; i < scene.evidence.press_count; i++)
         scene.presses[i] = (struct rush_press){
             .user = scene.presses[i].user, .is_sent = true, .outcome = RUSH_REFUSED};
-    scene.look.coupon_count = 0;
+    scene.holdings.coupon_count = 0;
     scene.evidence.after = scene.evidence.before;
     struct rush_proof proof = prove(&scene);
     assert_int_equal(verdict_of(&proof, "count"), RUSH_CANNOT_SAY);

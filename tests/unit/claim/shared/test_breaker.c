@@ -43,7 +43,7 @@ static void test_breaker__opens_after_failures_in_a_row(void **state)
     }
     assert_true(breaker_note(&breaker, true, 13));
     assert_int_equal(breaker.state, BREAKER_OPEN);
-    assert_int_equal(breaker.look_at_ms, 13 + BREAKER_PAUSE_MIN_MS);
+    assert_int_equal(breaker.probe_at_ms, 13 + BREAKER_PAUSE_MIN_MS);
     assert_false(breaker_lets_through(&breaker, 13 + BREAKER_PAUSE_MAX_MS));
 }
 
@@ -55,7 +55,7 @@ static void test_breaker__what_was_asked_before_changes_nothing(void **state)
     assert_false(breaker_note(&breaker, true, 20));
     assert_false(breaker_note(&breaker, false, 20));
     assert_int_equal(breaker.state, BREAKER_OPEN);
-    assert_int_equal(breaker.look_at_ms, 10 + BREAKER_PAUSE_MIN_MS);
+    assert_int_equal(breaker.probe_at_ms, 10 + BREAKER_PAUSE_MIN_MS);
 }
 
 static void test_breaker__half_open_lets_one_through(void **state)
@@ -110,12 +110,12 @@ static void test_breaker__looks_become_rarer_and_are_spread(void **state)
         struct breaker late = breaker;
         breaker_put_off(&early, now_ms, 0);
         breaker_put_off(&late, now_ms, 1023);
-        assert_true(early.look_at_ms - now_ms >= BREAKER_PAUSE_MIN_MS);
-        assert_true(late.look_at_ms - early.look_at_ms > early.pause_ms / 3);
-        assert_true(late.look_at_ms - now_ms <= BREAKER_PAUSE_MAX_MS);
+        assert_true(early.probe_at_ms - now_ms >= BREAKER_PAUSE_MIN_MS);
+        assert_true(late.probe_at_ms - early.probe_at_ms > early.pause_ms / 3);
+        assert_true(late.probe_at_ms - now_ms <= BREAKER_PAUSE_MAX_MS);
         assert_true(early.pause_ms >= breaker.pause_ms);
         breaker = late;
-        now_ms = late.look_at_ms;
+        now_ms = late.probe_at_ms;
     }
     assert_int_equal(breaker.pause_ms, BREAKER_PAUSE_MAX_MS);
 }

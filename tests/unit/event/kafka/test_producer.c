@@ -160,7 +160,7 @@ static void test_kafka_producer__is_made_anew_after_a_failure(void **state)
     mock_await(is_ready(stage));
     kafka_producer_count(stage->producer, &numbers);
     assert_int_equal(numbers.recreated, 1);
-    assert_int_equal(numbers.on_the_way, 0);
+    assert_int_equal(numbers.in_flight, 0);
     /* Whoever sent it sends it again. */
     assert_int_equal(send_batch(stage, &sent[0], 0), STATUS_OK);
     assert_int_equal(send_batch(stage, &sent[1], 1), STATUS_OK);

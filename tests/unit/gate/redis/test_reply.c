@@ -178,7 +178,7 @@ static void test_redis_reply__numbers_of_a_policy_are_numbers(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         say(wrong[i]);
-        assert_refused(redis_watch_look(&wire.redis.watch, POLICY, &error));
+        assert_refused(redis_watch_refresh(&wire.redis.watch, POLICY, &error));
     }
 }
 
@@ -204,7 +204,7 @@ static void test_redis_reply__winners_have_names(void **state)
     for (size_t i = 0; i < count; i++) {
         snprintf(said, sizeof(said), "*14\r\n:1\r\n$1\r\n0\r\n%s%s", COUNTED, pages[i]);
         say(said);
-        assert_int_equal(redis_watch_look(&wire.redis.watch, POLICY, &error), STATUS_OK);
+        assert_int_equal(redis_watch_refresh(&wire.redis.watch, POLICY, &error), STATUS_OK);
         redis_watch_note_winners(&wire.redis.watch, POLICY);
         assert_int_equal(wire.redis.watch.policies[0].winners_changes, i == 0 ? 9 : -1);
         redis_wire_close(&wire);

@@ -47,7 +47,7 @@ static void test_redis_target__one_server(void **state)
         redis_target_init(&target, "redis:///5?socket=/run/redis.sock", NULL, 1000, &error),
         STATUS_OK);
     assert_string_equal(target.seeds[0].host, "/run/redis.sock");
-    assert_string_equal(redis_address_words(&target.seeds[0]).text, "/run/redis.sock");
+    assert_string_equal(redis_address_text(&target.seeds[0]).text, "/run/redis.sock");
     assert_int_equal(target.database, 5);
     redis_target_release(&target);
 }

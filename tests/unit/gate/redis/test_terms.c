@@ -112,7 +112,7 @@ static void test_redis_terms__an_earlier_term_is_refused(void **state)
         {"dibs_restore_keys", {"id-0000000000-zz", "9:1:z", "4"}},
         {"dibs_arm", {"0:late", "0", "built", "4", library_process(redis), "1", "9999999999999"}},
     };
-    const char *own_words[] = {"5", "4"};
+    const char *own_text[] = {"5", "4"};
 
     (void)state;
     for (int is_armed = 0; is_armed < 2; is_armed++) {
@@ -139,7 +139,7 @@ static void test_redis_terms__an_earlier_term_is_refused(void **state)
         freeReplyObject(after);
         assert_int_equal(ask_number(redis, "GET %s", keys.names[0]), 10);
         assert_int_equal(look()->is_armed, is_armed);
-        redisReply *again = call_with(redis, POLICY, "dibs_take_over", own_words, 2);
+        redisReply *again = call_with(redis, POLICY, "dibs_take_over", own_text, 2);
         assert_int_equal(again->integer, is_armed); /* Its own once more changes nothing. */
         freeReplyObject(again);
         order(redis, "FLUSHALL");

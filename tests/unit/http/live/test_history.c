@@ -281,10 +281,10 @@ static void test_live_history__a_look_tells_what_was_before(void **state)
     struct fixture *fixture = *state;
     struct gate_numbers before;
     struct gate_numbers now = {.policy_id = 42, .total = 5};
-    live_history_look(&fixture->history, &now, NOW_MS, &before);
+    live_history_observe(&fixture->history, &now, NOW_MS, &before);
     assert_int_equal(before.policy_id, 0);
     now.total = 7;
-    live_history_look(&fixture->history, &now, NOW_MS, &before);
+    live_history_observe(&fixture->history, &now, NOW_MS, &before);
     assert_int_equal(before.policy_id, 42);
     assert_int_equal(before.total, 5);
 }

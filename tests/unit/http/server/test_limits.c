@@ -97,14 +97,14 @@ static void test_rate_limit__looking_takes_nothing(void **state)
     struct rate_limiter *limiter = rate_limiter_new(1, 2, 64);
     assert_non_null(limiter);
     for (int i = 0; i < 5; i++) {
-        struct rate_limit limit = rate_limiter_look(limiter, SPAN("a"), 1000);
+        struct rate_limit limit = rate_limiter_peek(limiter, SPAN("a"), 1000);
         assert_true(limit.allowed);
         assert_int_equal(limit.remaining, 2);
     }
     assert_true(rate_limiter_take(limiter, SPAN("a"), 1000).allowed);
-    assert_int_equal(rate_limiter_look(limiter, SPAN("a"), 1000).remaining, 1);
+    assert_int_equal(rate_limiter_peek(limiter, SPAN("a"), 1000).remaining, 1);
     assert_true(rate_limiter_take(limiter, SPAN("a"), 1000).allowed);
-    assert_false(rate_limiter_look(limiter, SPAN("a"), 1000).allowed);
+    assert_false(rate_limiter_peek(limiter, SPAN("a"), 1000).allowed);
     rate_limiter_free(limiter);
 }
 

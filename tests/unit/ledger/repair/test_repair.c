@@ -718,8 +718,8 @@ static struct ledger_gap look(struct fixture *fixture)
 {
     struct ledger_gap gap;
     int64_t before = ledger_digest(fixture);
-    database_check(&fixture->database, repair_look(&fixture->repair, &fixture->database.sql, POLICY,
-                                                   &gap, &fixture->database.error));
+    database_check(&fixture->database, repair_find_gap(&fixture->repair, &fixture->database.sql,
+                                                       POLICY, &gap, &fixture->database.error));
     assert_int_equal(ledger_digest(fixture), before);
     return gap;
 }
