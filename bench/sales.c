@@ -74,13 +74,20 @@ static void work_out(struct board *board, int64_t first, int64_t last, size_t li
     size_t count;
     struct error error;
 
-    if (board_top(board, first, last, limit, lines, &count, &error) != STATUS_OK)
+    struct board_question question = {
+        .kind = BOARD_TOP, .first_day = first, .last_day = last, .limit = limit};
+    if (board->ops->ask(board, &question, lines, &count, &error) != STATUS_OK)
         die(error.text);
     if (count != limit)
         die("the ledger has too few products");
     for (size_t i = 0; i < count; i++)
         ids[i] = lines[i].product_id;
-    if (board_of(board, first - 1, last - 1, ids, count, before, &count, &error) != STATUS_OK)
+    question = (struct board_question){.kind = BOARD_OF,
+                                       .first_day = first - 1,
+                                       .last_day = last - 1,
+                                       .ids = ids,
+                                       .id_count = count};
+    if (board->ops->ask(board, &question, before, &count, &error) != STATUS_OK)
         die(error.text);
 }
 
@@ -105,7 +112,7 @@ static void measure_board(const char *path, int64_t days, size_t limit, int roun
         board_local_open(&board, NULL, &error) != STATUS_OK)
         die(error.text);
     double began = cpu_seconds();
-    if (board_build(board, ledger, last - days, last, &error) != STATUS_OK)
+    if (board->ops->build(board, ledger, last - days, last, &error) != STATUS_OK)
         die(error.text);
     double built = cpu_seconds();
     for (int i = 0; i < rounds; i++)
