@@ -249,8 +249,7 @@ static const struct command commands[] = {
         .examples = EXAMPLES(
             "dibs rush --total 1000 --users 5000",
             "dibs rush --policy 42 --users 100000 --rate 50000 --duration 30s --report rush.html",
-            "dibs rush --total 1000 --users 2000 --bursts 200 --every 1s --duplicates 10% --retry "
-            "3",
+            "dibs rush --total 1000 --users 2000 --bursts 200 --every 2s --retry 3",
             "dibs rush --rehearse --policy 42 --users 50000 --report rehearsal.html"),
         .description =
             "Presses the button for many people at once, writes down what each was told, and holds "
@@ -288,8 +287,7 @@ static const struct command commands[] = {
         .summary = "Checks that every coupon and every unit of stock is where it should be",
         .examples = EXAMPLES("dibs audit", "dibs audit --policy 42 --json", "dibs audit --repair",
                              "dibs audit --repair --yes", "dibs audit --watch --interval 30s",
-                             "dibs audit --gate redis://cache.example "
-                             "--ledger postgres://db.example/shop",
+                             "dibs audit --gate redis://cache --ledger postgres://db/shop",
                              "dibs audit --history"),
         .description =
             "Holds gate, pending claims and ledger against each other, policy by policy, while "

@@ -10,6 +10,7 @@
 
 #include "base/array.h"
 
+#undef error_set
 enum status error_set(struct error *error, enum status status, const char *format, ...)
 {
     if (error == NULL)

@@ -10,9 +10,9 @@
 /* A reader is the callback for a row, and what it is called with is where the row goes. These are
  * for the column lists that the statements of a kind share. FAILED: something else than dibs has
  * written there what cannot be; the words say what. */
-enum status rows_read_policy(void *policy, const struct sql_value *columns, struct error *error);
+enum status rows_read_policy(void *row, const struct sql_value *columns, struct error *error);
 /* For lists: one that cannot be is damaged, `error` says why, and the others go on. */
-enum status rows_read_listed_policy(void *policy, const struct sql_value *columns,
+enum status rows_read_listed_policy(void *row, const struct sql_value *columns,
                                     struct error *error);
 static inline struct policy rows_damaged_policy(int64_t id)
 {
@@ -20,8 +20,8 @@ static inline struct policy rows_damaged_policy(int64_t id)
     return (struct policy){
         .id = id, .per_user_limit = 1, .version = -1, .next_seq = 1, .is_damaged = true};
 }
-enum status rows_read_lease(void *lease, const struct sql_value *columns, struct error *error);
-enum status rows_read_coupon(void *coupon, const struct sql_value *columns, struct error *error);
+enum status rows_read_lease(void *row, const struct sql_value *columns, struct error *error);
+enum status rows_read_coupon(void *row, const struct sql_value *columns, struct error *error);
 void rows_read_text(const struct sql_value *column, char *text, size_t size);
 struct id rows_read_user(const struct sql_value *column);
 struct request_id rows_read_request_id(const struct sql_value *column);
@@ -63,7 +63,7 @@ struct rows_page {
                                         .rows = (char *)(array),      \
                                         .row_size = sizeof(*(array)), \
                                         .count = (counted)})
-enum status rows_take(void *page, const struct sql_value *columns, struct error *error);
+enum status rows_take(void *context, const struct sql_value *columns, struct error *error);
 
 /* The same where nobody knows how many come: the array grows, and is to be freed. */
 struct rows_list {
@@ -73,7 +73,7 @@ struct rows_list {
     size_t count;
     size_t capacity;
 };
-enum status rows_gather(void *list, const struct sql_value *columns, struct error *error);
+enum status rows_gather(void *context, const struct sql_value *columns, struct error *error);
 
 /* Runs policy_insert or policy_update with the policy's columns. */
 enum status rows_write_policy(struct sql *sql, enum statement statement,

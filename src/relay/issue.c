@@ -210,7 +210,7 @@ static void kafka_issue_sort(struct kafka_issue *issue, struct kafka_partition *
                              int64_t now_ms)
 {
     size_t left = 0;
-    int32_t attempt_max = 0;
+    int32_t attempt_max = 1;
 
     for (size_t i = 0; i < issue->count; i++) {
         const struct claim *claim = &issue->claims[i];

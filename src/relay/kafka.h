@@ -62,7 +62,7 @@ void relay_kafka_close(struct relay_kafka *relay);
 struct relay *relay_kafka_publisher(struct relay_kafka *relay);
 
 /* What became of claims that were issued, in the order of issuing; the gate has heard of it. */
-void relay_kafka_settled(struct relay_kafka *relay, const struct claim *claims,
+void relay_kafka_settled(struct relay_kafka *kafka, const struct claim *claims,
                          const enum coupon_state *states, size_t count);
 
 /* OK once the ledger has all that was in the topic when the goal was set; BUSY: not yet. */

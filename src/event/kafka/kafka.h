@@ -85,7 +85,7 @@ enum status kafka_client_new(enum kafka_client client, struct rd_kafka_conf_s *c
 
 /* Asks the brokers for a topic; waits for their answer, at most so long. 0, or librdkafka's code.
  * A topic that is missing has no partitions; one that has no leader just now is not led. */
-int kafka_client_find(struct rd_kafka_s *handle, const char *topic, int timeout_ms,
+int kafka_client_find(struct rd_kafka_s *handle, const char *name, int timeout_ms,
                       size_t *partition_count, bool *is_led) MUST_CHECK;
 
 /* Destroying a client waits until every request that is on its way was answered or has timed out,

@@ -395,10 +395,11 @@ static void local_policy_decide(struct local_policy *policy, struct blocklist *b
     }
     if (local_policy_find_held(policy, wish, newest, now_ms, outgoing))
         return;
+    static const struct holding nothing;
     const struct holding *held =
-        newest != HOLDINGS_NONE ? holdings_at(&policy->holdings, newest) : NULL;
+        newest != HOLDINGS_NONE ? holdings_at(&policy->holdings, newest) : &nothing;
     wish->verdict = policy_refusal(&policy->policy, blocklist_has(blocklist, &wish->user),
-                                   held != NULL ? held->held_count : 0, now_ms);
+                                   held->held_count, now_ms);
     if (wish->verdict != VERDICT_UNDECIDED) {
         wish->opens_at_ms = policy->policy.opens_at_ms;
         if (wish->verdict == VERDICT_LIMIT_REACHED && held->seq > policy->acknowledged_seq)

@@ -104,10 +104,10 @@ bool redis_watch_saw(struct redis_watch *watch, int64_t policy_id, int64_t since
 
 /* What time it was on a server when the renewal began. */
 struct redis_clock {
-    struct redis_address address;
-    struct gate_moment moment;
-    bool is_due;           /* it answered, and nobody has renewed there a moment ago */
     int64_t away_until_ms; /* monotonic: it did not answer, and is left alone for a while */
+    struct gate_moment moment;
+    struct redis_address address;
+    bool is_due; /* it answered, and nobody has renewed there a moment ago */
 };
 
 /* It has connections and a short timeout of its own: a server that is slow or stands still must not

@@ -527,7 +527,7 @@ static void redis_line_on_timer(uv_timer_t *timer)
     struct redis_call_out *next;
 
     for (struct redis_call_out *call = line->calls; call != NULL; call = next) {
-        next = call->next;
+        next = call->next; /* NOLINT(*Malloc): who lands leaves the list */
         bool is_waiting = call->settle_until_ms == 0 || call->is_asked;
         if (is_waiting && now_ms >= call->deadline_ms) {
             redis_channel_drop(call->channel);
@@ -591,7 +591,7 @@ void gate_redis_line_close(struct gate_line *gate_line)
     uv_close((uv_handle_t *)line->timer, redis_line_on_timer_closed);
     redis_channels_release(&line->channels);
     while (line->calls != NULL)
-        redis_call_land(line->calls);
+        redis_call_land(line->calls); /* NOLINT(*Malloc): who lands leaves the list */
     buffer_release(&line->words.text);
     free(line);
 }

@@ -113,7 +113,7 @@ struct call_rows {
     /* Where the page behind this row begins. */
     void (*place)(const void *row, int64_t *first, int64_t *second);
 };
-void call_list(struct call *call, struct service *service, const struct call_rows *rows);
+void call_list(struct call *call, struct service *service, const struct call_rows *list);
 
 /* Logs a change at info, with the request's id and who made it. */
 #define call_log(call, event, ...)                                              \

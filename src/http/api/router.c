@@ -126,7 +126,7 @@ void router_match(struct span path, struct route_match *match)
     size_t count = split_path(path, segments);
     match->is_malformed = !escapes_are_whole(segments, count);
     for (size_t row = 0; row < route_count && !match->is_malformed; row++) {
-        size_t params[ROUTE_PARAMS_MAX];
+        size_t params[ROUTE_PARAMS_MAX] = {0};
         if (!pattern_matches(routes[row].pattern, segments, count, params, &match->param_count))
             continue;
         match->first = &routes[row];

@@ -210,7 +210,8 @@ static bool start(struct winners_call *self)
 static void answer_page(struct call *call)
 {
     struct winners_call *self = (struct winners_call *)(void *)call;
-    if (self->gone) {
+    bool starts = !self->gone && !call->is_problem && !self->started;
+    if (self->gone || (starts && (!start(self) || self->gone))) {
         call_free(call);
     } else if (call->is_problem && !self->started) {
         call_answer(call);
@@ -218,10 +219,6 @@ static void answer_page(struct call *call)
         /* A file that ends early must not look whole. */
         wait_for_client(self, false);
         http_stream_break(call->exchange);
-    } else if (!self->started && !start(self)) {
-        call_free(call);
-    } else if (self->gone) {
-        call_free(call);
     } else {
         send_page(self);
     }

@@ -85,7 +85,7 @@ void watchers_release(struct watchers *watchers)
 {
     while (!LIST_EMPTY(&watchers->list)) {
         struct watcher *watcher = LIST_FIRST(&watchers->list);
-        http_stream_end(watcher->exchange);
+        http_stream_end(watcher->exchange); /* NOLINT(*Malloc): it is in the list */
         forget(watcher);
     }
     buffer_release(&watchers->piece);

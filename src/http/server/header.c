@@ -271,7 +271,7 @@ bool header_idempotency_key(struct span value, char bytes[IDEMPOTENCY_KEY_MAX], 
 /* Cuts what comes before the next `end` off `text`, without the blanks around it. */
 static struct span cut(struct span *text, char end)
 {
-    const char *found = memchr(text->bytes, end, text->length);
+    const char *found = text->bytes != NULL ? memchr(text->bytes, end, text->length) : NULL;
     size_t length = found != NULL ? (size_t)(found - text->bytes) : text->length;
     struct span piece = skip_blanks((struct span){text->bytes, length});
     while (piece.length > 0 &&

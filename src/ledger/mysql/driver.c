@@ -287,7 +287,7 @@ static enum status ledger_mysql_leases_list(struct ledger_session *session,
                                             const struct sql_call *call, struct error *error)
 {
     struct rows_list list = {.read = ledger_mysql_leases_read, .row_size = sizeof(struct lease)};
-    struct lease_rows rows;
+    struct lease_rows rows = {0};
     enum status status = ledger_mysql_run_one(
         session, SQL_CALL(STATEMENT_lease_list_open, rows_gather, &list), error);
 

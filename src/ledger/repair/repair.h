@@ -86,7 +86,7 @@ bool repair_chunk_begin(struct repair *repair);
 
 /* A visitor's callback, for a `struct repair`: takes a claim of the policy at hand; compares and
  * writes when enough have gathered. */
-enum status repair_claim(void *repair, const struct held_claim *held, struct error *error);
+enum status repair_claim(void *context, const struct held_claim *held, struct error *error);
 /* Compares and writes what has gathered. */
 enum status repair_flush(struct repair *repair, struct error *error) MUST_CHECK;
 /* CONFLICT when the ledger has coupons behind the last claim that the gate told. */
