@@ -1,4 +1,4 @@
-/* test_letters.c: what becomes of a shared gate's claims that the ledger cannot issue. */
+/* test_dead_letters.c: what becomes of a shared gate's claims that the ledger cannot issue. */
 #include "ledger/dead_letters.h"
 
 #include "database.h"
@@ -88,7 +88,7 @@ static int64_t unleased(struct fixture *fixture)
 }
 
 /* Trap 6: tried a bounded number of times, and the others go on. */
-static void test_letters__a_refused_claim_is_tried_again_and_then_given_up(void **state)
+static void test_dead_letters__a_refused_claim_is_tried_again_and_then_given_up(void **state)
 {
     struct fixture *fixture = *state;
     struct claim claims[3] = {claim_of(fixture, 1, "bad"), claim_of(fixture, 2, "good"),
@@ -127,7 +127,7 @@ static void test_letters__a_refused_claim_is_tried_again_and_then_given_up(void 
     assert_int_equal(unleased(fixture), 1);
 }
 
-static void test_letters__one_that_is_taken_in_the_end_leaves_none(void **state)
+static void test_dead_letters__one_that_is_taken_in_the_end_leaves_none(void **state)
 {
     struct fixture *fixture = *state;
     struct claim claim = claim_of(fixture, 1, "bad");
@@ -144,7 +144,7 @@ static void test_letters__one_that_is_taken_in_the_end_leaves_none(void **state)
     assert_int_equal(letters(fixture, found), 0);
 }
 
-static void test_letters__the_blocked_and_the_late_leave_one_with_the_reason(void **state)
+static void test_dead_letters__the_blocked_and_the_late_leave_one_with_the_reason(void **state)
 {
     struct fixture *fixture = *state;
     struct id user = id_of(SPAN("blocked"));
@@ -172,7 +172,7 @@ static void test_letters__the_blocked_and_the_late_leave_one_with_the_reason(voi
     assert_int_equal(found[1].claim.seq, 3);
 }
 
-static void test_letters__a_gate_in_memory_leaves_none(void **state)
+static void test_dead_letters__a_gate_in_memory_leaves_none(void **state)
 {
     struct fixture *fixture = *state;
     struct claim claim = claim_of(fixture, 1, "bad");
@@ -186,7 +186,7 @@ static void test_letters__a_gate_in_memory_leaves_none(void **state)
     assert_int_equal(letters(fixture, found), 0);
 }
 
-static void test_letters__are_listed_in_pages_and_dropped_once(void **state)
+static void test_dead_letters__are_listed_in_pages_and_dropped_once(void **state)
 {
     struct fixture *fixture = *state;
     struct database *database = &fixture->database;
@@ -223,7 +223,7 @@ static void test_letters__are_listed_in_pages_and_dropped_once(void **state)
     database_commit(database);
 }
 
-#define LETTERS_TEST(name) cmocka_unit_test_setup_teardown(test_letters__##name, set_up, tear_down)
+#define LETTERS_TEST(name) cmocka_unit_test_setup_teardown(test_dead_letters__##name, set_up, tear_down)
 
 int main(void)
 {
