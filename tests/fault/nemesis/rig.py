@@ -267,7 +267,9 @@ class Rig:
                 try:
                     return ask(client, prefix)
                 except redis.ResponseError as error:
-                    if not str(error).startswith(("MOVED", "ASK")):
+                    # Some versions of the client have a class for it, without the word in the text.
+                    if not (isinstance(error, redis.exceptions.AskError)
+                            or str(error).startswith(("MOVED", "ASK"))):
                         raise
         raise redis.ConnectionError("nobody has it")
 
