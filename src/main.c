@@ -174,6 +174,43 @@ static const struct command dead_commands[] = {
     {.name = NULL},
 };
 
+static const struct command webhook_commands[] = {
+    {
+        .name = "show",
+        .summary = "Shows whether events arrive, and how many wait",
+        .examples = EXAMPLES("dibs webhook show", "dibs webhook show --json | jq -r .state"),
+        .shared_options = exchange_options,
+        .run = command_webhook_show,
+    },
+    {
+        .name = "test",
+        .summary = "Sends a test event now; when it arrives, what waits is tried at once",
+        .examples = EXAMPLES("dibs webhook test"),
+        .shared_options = exchange_options,
+        .run = command_webhook_test,
+    },
+    {
+        .name = "enable",
+        .summary = "Tries what waits at once, without waiting for its time",
+        .examples = EXAMPLES("dibs webhook enable"),
+        .shared_options = exchange_options,
+        .run = command_webhook_enable,
+    },
+    {
+        .name = "redeliver",
+        .summary = "Tells once more of every change since a time",
+        .examples = EXAMPLES("dibs webhook redeliver --since 2026-11-15T12:00:00Z",
+                             "dibs webhook redeliver --since 2026-11-15T12:00:00Z --policy 42"),
+        .description = "The events come behind those that wait, in the order of the changes, with "
+                       "the ids that they had.",
+        .options = OPTIONS({"since", "TIME", "Of changes from this time on."},
+                           {"policy", "N", "Of this policy only."}),
+        .shared_options = exchange_options,
+        .run = command_webhook_redeliver,
+    },
+    {.name = NULL},
+};
+
 static const struct command commands[] = {
     {
         .name = "serve",
@@ -242,6 +279,13 @@ static const struct command commands[] = {
         .summary = "Looks after claims that were won in Redis and could not be issued",
         .examples = EXAMPLES("dibs dead list", "dibs dead retry 42-17", "dibs dead drop 42-17"),
         .subcommands = dead_commands,
+    },
+    {
+        .name = "webhook",
+        .summary = "Looks after the webhook: whether events arrive, a test, telling once more",
+        .examples = EXAMPLES("dibs webhook show", "dibs webhook test",
+                             "dibs webhook redeliver --since 2026-11-15T12:00:00Z"),
+        .subcommands = webhook_commands,
     },
     {
         .name = "rush",

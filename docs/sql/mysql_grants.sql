@@ -10,6 +10,8 @@ GRANT SELECT, INSERT, UPDATE ON steward TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON outbox_counter TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON duty TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON repair TO dibs_serve;
+GRANT SELECT, INSERT, UPDATE ON sink_state TO dibs_serve;
+GRANT SELECT, INSERT ON action TO dibs_serve;
 GRANT SELECT, INSERT ON refused_claim TO dibs_serve;
 GRANT SELECT, INSERT ON reserve_coupon TO dibs_serve;
 GRANT SELECT, INSERT, DELETE ON outbox TO dibs_serve;

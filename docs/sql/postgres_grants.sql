@@ -3,7 +3,8 @@
 
 GRANT SELECT ON schema_migration, short_code_policy TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON policy, lease, coupon, steward, outbox_counter, duty TO dibs_serve;
-GRANT SELECT, INSERT, UPDATE ON repair TO dibs_serve;
+GRANT SELECT, INSERT, UPDATE ON repair, sink_state TO dibs_serve;
+GRANT SELECT, INSERT ON action TO dibs_serve;
 GRANT SELECT, INSERT ON claim_key, refused_claim, reserve_coupon, secret TO dibs_serve;
 GRANT SELECT, INSERT, DELETE ON blocked_user, dead_letter, outbox TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE, DELETE ON writer, steward_holder, entering_coupon TO dibs_serve;

@@ -1,4 +1,6 @@
 /* events.c: joins the service to Kafka and to the sinks that its events go to. */
+#include <string.h>
+
 #include "base/clock.h"
 #include "claim/parts.h"
 
@@ -6,25 +8,20 @@
 #define STOP_MIN_MS 500
 #define STOP_MAX_MS 2000
 
-/* The settings whose URL may name an event sink. */
-static const size_t service_sink_urls[] = {
-    offsetof(struct service_options, relay_url),
-};
-#define SINK_URLS (sizeof(service_sink_urls) / sizeof(service_sink_urls[0]))
-
-static const char *service_sink_url(const struct service_options *options, size_t index)
+bool service_has_events(const struct service_options *options, bool tells[LEDGER_SINKS])
 {
-    const char *const *url = (const void *)((const char *)options + service_sink_urls[index]);
+    const char *const urls[] = {options->relay_url, options->webhook.url};
+    bool has_events = false;
+    enum ledger_sink sink;
 
-    return event_sink_exists(*url) ? *url : NULL;
-}
-
-bool service_has_events(const struct service_options *options)
-{
-    for (size_t i = 0; i < SINK_URLS; i++)
-        if (service_sink_url(options, i) != NULL)
-            return true;
-    return false;
+    memset(tells, 0, LEDGER_SINKS * sizeof(tells[0]));
+    for (size_t i = 0; i < sizeof(urls) / sizeof(urls[0]); i++) {
+        if (urls[i] == NULL || !event_sink_exists(urls[i], &sink))
+            continue;
+        tells[sink] = true;
+        has_events = true;
+    }
+    return has_events;
 }
 
 /* --- life --- */
@@ -35,39 +32,40 @@ enum status service_open_kafka(struct service *service, struct error *error)
                       service->works ? KAFKA_PUBLISHES : KAFKA_WATCHES, error);
 }
 
-static enum status service_open_sinks(struct service *service, struct error *error)
+static enum status service_open_sink(struct service *service, enum ledger_sink sink,
+                                     struct error *error)
 {
-    enum status status = STATUS_OK;
+    const struct event_sink_options options = {
+        .url =
+            sink == LEDGER_SINK_KAFKA ? service->options.relay_url : service->options.webhook.url,
+        .kafka = service->kafka,
+        .webhook = &service->options.webhook,
+    };
+    struct announcer *announcer = NULL;
+    enum status status = event_sink_open(&service->sinks[sink], &options, error);
 
-    for (size_t i = 0; i < SINK_URLS && status == STATUS_OK; i++) {
-        const struct event_sink_options options = {
-            .url = service_sink_url(&service->options, i),
-            .kafka = service->kafka,
-        };
-        if (options.url == NULL)
-            continue;
-        status = event_sink_open(&service->sinks[service->sink_count], &options, error);
-        service->sink_count += status == STATUS_OK;
-    }
+    if (status != STATUS_OK)
+        return status;
+    status = announcer_open(&announcer,
+                            &(struct announcer_options){.ledger = service->ledger,
+                                                        .sink = service->sinks[sink],
+                                                        .is_alone = service_is_alone(service)},
+                            error);
+    atomic_store(&service->announcers[sink], announcer);
     return status;
 }
 
 enum status service_open_events(struct service *service, struct error *error)
 {
+    bool tells[LEDGER_SINKS];
+    enum status status = STATUS_OK;
+
     if (!service->works)
         return STATUS_OK;
-    enum status status = service_open_sinks(service, error);
-    if (status == STATUS_OK && service->sink_count > 0) {
-        const struct announcer_options options = {
-            .ledger = service->ledger,
-            .sinks = service->sinks,
-            .sink_count = service->sink_count,
-            .is_alone = service_is_alone(service),
-        };
-        struct announcer *announcer = NULL;
-        status = announcer_open(&announcer, &options, error);
-        atomic_store(&service->announcer, announcer);
-    }
+    service_has_events(&service->options, tells);
+    for (enum ledger_sink sink = 0; sink < LEDGER_SINKS && status == STATUS_OK; sink++)
+        if (tells[sink])
+            status = service_open_sink(service, sink, error);
     if (status == STATUS_OK && service->kafka != NULL)
         status = kafka_orders_open(&service->orders, service->kafka, service->ledger, error);
     return status;
@@ -86,35 +84,45 @@ static int64_t service_left_ms(int64_t stop_at_ms)
 void service_stop_events(struct service *service, int64_t stop_at_ms)
 {
     kafka_orders_close(service->orders, service_left_ms(stop_at_ms));
-    announcer_stop(service->announcer, service_left_ms(stop_at_ms));
+    for (enum ledger_sink sink = 0; sink < LEDGER_SINKS; sink++)
+        announcer_stop(service->announcers[sink], service_left_ms(stop_at_ms));
 }
 
 void service_close_events(struct service *service)
 {
-    for (size_t i = 0; i < service->sink_count; i++)
-        service->sinks[i]->ops->close(service->sinks[i]);
-    announcer_close(service->announcer);
+    for (enum ledger_sink sink = 0; sink < LEDGER_SINKS; sink++) {
+        if (service->sinks[sink] != NULL)
+            service->sinks[sink]->ops->close(service->sinks[sink]);
+        announcer_close(service->announcers[sink]);
+    }
     kafka_stop(service->kafka);
 }
 
 /* --- while it runs --- */
 
+void service_announcers(struct service *service, struct announcer *announcers[LEDGER_SINKS])
+{
+    for (enum ledger_sink sink = 0; sink < LEDGER_SINKS; sink++)
+        announcers[sink] = atomic_load(&service->announcers[sink]);
+}
+
 /* Also before there is an announcer, and when another process has it. */
 void service_on_events(void *context)
 {
-    struct service *service = context;
-    struct announcer *announcer = atomic_load(&service->announcer);
+    struct announcer *announcers[LEDGER_SINKS];
 
-    if (announcer != NULL)
-        announcer_wake(announcer);
+    service_announcers(context, announcers);
+    for (enum ledger_sink sink = 0; sink < LEDGER_SINKS; sink++)
+        if (announcers[sink] != NULL)
+            announcer_wake(announcers[sink]);
 }
 
 void service_write_flow(struct service *service, struct buffer *out)
 {
-    struct announcer *announcer = atomic_load(&service->announcer);
+    struct announcer *announcers[LEDGER_SINKS];
 
+    service_announcers(service, announcers);
     relay_kafka_metrics(service->kafka, service->relay_kafka, out);
-    if (announcer != NULL)
-        announcer_metrics(announcer, out);
+    announcer_metrics(announcers, LEDGER_SINKS, out);
     kafka_orders_metrics(service->orders, out);
 }

@@ -46,13 +46,13 @@ struct service {
     struct sync *sync;       /* of a shared gate; else NULL */
     struct terms *terms;     /* of a shared gate; else NULL */
     struct workers *workers; /* of a shared gate, when this process works; else NULL */
-    struct event_sink *sinks[EVENT_SINKS_MAX]; /* that this process delivers events to */
-    size_t sink_count;
-    struct announcer *_Atomic announcer; /* where other services are told; else NULL */
-    struct kafka_orders *orders;         /* where orders come in from other systems; else NULL */
-    struct traces *traces;               /* where claims are decided and told of; else NULL */
-    struct fallback *fallback;           /* of a shared gate; else NULL */
-    struct audit_watch *audit_watch;     /* where audits go on; else NULL */
+    /* That this process delivers events to, each by its outbox, and who does; else NULL. */
+    struct event_sink *sinks[LEDGER_SINKS];
+    struct announcer *_Atomic announcers[LEDGER_SINKS];
+    struct kafka_orders *orders;     /* where orders come in from other systems; else NULL */
+    struct traces *traces;           /* where claims are decided and told of; else NULL */
+    struct fallback *fallback;       /* of a shared gate; else NULL */
+    struct audit_watch *audit_watch; /* where audits go on; else NULL */
     struct worker_pool pool;
     struct scoring scoring;
     struct sales_numbers sales;
@@ -82,8 +82,11 @@ void audit_watch_text(struct audit_watch *watch, char *words, size_t size);
 
 /* --- events.c: Kafka, and what other services are told and tell --- */
 
-/* Whether some setting names an event sink. */
-bool service_has_events(const struct service_options *options);
+/* Which event sinks the settings name; whether any. */
+bool service_has_events(const struct service_options *options, bool tells[LEDGER_SINKS]);
+
+/* Where the service's announcers are, NULL where there is none. */
+void service_announcers(struct service *service, struct announcer *announcers[LEDGER_SINKS]);
 
 enum status service_open_kafka(struct service *service, struct error *error) MUST_CHECK;
 enum status service_open_events(struct service *service, struct error *error) MUST_CHECK;

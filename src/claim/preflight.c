@@ -71,21 +71,38 @@ static void service_add_audit(struct service *service, struct service_part *part
         snprintf(part->words + length, sizeof(part->words) - length, "; %s", words);
 }
 
-/* Events that wait are worth a word, but keep nobody from claiming. */
-static void service_add_events(struct service *service, struct service_part *part)
+/* Events that wait are worth a word, but keep nobody from claiming. False: none wait. */
+static bool service_add_events(struct service *service, enum ledger_sink sink,
+                               struct service_part *part)
 {
-    struct announcer *announcer = atomic_load(&service->announcer);
+    struct announcer *announcer = atomic_load(&service->announcers[sink]);
     struct announcer_numbers numbers = {.state = ANNOUNCER_FLOWS};
 
     if (announcer != NULL)
         announcer_count(announcer, &numbers);
     if (numbers.state != ANNOUNCER_HELD_UP)
-        return;
+        return false;
     size_t length = strlen(part->words);
     int64_t age_ms = numbers.oldest_at_ms == 0 ? 0 : clock_wall_ms() - numbers.oldest_at_ms;
     snprintf(part->words + length, sizeof(part->words) - length,
              "; %lld events wait, the oldest for %lld s: %s", (long long)numbers.waiting,
              (long long)(age_ms / 1000), numbers.words);
+    return true;
+}
+
+/* How the webhook does that this process delivers to. */
+static struct service_part service_webhook_part(struct service *service)
+{
+    struct service_part part = {.name = "webhook", .kind = "https", .claims_go_on = true};
+    struct announcer_numbers numbers;
+
+    announcer_count(atomic_load(&service->announcers[LEDGER_SINK_WEBHOOK]), &numbers);
+    snprintf(part.words, sizeof(part.words), "%s",
+             numbers.is_given_up
+                 ? "disabled, as it fails for a day; `dibs webhook enable` tries again"
+                 : "ok");
+    part.ready = !service_add_events(service, LEDGER_SINK_WEBHOOK, &part);
+    return part;
 }
 
 /* Claims without a worker are won and wait. */
@@ -120,7 +137,7 @@ static struct service_part service_relay_part(struct service *service)
                      service->kafka->target.claims_are_direct;
         snprintf(part.words, sizeof(part.words), "%.255s", words.text);
     }
-    service_add_events(service, &part);
+    service_add_events(service, LEDGER_SINK_KAFKA, &part);
     return part;
 }
 
@@ -151,10 +168,12 @@ bool service_parts(struct service *service, struct service_part parts[SERVICE_PA
     };
     snprintf(parts[3].words, sizeof(parts[3].words), "%s",
              has_doubts ? "the gate waits to hear what the ledger made of a change" : "ok");
-    for (size_t i = 0; i < SERVICE_PARTS - 1; i++)
+    for (size_t i = 0; i < 4; i++)
         all_ready = all_ready && parts[i].ready;
-    parts[SERVICE_PARTS - 1] = service_workers_part(service);
+    parts[4] = service_workers_part(service);
     *count = service->topology->part_count;
+    if (atomic_load(&service->announcers[LEDGER_SINK_WEBHOOK]) != NULL)
+        parts[(*count)++] = service_webhook_part(service);
     return all_ready;
 }
 
@@ -288,16 +307,19 @@ static void check_ledger(struct service *service, int64_t policy_id, struct pref
                                 ledger_kind(service->ledger), took_ms));
 }
 
-/* Relay, steward and workers, as /readyz sees them. */
+/* Relay, steward, workers and webhook, as /readyz sees them. Nobody has to wait for the last. */
 static void check_parts(struct service *service, struct preflight *preflight)
 {
     struct service_part parts[SERVICE_PARTS];
     size_t count;
 
     (void)service_parts(service, parts, &count);
-    for (size_t i = 2; i < count; i++)
-        add(preflight, check_of(parts[i].name, parts[i].ready ? PREFLIGHT_OK : PREFLIGHT_FAIL, "%s",
-                                parts[i].words));
+    for (size_t i = 2; i < count; i++) {
+        bool is_webhook = strcmp(parts[i].name, "webhook") == 0;
+        enum preflight_state missing = is_webhook ? PREFLIGHT_WARN : PREFLIGHT_FAIL;
+        add(preflight,
+            check_of(parts[i].name, parts[i].ready ? PREFLIGHT_OK : missing, "%s", parts[i].words));
+    }
 }
 
 static bool clock_is_synced(void)

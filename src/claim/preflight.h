@@ -20,7 +20,7 @@ struct preflight_check {
     char words[512];
 };
 
-#define PREFLIGHT_CHECKS_MAX 10
+#define PREFLIGHT_CHECKS_MAX 11
 
 struct preflight {
     int64_t now_ms;

@@ -82,7 +82,8 @@ static enum status service_prepare(struct service *service, struct error *error)
 
     service->topology =
         strcmp(options->gate_url, "local") == 0 ? &topology_local : &topology_shared;
-    if (service_has_events(options) && (service->traces = traces_new()) == NULL)
+    bool tells[LEDGER_SINKS];
+    if (service_has_events(options, tells) && (service->traces = traces_new()) == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "no memory for the traces of requests");
     enum status status =
         zone_open(&service->zone, options->timezone != NULL ? options->timezone : "UTC", error);
@@ -111,12 +112,12 @@ static enum status service_open_ledger(struct service *service, struct error *er
         .keeps_moments = scoring_is_on(&service->scoring),
         .on_issued = service->topology->on_issued,
         .on_durable = service->topology->on_durable,
-        .has_events = service_has_events(options),
         .on_events = service_on_events,
         .find_trace = service_find_trace,
         .context = service,
     };
 
+    service_has_events(options, ledger_options.tells);
     return ledger_open(&service->ledger, &ledger_options, error);
 }
 

@@ -18,6 +18,7 @@
 #include "claim/notices.h"
 #include "claim/shared/breaker.h"
 #include "claim/worker_pool.h"
+#include "event/webhook/webhook.h"
 #include "gate/gate.h"
 #include "ledger/ledger.h"
 #include "ledger/sales/sales.h"
@@ -55,7 +56,8 @@ struct service_options {
     enum ledger_use ledger_use;
     int64_t ledger_timeout_ms; /* 0: the ledger's default */
     const char *relay_url;
-    const char *relay_password; /* NULL: as the URL says */
+    const char *relay_password;     /* NULL: as the URL says */
+    struct webhook_options webhook; /* its URL "": none */
     enum ledger_integrity integrity;
     enum service_board board;
     int64_t ranking_half_life_ms; /* 0: nothing fades */
@@ -198,6 +200,28 @@ const struct sales_numbers *service_sales(const struct service *service);
 /* Which products sell best; NULL in a process that does not serve. */
 struct ranking *service_ranking(struct service *service);
 
+/* --- the webhook --- */
+
+/* How it does, whichever process delivers. */
+struct webhook_view {
+    struct ledger_sink_state state;
+    struct ledger_backlog backlog;
+    bool is_given_up; /* it fails for so long that it is tried only now and then */
+};
+
+/* Each: CONFLICT, when none is set. */
+enum status service_webhook_show(struct service *service, struct webhook_view *view,
+                                 struct error *error) MUST_CHECK;
+/* Sends a test from this process, and when it arrives lets what waits be tried at once. */
+enum status service_webhook_test(struct service *service, struct webhook_answer *answer,
+                                 struct error *error) MUST_CHECK;
+/* Lets what waits be tried at once, whichever process delivers. */
+enum status service_webhook_enable(struct service *service, struct error *error) MUST_CHECK;
+/* Tells again of every change since then, of one policy or of all (0), in their order, behind what
+ * waits. Takes as long as reading all of their coupons. */
+enum status service_webhook_redeliver(struct service *service, int64_t since_ms, int64_t policy_id,
+                                      int64_t *count, struct error *error) MUST_CHECK;
+
 /* --- without the gate --- */
 
 /* Numbers of the fallback for a shared gate that is away. */
@@ -247,15 +271,16 @@ bool service_count_fallback(struct service *service, struct fallback_numbers *nu
 /* --- readiness --- */
 
 struct service_part {
-    const char *name; /* "gate", "ledger", "relay", "steward", "workers" */
+    const char *name; /* "gate", "ledger", "relay", "steward", "workers", "webhook" */
     const char *kind; /* "local", "sqlite", "direct" */
     bool ready;
     bool claims_go_on; /* also while it is not ready */
     char words[256];   /* "ok", or what is wrong */
 };
-#define SERVICE_PARTS 5
-/* Cheap and non-blocking: may be called on a loop. Fills `parts`; only a shared gate has workers.
- * True when this process can serve: workers are told of, but claims are won without them, and where
- * no server answered for it nobody could claim. */
+#define SERVICE_PARTS 6
+/* Cheap and non-blocking: may be called on a loop. Fills `parts`; only a shared gate has workers,
+ * and only who delivers events to a webhook tells of that. True when this process can serve:
+ * workers are told of, but claims are won without them, and where no server answered for it nobody
+ * could claim. */
 bool service_parts(struct service *service, struct service_part parts[SERVICE_PARTS],
                    size_t *count);

@@ -40,6 +40,11 @@ struct service_options command_service_options(const struct config *config, enum
         .ledger_timeout_ms = config->ledger_timeout_ms,
         .relay_url = config->relay,
         .relay_password = config->relay_password.bytes,
+        .webhook = {.url = config->webhook,
+                    .secrets = {config->webhook_secret.bytes, config->webhook_secret.length},
+                    .ca_file = config->webhook_ca_file,
+                    .timeout_ms = config->webhook_timeout_ms,
+                    .retry_max_ms = config->webhook_retry_max_ms},
         .integrity = integrity[config->integrity_check],
         .board = strcmp(config->board, "local") == 0   ? BOARD_LOCAL
                  : strcmp(config->board, "redis") == 0 ? BOARD_REDIS

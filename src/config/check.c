@@ -130,6 +130,15 @@ enum status config_check_relay(const char *value, struct error *error)
                          error);
 }
 
+enum status config_check_webhook(const char *value, struct error *error)
+{
+    static const char *const schemes[] = {"https", "http", NULL};
+
+    return value[0] == '\0' ? STATUS_OK
+                            : check_backend(value, schemes, "webhook",
+                                            SPAN("https://shop.example/hooks"), error);
+}
+
 enum status config_check_ledger(const char *value, struct error *error)
 {
     static const char *const none[] = {NULL};

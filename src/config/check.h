@@ -28,6 +28,7 @@ enum status config_check_gate(const char *value, struct error *error) MUST_CHECK
 enum status config_check_ledger(const char *value, struct error *error) MUST_CHECK;
 
 /* "direct" or the URL of a Kafka. */
+enum status config_check_webhook(const char *value, struct error *error) MUST_CHECK;
 enum status config_check_relay(const char *value, struct error *error) MUST_CHECK;
 
 /* True when a backend's URL, which must be a valid one, carries a password. */

@@ -90,6 +90,12 @@ struct config {
     char *relay; /* "direct", or a URL */
     char *relay_password_file;
     struct config_secret relay_password; /* not set: as the URL says */
+    char *webhook;                       /* "": none; may hold a password */
+    char *webhook_secret_file;
+    struct config_secret webhook_secret; /* one or more */
+    char *webhook_ca_file;               /* "": what the system trusts */
+    int64_t webhook_timeout_ms;
+    int64_t webhook_retry_max_ms;
     int64_t ack_timeout_ms;
     int64_t pending_max; /* claims waiting for the ledger, over all policies */
     enum config_integrity_check integrity_check;

@@ -173,6 +173,31 @@ const struct config_key config_keys[] = {
          "MODE", "full",
          "How thoroughly the SQLite file is checked at start. full also compares every index with "
          "its table."),
+    {
+        KEY("webhook", "Webhook", CONFIG_URL, webhook),
+        .fallback = "",
+        .help = "Where a POST tells of every coupon that is issued, redeemed, cancelled, void or "
+                "merged, at least once and in order per policy; empty means nowhere. On every "
+                "server and worker of a ledger.",
+        .example = "https://shop.example/hooks/dibs",
+        .check = config_check_webhook,
+    },
+    SECRET(webhook_secret, "Webhook", 30, NULL, "webhook's secret",
+           "the secret that signs what is sent to the webhook: whsec_ and 24 to 64 bytes in "
+           "base64, as Standard Webhooks has it. Several, one a line, all sign while one takes the "
+           "place of another."),
+    {
+        KEY("webhook_ca_file", "Webhook", CONFIG_FILE, webhook_ca_file),
+        .fallback = "",
+        .help = "A file with the certificates of those who may vouch for the webhook's host; empty "
+                "means whom this system trusts.",
+        .example = "/etc/dibs/webhook_ca.pem",
+    },
+    NUMBER(DURATION, "webhook_timeout", "Webhook", webhook_timeout_ms, "10s", 10, 5 * MINUTE_MS,
+           "5s", "How long the webhook may take to answer one event."),
+    NUMBER(DURATION, "webhook_retry_max", "Webhook", webhook_retry_max_ms, "5m", 10, HOUR_MS, "1m",
+           "The longest pause between two tries of an event; the first is a second, and each next "
+           "one twice as long."),
     SECRET(admin_token, "Access", 16, config_check_token, "admin token",
            "the token for admin calls. Without an admin token, dibs listens on loopback only."),
     SECRET(service_token, "Access", 16, config_check_token, "service token",

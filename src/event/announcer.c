@@ -1,4 +1,4 @@
-/* announcer.c: the sinks by their URLs; read the outbox, send, wait until it is delivered, forget.
+/* announcer.c: read an outbox, send, wait until it is delivered, forget.
  */
 #include "event/announcer.h"
 
@@ -12,12 +12,10 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "base/metrics.h"
 #include "base/periodic.h"
 #include "base/random.h"
 #include "event/event.h"
 
-#define DUTY             "announcer"
 #define TERM_DEFAULT_MS  5000
 #define POLL_DEFAULT_MS  500
 #define BATCH_EVENTS_MAX 1000
@@ -27,26 +25,29 @@
 #define COUNT_EACH_MS    5000
 #define TIMEOUT_MS       1000 /* until a failure is reported; a start or a new leader takes less */
 #define STOP_POLL_MS     5
+#define REFUSED_MS       3000             /* without a refusal, until all is well again */
+#define GIVEN_UP_MS      INT64_C(3600000) /* between tries of what fails for too long */
 
-/* The batch on its way to one sink. */
-struct announcer_delivery {
+/* Of each outbox: what its duty is called. */
+static const char *const announcer_duties[LEDGER_SINKS] = {
+    [LEDGER_SINK_KAFKA] = "announcer",
+    [LEDGER_SINK_WEBHOOK] = "announcer.webhook",
+};
+
+/* What was read and is not forgotten yet. Its memory is the sink's from sending until the report.
+ */
+struct announcer_batch {
     struct event_batch batch; /* the first, so that the report leads here */
     struct announcer *announcer;
-    struct event_sink *sink;
-    bool is_delivered;    /* the thread's own */
+    size_t count;         /* 0: nothing */
+    bool is_sent;         /* and its report was not read */
+    bool is_delivered;    /* and has only to be forgotten */
     bool is_done;         /* under the announcer's lock, as the next two */
     enum status status;   /* of the report */
     struct error trouble; /* of the report */
     struct event event;   /* that is being sent */
-};
-
-/* What was read and is not forgotten yet. Its memory is the sinks' from sending until all have
- * reported. */
-struct announcer_batch {
-    size_t count; /* 0: nothing */
-    bool is_sent; /* and not all sinks' reports were read */
     struct ledger_event told[BATCH_EVENTS_MAX];
-    struct announcer_delivery deliveries[EVENT_SINKS_MAX];
+    bool delivered[BATCH_EVENTS_MAX];
 };
 
 struct announcer {
@@ -60,52 +61,36 @@ struct announcer {
     struct announcer_numbers numbers;
     /* The thread's own. */
     struct announcer_batch *batch;
+    size_t batch_max;                 /* events in it */
     struct ledger_event_place cursor; /* everything up to here was delivered, this time round */
     bool has_duty;
-    int64_t hold_at_ms;    /* monotonic: when the duty is to be asked for again */
-    int64_t count_at_ms;   /* monotonic: when what waits may be counted again */
-    int64_t rest_until_ms; /* monotonic: a wake before then changes nothing */
-    int64_t pause_ms;      /* of the next failure */
-    int64_t trouble_ms;    /* monotonic: since when nothing is delivered; 0: all is well */
+    int64_t hold_at_ms;             /* monotonic: when the duty is to be asked for again */
+    int64_t count_at_ms;            /* monotonic: when what waits may be counted again */
+    int64_t rest_until_ms;          /* monotonic: a wake before then changes nothing */
+    int64_t pause_ms;               /* of the next failure */
+    int64_t trouble_ms;             /* monotonic: since when nothing is delivered; 0: all is well */
+    int64_t refused_ms;             /* monotonic: when one was refused for its own sake */
+    struct ledger_sink_state state; /* as the ledger has it */
+    bool has_state;                 /* it was read since this process has the duty */
+    _Atomic bool is_asked;          /* to try again at once */
 };
 
-/* --- sinks --- */
-
-#define EVENT_SINK_ROW(scheme, open) {scheme, open},
-
-static const struct event_sink_kind {
-    const char *scheme;
-    enum status (*open)(struct event_sink **sink, const struct event_sink_options *options,
-                        struct error *error);
-} event_sink_kinds[] = {EVENT_SINK_KINDS(EVENT_SINK_ROW)};
-
-static const struct event_sink_kind *event_sink_kind_of(const char *url)
-{
-    size_t length = strcspn(url, ":");
-
-    for (size_t i = 0; i < sizeof(event_sink_kinds) / sizeof(event_sink_kinds[0]); i++)
-        if (strlen(event_sink_kinds[i].scheme) == length &&
-            strncmp(url, event_sink_kinds[i].scheme, length) == 0)
-            return &event_sink_kinds[i];
-    return NULL;
-}
-
-bool event_sink_exists(const char *url)
-{
-    return event_sink_kind_of(url) != NULL;
-}
-
-enum status event_sink_open(struct event_sink **sink, const struct event_sink_options *options,
-                            struct error *error)
-{
-    const struct event_sink_kind *kind = event_sink_kind_of(options->url);
-
-    *sink = NULL;
-    ensure(kind != NULL);
-    return kind->open(sink, options, error);
-}
-
 /* --- state --- */
+
+static enum ledger_sink announcer_outbox(const struct announcer *announcer)
+{
+    return announcer->options.sink->ops->outbox;
+}
+
+/* Whether it fails for longer than the sink is patient. */
+static bool announcer_has_given_up(const struct announcer *announcer)
+{
+    int64_t patience_ms = announcer->options.sink->ops->patience_ms;
+    int64_t since_ms = announcer->state.failing_since_ms;
+
+    return patience_ms > 0 && since_ms > 0 && announcer->refused_ms == 0 &&
+           clock_wall_ms() - since_ms >= patience_ms;
+}
 
 static void announcer_enter(struct announcer *announcer, enum announcer_state state,
                             const char *words)
@@ -116,6 +101,8 @@ static void announcer_enter(struct announcer *announcer, enum announcer_state st
     enum announcer_state before = numbers->state;
     numbers->state = state;
     snprintf(numbers->words, sizeof(numbers->words), "%.199s", words);
+    numbers->failing_since_ms = state == ANNOUNCER_HELD_UP ? announcer->state.failing_since_ms : 0;
+    numbers->is_given_up = state == ANNOUNCER_HELD_UP && announcer_has_given_up(announcer);
     if (state == ANNOUNCER_STANDS_BY) {
         numbers->waiting = 0;
         numbers->oldest_at_ms = 0;
@@ -124,10 +111,14 @@ static void announcer_enter(struct announcer *announcer, enum announcer_state st
     if (before == state)
         return;
     if (state == ANNOUNCER_HELD_UP)
-        log_event(LOG_WARN, "events_held_up", LOG_FIELD("error", LOG_TEXT(words)),
+        log_event(LOG_WARN, "events_held_up",
+                  LOG_FIELD("sink", LOG_TEXT(announcer->options.sink->ops->name)),
+                  LOG_FIELD("error", LOG_TEXT(words)),
                   LOG_FIELD("next", LOG_TEXT("they wait in the ledger; trying again")));
     else if (before == ANNOUNCER_HELD_UP)
-        log_event(LOG_INFO, "events_go_on", LOG_FIELD("here", LOG_FLAG(state == ANNOUNCER_FLOWS)));
+        log_event(LOG_INFO, "events_go_on",
+                  LOG_FIELD("sink", LOG_TEXT(announcer->options.sink->ops->name)),
+                  LOG_FIELD("here", LOG_FLAG(state == ANNOUNCER_FLOWS)));
 }
 
 static void announcer_note_backlog(struct announcer *announcer, int64_t count, int64_t oldest_at_ms)
@@ -148,48 +139,110 @@ static void announcer_count_backlog(struct announcer *announcer)
     if (now_ms < announcer->count_at_ms)
         return;
     announcer->count_at_ms = now_ms + COUNT_EACH_MS;
-    if (ledger_event_backlog(announcer->options.ledger, &backlog, &error) == STATUS_OK)
+    if (ledger_event_backlog(announcer->options.ledger, announcer_outbox(announcer), &backlog,
+                             &error) == STATUS_OK)
         announcer_note_backlog(announcer, backlog.count, backlog.oldest_at_ms);
 }
 
-/* Nothing is delivered just now. */
-static void announcer_worry(struct announcer *announcer, const char *words)
+/* Notes for all processes since when nothing is delivered, and why; a ledger that does not answer
+ * is told later. */
+static void announcer_note_state(struct announcer *announcer, int64_t since_ms, const char *words)
+{
+    struct ledger_sink_state state = announcer->state;
+    struct error error;
+
+    if (!announcer->has_duty || !announcer->has_state ||
+        (state.failing_since_ms == since_ms && strcmp(state.words, words) == 0))
+        return;
+    state.failing_since_ms = since_ms;
+    snprintf(state.words, sizeof(state.words), "%.199s", words);
+    if (ledger_sink_state_put(announcer->options.ledger, announcer_outbox(announcer), &state,
+                              &error) == STATUS_OK)
+        announcer->state = state;
+}
+
+/* Nothing is delivered just now, nor tried again for so long. */
+static void announcer_worry(struct announcer *announcer, const char *words, int64_t pause_ms)
 {
     int64_t now_ms = clock_monotonic_ms();
 
     if (announcer->trouble_ms == 0)
         announcer->trouble_ms = now_ms;
-    if (now_ms - announcer->trouble_ms < TIMEOUT_MS)
+    if (now_ms + pause_ms - announcer->trouble_ms < TIMEOUT_MS &&
+        announcer->state.failing_since_ms == 0)
         return;
+    int64_t since_ms = announcer->state.failing_since_ms;
+    announcer_note_state(announcer, since_ms != 0 ? since_ms : clock_wall_ms(), words);
     announcer_enter(announcer, ANNOUNCER_HELD_UP, words);
     announcer_count_backlog(announcer);
 }
 
 static void announcer_relax(struct announcer *announcer)
 {
-    announcer->trouble_ms = 0;
     announcer->pause_ms = PAUSE_MIN_MS;
+    if (announcer->refused_ms != 0 && clock_monotonic_ms() - announcer->refused_ms < REFUSED_MS)
+        return;
+    announcer->trouble_ms = 0;
+    announcer->refused_ms = 0;
+    announcer_note_state(announcer, 0, "");
     announcer_enter(announcer, ANNOUNCER_FLOWS, "ok");
 }
 
-/* A pause that wakes do not end. */
-static int64_t announcer_rest(struct announcer *announcer, int64_t pause_ms)
+/* Until the duty is to be asked for again, at most PAUSE_MAX_MS, or until then. */
+static int64_t announcer_pause_ms(const struct announcer *announcer, int64_t until_ms)
 {
-    announcer->rest_until_ms = clock_monotonic_ms() + pause_ms;
-    return pause_ms;
+    int64_t now_ms = clock_monotonic_ms();
+    int64_t pause_ms = announcer->hold_at_ms - now_ms;
+
+    if (pause_ms > PAUSE_MAX_MS)
+        pause_ms = PAUSE_MAX_MS;
+    if (pause_ms > until_ms - now_ms)
+        pause_ms = until_ms - now_ms;
+    return pause_ms < 0 ? 0 : pause_ms;
 }
 
-/* The pause until it is tried again; it grows. */
-static int64_t announcer_fail(struct announcer *announcer, const struct error *error)
+/* A pause that wakes do not end. */
+static void announcer_rest(struct announcer *announcer, int64_t pause_ms)
+{
+    announcer->rest_until_ms = clock_monotonic_ms() + pause_ms;
+}
+
+/* The pause until it is tried again; it grows, and is at least as long as the sink wants. */
+static int64_t announcer_fail(struct announcer *announcer, const struct error *error,
+                              int64_t wanted_ms)
 {
     int64_t pause_ms = announcer->pause_ms;
 
-    announcer_worry(announcer, error->text);
     announcer->pause_ms = 2 * pause_ms < PAUSE_MAX_MS ? 2 * pause_ms : PAUSE_MAX_MS;
-    return announcer_rest(announcer, pause_ms);
+    if (pause_ms < wanted_ms)
+        pause_ms = wanted_ms;
+    if (pause_ms < GIVEN_UP_MS && announcer_has_given_up(announcer))
+        pause_ms = GIVEN_UP_MS;
+    announcer_worry(announcer, error->text, pause_ms);
+    announcer_rest(announcer, pause_ms);
+    return announcer_pause_ms(announcer, announcer->rest_until_ms);
 }
 
 /* --- the duty --- */
+
+/* What is known of the sink, from whoever had the duty before; and whether somebody, perhaps in
+ * another process, wants it tried at once. */
+static void announcer_read_state(struct announcer *announcer)
+{
+    struct ledger_sink_state state;
+    struct error error;
+
+    if (!announcer->has_duty ||
+        (announcer->has_state && announcer->trouble_ms == 0 && announcer->state.words[0] == '\0'))
+        return;
+    if (ledger_sink_state_get(announcer->options.ledger, announcer_outbox(announcer), &state,
+                              &error) != STATUS_OK)
+        return;
+    if (announcer->has_state && state.asked != announcer->state.asked)
+        atomic_store(&announcer->is_asked, true);
+    announcer->state = state;
+    announcer->has_state = true;
+}
 
 /* Takes or renews the duty, when it is time. If the database does not answer, nothing changes: then
  * nothing can be read or dropped either. */
@@ -203,16 +256,19 @@ static void announcer_hold(struct announcer *announcer)
     if (now_ms < announcer->hold_at_ms)
         return;
     announcer->hold_at_ms = now_ms + term_ms / 3;
-    if (ledger_duty_hold(announcer->options.ledger, DUTY, announcer->holder, term_ms,
-                         &announcer->has_duty, &error) != STATUS_OK) {
+    if (ledger_duty_hold(announcer->options.ledger, announcer_duties[announcer_outbox(announcer)],
+                         announcer->holder, term_ms, &announcer->has_duty, &error) != STATUS_OK) {
         announcer->has_duty = had_duty;
         return;
     }
+    announcer_read_state(announcer);
     if (announcer->has_duty == had_duty)
         return;
+    announcer->has_state = announcer->has_state && announcer->has_duty;
     announcer->cursor = (struct ledger_event_place){0};
     announcer_enter(announcer, announcer->has_duty ? ANNOUNCER_FLOWS : ANNOUNCER_STANDS_BY, "ok");
     log_event(LOG_INFO, announcer->has_duty ? "announcing" : "announcing_elsewhere",
+              LOG_FIELD("sink", LOG_TEXT(announcer->options.sink->ops->name)),
               LOG_FIELD("holder", LOG_TEXT(announcer->holder)));
 }
 
@@ -221,14 +277,14 @@ static void announcer_hold(struct announcer *announcer)
 static void announcer_on_report(struct event_batch *report, enum status status,
                                 const struct error *error)
 {
-    struct announcer_delivery *delivery = (struct announcer_delivery *)(void *)report;
-    struct announcer *announcer = delivery->announcer;
+    struct announcer_batch *batch = (struct announcer_batch *)(void *)report;
+    struct announcer *announcer = batch->announcer;
 
     pthread_mutex_lock(&announcer->lock);
-    delivery->status = status;
+    batch->status = status;
     if (status != STATUS_OK)
-        delivery->trouble = *error;
-    delivery->is_done = true;
+        batch->trouble = *error;
+    batch->is_done = true;
     if (!announcer->is_stopped)
         periodic_wake(&announcer->thread);
     pthread_mutex_unlock(&announcer->lock);
@@ -236,29 +292,28 @@ static void announcer_on_report(struct event_batch *report, enum status status,
 
 static const struct event_message *announcer_next(struct event_batch *sent, size_t index)
 {
-    struct announcer_delivery *delivery = (struct announcer_delivery *)(void *)sent;
-    const struct ledger_event *told = &delivery->announcer->batch->told[index];
+    struct announcer_batch *batch = (struct announcer_batch *)(void *)sent;
+    const struct ledger_event *told = &batch->told[index];
 
-    event_write_coupon(&delivery->event, &told->coupon, told->changed_at_ms,
+    event_write_coupon(&batch->event, &told->coupon, told->changed_at_ms,
                        span_of(told->traceparent));
-    return &delivery->event.message;
+    return &batch->event.message;
 }
 
 /* Reads on behind what was delivered; at the end from the front again, where the policies with the
- * smaller ids may have got new events. */
+ * smaller ids may have got new events, or some that were refused. */
 static enum status announcer_read(struct announcer *announcer, struct error *error)
 {
     struct announcer_batch *batch = announcer->batch;
-
-    for (size_t i = 0; i < announcer->options.sink_count; i++)
-        batch->deliveries[i].is_delivered = false;
-    enum status status = ledger_events(announcer->options.ledger, &announcer->cursor, batch->told,
-                                       BATCH_EVENTS_MAX, &batch->count, error);
+    enum ledger_sink outbox = announcer_outbox(announcer);
+    size_t max = announcer->batch_max;
+    enum status status = ledger_events(announcer->options.ledger, outbox, &announcer->cursor,
+                                       batch->told, max, &batch->count, error);
 
     if (status == STATUS_OK && batch->count == 0 && announcer->cursor.policy_id != 0) {
         announcer->cursor = (struct ledger_event_place){0};
-        status = ledger_events(announcer->options.ledger, &announcer->cursor, batch->told,
-                               BATCH_EVENTS_MAX, &batch->count, error);
+        status = ledger_events(announcer->options.ledger, outbox, &announcer->cursor, batch->told,
+                               max, &batch->count, error);
     }
     if (status != STATUS_OK)
         batch->count = 0;
@@ -267,128 +322,154 @@ static enum status announcer_read(struct announcer *announcer, struct error *err
 
 static bool announcer_is_reported(struct announcer *announcer)
 {
-    bool is_reported = true;
-
     pthread_mutex_lock(&announcer->lock);
-    for (size_t i = 0; i < announcer->options.sink_count; i++)
-        is_reported = is_reported && announcer->batch->deliveries[i].is_done;
+    bool is_reported = announcer->batch->is_done;
     pthread_mutex_unlock(&announcer->lock);
     return is_reported;
 }
 
-/* Drops the batch from the outbox: of each policy everything up to its last event in it. */
-static enum status announcer_forget(struct announcer *announcer, struct error *error)
+/* Drops from the outbox what is delivered: of each policy everything up to its last event that is.
+ */
+static enum status announcer_forget(struct announcer *announcer, size_t *forgotten,
+                                    struct error *error)
 {
     const struct announcer_batch *batch = announcer->batch;
     struct ledger_event_place places[BATCH_EVENTS_MAX];
     size_t count = 0;
 
+    *forgotten = 0;
     for (size_t i = 0; i < batch->count; i++) {
         const struct ledger_event_place *place = &batch->told[i].place;
+        if (!batch->delivered[i])
+            continue;
         if (count == 0 || places[count - 1].policy_id != place->policy_id)
             count++;
         places[count - 1] = *place;
+        ++*forgotten;
     }
-    enum status status = ledger_events_drop(announcer->options.ledger, places, count, error);
-    if (status == STATUS_OK)
-        announcer->cursor = places[count - 1];
-    return status;
+    if (count == 0)
+        return STATUS_OK;
+    return ledger_events_drop(announcer->options.ledger, announcer_outbox(announcer), places, count,
+                              error);
 }
 
-/* Sends the batch to the sinks that have not delivered it yet; each of them will report. */
+/* Sends the batch to the sink, which will report. */
 static void announcer_send(struct announcer *announcer)
 {
     struct announcer_batch *batch = announcer->batch;
-    bool is_taken = false;
+    struct event_sink *sink = announcer->options.sink;
+    struct error error = {""};
 
-    for (size_t i = 0; i < announcer->options.sink_count; i++) {
-        struct announcer_delivery *delivery = &batch->deliveries[i];
-        if (delivery->is_delivered)
-            continue;
-        delivery->batch = (struct event_batch){.done = announcer_on_report, .next = announcer_next};
-        delivery->is_done = false;
-        struct error error = {""};
-        enum status status =
-            delivery->sink->ops->send(delivery->sink, &delivery->batch, batch->count, &error);
-        if (status != STATUS_OK)
-            announcer_on_report(&delivery->batch, status, &error);
-        is_taken = is_taken || status == STATUS_OK;
-    }
+    memset(batch->delivered, 0, sizeof(batch->delivered));
+    batch->batch = (struct event_batch){.done = announcer_on_report,
+                                        .next = announcer_next,
+                                        .delivered = batch->delivered,
+                                        .is_urgent = atomic_exchange(&announcer->is_asked, false)};
+    batch->is_done = false;
     batch->is_sent = true;
-    if (is_taken)
+    enum status status = sink->ops->send(sink, &batch->batch, batch->count, &error);
+    if (status != STATUS_OK)
+        announcer_on_report(&batch->batch, status, &error);
+    else
         FAULT_POINT("announcer.after_send");
 }
 
-/* Reads the sinks' reports. BUSY: one did not take the batch; UNAVAILABLE: one did not deliver it.
- */
+/* Reads the sink's report. BUSY: it did not take the batch; UNAVAILABLE: it did not deliver all of
+ * it; CONFLICT: the same, and what is behind may be tried. */
 static enum status announcer_judge(struct announcer *announcer, struct error *error)
-{
-    enum status status = STATUS_OK;
-
-    pthread_mutex_lock(&announcer->lock);
-    for (size_t i = 0; i < announcer->options.sink_count; i++) {
-        struct announcer_delivery *delivery = &announcer->batch->deliveries[i];
-        delivery->is_delivered = delivery->status == STATUS_OK;
-        if (delivery->is_delivered)
-            continue;
-        status = delivery->status;
-        *error = delivery->trouble;
-        announcer->numbers.failed += status != STATUS_BUSY;
-    }
-    pthread_mutex_unlock(&announcer->lock);
-    return status;
-}
-
-/* Every sink has reported: what all of them have delivered is forgotten. */
-static enum status announcer_finish(struct announcer *announcer, struct error *error)
 {
     struct announcer_batch *batch = announcer->batch;
 
+    pthread_mutex_lock(&announcer->lock);
+    enum status status = batch->status;
+    if (status != STATUS_OK)
+        *error = batch->trouble;
+    announcer->numbers.failed += status != STATUS_OK && status != STATUS_BUSY;
+    pthread_mutex_unlock(&announcer->lock);
+    if (status == STATUS_OK)
+        memset(batch->delivered, true, batch->count);
+    return status;
+}
+
+/* Goes on behind the batch. A policy whose last events were refused is passed over, or its later
+ * ones would come before them. */
+static void announcer_step(struct announcer *announcer)
+{
+    const struct announcer_batch *batch = announcer->batch;
+
+    announcer->cursor = batch->told[batch->count - 1].place;
+    if (!batch->delivered[batch->count - 1])
+        announcer->cursor.number = INT64_MAX;
+}
+
+/* What a report that is not OK leaves to do: the rest is read again, and sent. */
+static enum status announcer_put_off(struct announcer *announcer, enum status status,
+                                     bool has_delivered, const struct error *why)
+{
+    announcer->batch->count = 0;
+    if (status != STATUS_CONFLICT)
+        return status;
+    announcer->refused_ms = clock_monotonic_ms();
+    announcer_worry(announcer, why->text, 0);
+    announcer_rest(announcer, has_delivered ? GATHER_MS : announcer->options.poll_ms);
+    return STATUS_OK;
+}
+
+/* The sink has reported: what it has delivered is forgotten. */
+static enum status announcer_finish(struct announcer *announcer, struct error *error)
+{
+    struct announcer_batch *batch = announcer->batch;
+    size_t count = batch->count;
+    size_t forgotten;
+    struct error words = {""};
+    enum status status = STATUS_OK;
+
+    if (batch->is_sent)
+        status = announcer_judge(announcer, error);
     batch->is_sent = false;
-    enum status status = announcer_judge(announcer, error);
-    if (status != STATUS_OK)
-        return status;
-    FAULT_POINT("announcer.after_delivery");
-    status = announcer_forget(announcer, error);
-    if (status != STATUS_OK)
-        return status;
+    batch->is_delivered = status == STATUS_OK;
+    if (batch->is_delivered)
+        FAULT_POINT("announcer.after_delivery");
+    if (announcer_forget(announcer, &forgotten, &words) != STATUS_OK) {
+        *error = words;
+        batch->count = batch->is_delivered ? count : 0;
+        return STATUS_UNAVAILABLE;
+    }
+    batch->is_delivered = false;
     FAULT_POINT("announcer.after_forget");
     pthread_mutex_lock(&announcer->lock);
-    announcer->numbers.announced += batch->count;
+    announcer->numbers.announced += forgotten;
     pthread_mutex_unlock(&announcer->lock);
+    if (status == STATUS_OK || status == STATUS_CONFLICT)
+        announcer_step(announcer);
+    if (status != STATUS_OK)
+        return announcer_put_off(announcer, status, forgotten > 0, error);
+    batch->count = 0;
     announcer_relax(announcer);
-    if (batch->count == BATCH_EVENTS_MAX)
+    if (count == announcer->batch_max)
         announcer_count_backlog(announcer);
     else
         announcer_rest(announcer, GATHER_MS);
-    batch->count = 0;
     return STATUS_OK;
 }
 
 /* --- the thread --- */
 
-/* Until the duty is to be asked for again, at most PAUSE_MAX_MS. */
-static int64_t announcer_hold_pause_ms(const struct announcer *announcer)
-{
-    int64_t pause_ms = announcer->hold_at_ms - clock_monotonic_ms();
-    return pause_ms < 0 ? 0 : pause_ms < PAUSE_MAX_MS ? pause_ms : PAUSE_MAX_MS;
-}
-
-/* Reads the outbox, unless there is still a batch to deliver, and sends it. The pause after it. */
+/* Reads the outbox and sends what is in it. The pause after it. */
 static int64_t announcer_turn(struct announcer *announcer)
 {
     struct announcer_batch *batch = announcer->batch;
     struct error error = {""};
 
-    if (batch->count == 0 && announcer_read(announcer, &error) != STATUS_OK)
-        return announcer_fail(announcer, &error);
+    if (announcer_read(announcer, &error) != STATUS_OK)
+        return announcer_fail(announcer, &error, 0);
     if (batch->count == 0) {
         announcer_note_backlog(announcer, 0, 0);
         announcer_relax(announcer);
         return announcer->options.poll_ms;
     }
     announcer_send(announcer);
-    return announcer_hold_pause_ms(announcer);
+    return announcer_pause_ms(announcer, INT64_MAX);
 }
 
 static int64_t announcer_run(void *context)
@@ -399,22 +480,25 @@ static int64_t announcer_run(void *context)
 
     announcer_hold(announcer);
     if (batch->is_sent && !announcer_is_reported(announcer)) {
-        announcer_worry(announcer, "what was sent is not confirmed yet");
-        return announcer_hold_pause_ms(announcer);
+        announcer_worry(announcer, "what was sent is not confirmed yet", 0);
+        return announcer_pause_ms(announcer, INT64_MAX);
     }
-    bool has_failed = batch->is_sent && announcer_finish(announcer, &error) != STATUS_OK;
+    bool has_failed =
+        (batch->is_sent || batch->is_delivered) && announcer_finish(announcer, &error) != STATUS_OK;
     if (atomic_load(&announcer->is_stopping)) {
         atomic_store(&announcer->is_quiet, true);
         return PAUSE_MAX_MS;
     }
     if (has_failed)
-        return announcer_fail(announcer, &error);
+        return announcer_fail(announcer, &error, batch->batch.pause_ms);
     if (!announcer->has_duty) {
         batch->count = 0; /* Whoever has the duty now tells them. */
-        return announcer_hold_pause_ms(announcer);
+        batch->is_delivered = false;
+        return announcer_pause_ms(announcer, INT64_MAX);
     }
-    int64_t rest_ms = announcer->rest_until_ms - clock_monotonic_ms();
-    return rest_ms > 0 ? rest_ms : announcer_turn(announcer);
+    if (clock_monotonic_ms() < announcer->rest_until_ms && !atomic_load(&announcer->is_asked))
+        return announcer_pause_ms(announcer, announcer->rest_until_ms);
+    return announcer_turn(announcer);
 }
 
 /* --- life --- */
@@ -436,11 +520,10 @@ enum status announcer_open(struct announcer **announcer, const struct announcer_
     if (opened->options.poll_ms == 0)
         opened->options.poll_ms = POLL_DEFAULT_MS;
     opened->pause_ms = PAUSE_MIN_MS;
-    ensure(options->sink_count <= EVENT_SINKS_MAX);
-    for (size_t i = 0; i < options->sink_count; i++) {
-        opened->batch->deliveries[i].announcer = opened;
-        opened->batch->deliveries[i].sink = options->sinks[i];
-    }
+    opened->batch->announcer = opened;
+    opened->batch_max = options->sink->ops->batch_max;
+    if (opened->batch_max == 0 || opened->batch_max > BATCH_EVENTS_MAX)
+        opened->batch_max = BATCH_EVENTS_MAX;
     snprintf(opened->numbers.words, sizeof(opened->numbers.words), "ok");
     random_bytes(&token, sizeof(token));
     if (options->is_alone)
@@ -466,6 +549,12 @@ void announcer_wake(struct announcer *announcer)
     pthread_mutex_unlock(&announcer->lock);
 }
 
+void announcer_retry(struct announcer *announcer)
+{
+    atomic_store(&announcer->is_asked, true);
+    announcer_wake(announcer);
+}
+
 void announcer_stop(struct announcer *announcer, int64_t timeout_ms)
 {
     const struct timespec pause = {.tv_nsec = STOP_POLL_MS * 1000000L};
@@ -482,7 +571,9 @@ void announcer_stop(struct announcer *announcer, int64_t timeout_ms)
     pthread_mutex_unlock(&announcer->lock);
     periodic_stop(&announcer->thread);
     if (announcer->has_duty)
-        (void)!ledger_duty_release(announcer->options.ledger, DUTY, announcer->holder, NULL);
+        (void)!ledger_duty_release(announcer->options.ledger,
+                                   announcer_duties[announcer_outbox(announcer)], announcer->holder,
+                                   NULL);
 }
 
 void announcer_close(struct announcer *announcer)
@@ -501,27 +592,7 @@ void announcer_count(struct announcer *announcer, struct announcer_numbers *numb
     pthread_mutex_unlock(&announcer->lock);
 }
 
-void announcer_metrics(struct announcer *announcer, struct buffer *out)
+struct event_sink *announcer_sink(const struct announcer *announcer)
 {
-    struct announcer_numbers numbers;
-
-    announcer_count(announcer, &numbers);
-    int64_t age_ms = numbers.oldest_at_ms == 0 ? 0 : clock_wall_ms() - numbers.oldest_at_ms;
-    metrics_single(out, "dibs_events_announcer", METRICS_GAUGE,
-                   "1 in the process that publishes events; the others stand by.",
-                   numbers.state != ANNOUNCER_STANDS_BY);
-    metrics_single(out, "dibs_events_total", METRICS_COUNTER,
-                   "Events of coupons that were delivered.", numbers.announced);
-    metrics_single(out, "dibs_events_failed_total", METRICS_COUNTER,
-                   "Batches of events that were not delivered, and are sent again.",
-                   numbers.failed);
-    metrics_single(out, "dibs_events_waiting", METRICS_GAUGE,
-                   "Events in the outbox, as last counted.", (uint64_t)numbers.waiting);
-    metrics_family(out, "dibs_events_oldest_seconds", METRICS_GAUGE,
-                   "How long the oldest event has waited.");
-    metrics_sample(out, "dibs_events_oldest_seconds", NULL, age_ms < 0 ? 0 : (double)age_ms / 1000);
-    for (size_t i = 0; i < announcer->options.sink_count; i++) {
-        struct event_sink *sink = announcer->batch->deliveries[i].sink;
-        sink->ops->metrics(sink, out);
-    }
+    return announcer->options.sink;
 }

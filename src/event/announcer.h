@@ -1,11 +1,10 @@
-/* announcer.h: publishes what happened to coupons, from the ledger's outbox to the event sinks.
+/* announcer.h: publishes what happened to coupons, from a sink's outbox in the ledger to that sink.
  *
- * Of all processes on a ledger one has the duty at a time, by the database's clock. It reads the
- * outbox in order, sends a batch to each sink, and deletes the events when every sink has delivered
- * all of it: each event is sent at least once, and those of a policy in their order (of an event
- * that is sent twice, the first time counts). A sink that has delivered a batch does not get it
- * again while another is retried. While a sink takes nothing, events wait in the outbox, and
- * nothing else waits for them.
+ * Of all processes on a ledger one has the duty for a sink at a time, by the database's clock. It
+ * reads the outbox in order, sends a batch to the sink, and deletes the events that are delivered:
+ * each event is sent at least once, and those of a policy in their order (of an event that is sent
+ * twice, the first time counts). While a sink takes nothing, its events wait in its outbox, and
+ * nothing else waits for them. Since when that is so, and why, is kept in the ledger for everybody.
  *
  * Threads: open, stop and close from the owner; the others from any thread. Sinks and the ledger
  * are used on the announcer's own.
@@ -23,8 +22,7 @@ struct announcer;
 
 struct announcer_options {
     struct ledger *ledger;
-    struct event_sink *const *sinks; /* the caller's, as the ledger; copied */
-    size_t sink_count;
+    struct event_sink *sink; /* the caller's, as the ledger */
     bool is_alone;   /* no other process can have the duty: one that died does not leave it taken */
     int64_t term_ms; /* of the duty; 0: 5 s */
     int64_t poll_ms; /* between reads of the outbox, when nobody wakes it; 0: 500 ms */
@@ -42,7 +40,9 @@ struct announcer_numbers {
     uint64_t failed;      /* batches that were not delivered, and are sent again */
     int64_t waiting;      /* events in the outbox, as last counted by whoever has the duty */
     int64_t oldest_at_ms; /* of them; 0: none */
-    char words[200];      /* "ok", or why they wait */
+    int64_t failing_since_ms;
+    bool is_given_up; /* it fails for longer than the sink is patient: tried now and then */
+    char words[SINK_WORDS_SIZE]; /* "ok", or why they wait */
 };
 
 /* Starts at once. */
@@ -52,6 +52,9 @@ enum status announcer_open(struct announcer **announcer, const struct announcer_
 /* There are new events. */
 void announcer_wake(struct announcer *announcer);
 
+/* Tries again what failed, without waiting for its time. */
+void announcer_retry(struct announcer *announcer);
+
 /* Sends no more, waits for what is on its way, at most so long, and gives the duty up. Events that
  * are reported later stay in the outbox and will be sent again. Before the ledger is closed. */
 void announcer_stop(struct announcer *announcer, int64_t timeout_ms);
@@ -59,5 +62,8 @@ void announcer_stop(struct announcer *announcer, int64_t timeout_ms);
 /* After the sinks were closed, which report everything. NULL is fine. */
 void announcer_close(struct announcer *announcer);
 
+struct event_sink *announcer_sink(const struct announcer *announcer);
+
 void announcer_count(struct announcer *announcer, struct announcer_numbers *numbers);
-void announcer_metrics(struct announcer *announcer, struct buffer *out);
+/* Of several announcers, NULL where there is none: each family is in one piece. */
+void announcer_metrics(struct announcer *const *announcers, size_t count, struct buffer *out);

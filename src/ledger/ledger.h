@@ -30,6 +30,11 @@ enum ledger_integrity { LEDGER_CHECK_QUICK, LEDGER_CHECK_FULL, LEDGER_CHECK_OFF 
  * one. SQLite is never shared between processes. */
 enum ledger_use { LEDGER_OWN, LEDGER_SHARE };
 
+/* Where events of coupons go; each has an outbox of its own. */
+enum ledger_sink { LEDGER_SINK_KAFKA, LEDGER_SINK_WEBHOOK, LEDGER_SINKS };
+
+#define SINK_WORDS_SIZE 200
+
 /* Writes the traceparent that a request came with; false: it came with none. */
 typedef bool (*ledger_trace_fn)(void *context, const struct request_id *request_id,
                                 char traceparent[TRACEPARENT_SIZE]);
@@ -50,8 +55,9 @@ struct ledger_options {
                       size_t count);
     /* On the writer thread, after tickets became durable: wake whoever waits. */
     void (*on_durable)(void *context);
-    /* Every change of a coupon is noted in the outbox, in the transaction that makes it. */
-    bool has_events;
+    /* Every change of a coupon is noted in the outbox of each of these, in the transaction that
+     * makes it. */
+    bool tells[LEDGER_SINKS];
     /* On the writer thread, after a commit with events. May be NULL. */
     void (*on_events)(void *context);
     /* On the writer thread: the trace that a claim's request came with. May be NULL. */
@@ -304,23 +310,46 @@ struct ledger_event {
     char traceparent[TRACEPARENT_SIZE]; /* "": none */
 };
 
-/* Up to `max` events after that place, by rising policies, then numbers. */
-enum status ledger_events(struct ledger *ledger, const struct ledger_event_place *after,
-                          struct ledger_event *events, size_t max, size_t *count,
-                          struct error *error) MUST_CHECK;
+/* Up to `max` events for the sink after that place, by rising policies, then numbers. */
+enum status ledger_events(struct ledger *ledger, enum ledger_sink sink,
+                          const struct ledger_event_place *after, struct ledger_event *events,
+                          size_t max, size_t *count, struct error *error) MUST_CHECK;
 
-/* Forgets events that were delivered: of each policy all up to the given number. */
-enum status ledger_events_drop(struct ledger *ledger, const struct ledger_event_place *places,
-                               size_t count, struct error *error) MUST_CHECK;
+/* Forgets events that the sink has delivered: of each policy all up to the given number. */
+enum status ledger_events_drop(struct ledger *ledger, enum ledger_sink sink,
+                               const struct ledger_event_place *places, size_t count,
+                               struct error *error) MUST_CHECK;
 
 struct ledger_backlog {
     int64_t count;
     int64_t oldest_at_ms; /* 0: there is none */
 };
 
-/* What waits to be published. Counts the rows: not for every second. */
-enum status ledger_event_backlog(struct ledger *ledger, struct ledger_backlog *backlog,
+/* Notes events for the sink once more, behind those that wait, in the order given; their coupons'
+ * states are those that are told. CONFLICT: this process tells that sink nothing. */
+enum status ledger_events_repeat(struct ledger *ledger, enum ledger_sink sink,
+                                 const struct ledger_event *events, size_t count,
                                  struct error *error) MUST_CHECK;
+
+/* What waits to be delivered by the sink. Counts the rows: not for every second. */
+enum status ledger_event_backlog(struct ledger *ledger, enum ledger_sink sink,
+                                 struct ledger_backlog *backlog, struct error *error) MUST_CHECK;
+
+/* Since when a sink delivers nothing (wall; 0: it does) and why, for all processes, and how often
+ * somebody asked to have it tried at once. */
+struct ledger_sink_state {
+    int64_t failing_since_ms;
+    int64_t asked;
+    char words[SINK_WORDS_SIZE];
+};
+enum status ledger_sink_state_get(struct ledger *ledger, enum ledger_sink sink,
+                                  struct ledger_sink_state *state, struct error *error) MUST_CHECK;
+/* `asked` stays as it is. */
+enum status ledger_sink_state_put(struct ledger *ledger, enum ledger_sink sink,
+                                  const struct ledger_sink_state *state,
+                                  struct error *error) MUST_CHECK;
+enum status ledger_sink_ask(struct ledger *ledger, enum ledger_sink sink,
+                            struct error *error) MUST_CHECK;
 
 /* --- duties --- */
 

@@ -13,9 +13,10 @@
 #define TEXT_LENGTH_MAX (ROWS_MAX * 1024)
 #define NOTES_COUNT_MIN 256
 
-void outbox_init(struct outbox *outbox, ledger_trace_fn find_trace, void *context)
+void outbox_init(struct outbox *outbox, const struct ledger_options *options)
 {
-    *outbox = (struct outbox){.find_trace = find_trace, .context = context};
+    *outbox = (struct outbox){.find_trace = options->find_trace, .context = options->context};
+    memcpy(outbox->tells, options->tells, sizeof(outbox->tells));
     buffer_init(&outbox->text, TEXT_LENGTH_MAX);
 }
 
@@ -154,7 +155,8 @@ static const char *outbox_trace(const struct outbox *outbox, const struct outbox
                : "";
 }
 
-static void outbox_append(struct outbox *outbox, const struct outbox_note *note, int64_t number)
+static void outbox_append(struct outbox *outbox, const struct outbox_note *note, int64_t number,
+                          enum ledger_sink sink)
 {
     const struct claim *claim = note->claim;
     char found[TRACEPARENT_SIZE];
@@ -167,7 +169,7 @@ static void outbox_append(struct outbox *outbox, const struct outbox_note *note,
         sql_i64(claim->requested_at_ms), sql_i64(note->issued_at_ms), sql_i64(note->expires_at_ms),
         sql_text(note->order_id != NULL ? id_span(note->order_id) : SPAN("")),
         sql_i64(note->merged_into_seq), sql_text(span_of(note->reason != NULL ? note->reason : "")),
-        sql_text(span_of(outbox_trace(outbox, note, found))));
+        sql_text(span_of(outbox_trace(outbox, note, found))), sql_i64(sink));
 }
 
 static enum status outbox_insert(struct sql *sql, struct error *error)
@@ -182,11 +184,29 @@ static enum status outbox_insert(struct sql *sql, struct error *error)
     return status;
 }
 
+/* Writes a note for each sink that is told of it; `rows` are in the statement so far. */
+static enum status outbox_put(struct sql *sql, const struct outbox_note *note, int64_t number,
+                              size_t *rows, struct error *error)
+{
+    struct outbox *outbox = sql->outbox;
+    enum status status = STATUS_OK;
+
+    for (enum ledger_sink sink = 0; sink < LEDGER_SINKS && status == STATUS_OK; sink++) {
+        if (!outbox->tells[sink] || (note->is_repeat && note->sink != sink))
+            continue;
+        outbox_append(outbox, note, number, sink);
+        if (++*rows % ROWS_MAX == 0)
+            status = outbox_insert(sql, error);
+    }
+    return status;
+}
+
 enum status outbox_write(struct sql *sql, struct error *error)
 {
     struct outbox *outbox = sql->outbox;
     enum status status = STATUS_OK;
     size_t policy_end = 0;
+    size_t rows = 0;
     int64_t number = 0;
 
     if (outbox == NULL || outbox->count == 0)
@@ -202,11 +222,10 @@ enum status outbox_write(struct sql *sql, struct error *error)
             status =
                 outbox_take_numbers(sql, note->claim->policy_id, policy_end - i, &number, error);
         }
-        outbox_append(outbox, note, number++);
-        if (status == STATUS_OK && (i + 1) % ROWS_MAX == 0)
-            status = outbox_insert(sql, error);
+        if (status == STATUS_OK)
+            status = outbox_put(sql, note, number++, &rows, error);
     }
-    if (status == STATUS_OK && outbox->count % ROWS_MAX != 0)
+    if (status == STATUS_OK && rows % ROWS_MAX != 0)
         status = outbox_insert(sql, error);
     outbox->count = 0;
     outbox->has_written = status == STATUS_OK;
@@ -249,14 +268,15 @@ static enum status outbox_read_event(void *row, const struct sql_value *columns,
     return STATUS_OK;
 }
 
-enum status ledger_events(struct ledger *ledger, const struct ledger_event_place *after,
-                          struct ledger_event *events, size_t max, size_t *count,
-                          struct error *error)
+enum status ledger_events(struct ledger *ledger, enum ledger_sink sink,
+                          const struct ledger_event_place *after, struct ledger_event *events,
+                          size_t max, size_t *count, struct error *error)
 {
     struct rows_page page = ROWS_PAGE(events, outbox_read_event, count);
 
     return LEDGER_READ(ledger, STATEMENT_event_list, rows_take, &page, error,
-                       sql_i64(after->policy_id), sql_i64(after->number), sql_i64((int64_t)max));
+                       sql_i64(after->policy_id), sql_i64(after->number), sql_i64((int64_t)max),
+                       sql_i64(sink));
 }
 
 static enum status outbox_read_backlog(void *context, const struct sql_value *columns,
@@ -269,16 +289,18 @@ static enum status outbox_read_backlog(void *context, const struct sql_value *co
     return STATUS_OK;
 }
 
-enum status ledger_event_backlog(struct ledger *ledger, struct ledger_backlog *backlog,
-                                 struct error *error)
+enum status ledger_event_backlog(struct ledger *ledger, enum ledger_sink sink,
+                                 struct ledger_backlog *backlog, struct error *error)
 {
     *backlog = (struct ledger_backlog){0};
-    return LEDGER_READ(ledger, STATEMENT_event_backlog, outbox_read_backlog, backlog, error);
+    return LEDGER_READ(ledger, STATEMENT_event_backlog, outbox_read_backlog, backlog, error,
+                       sql_i64(sink));
 }
 
 /* --- dropping --- */
 
 struct drop_events {
+    enum ledger_sink sink;
     const struct ledger_event_place *places;
     size_t count;
 };
@@ -291,16 +313,113 @@ static enum status outbox_drop(struct sql *sql, void *argument, struct error *er
 
     for (size_t i = 0; i < drop->count && status == STATUS_OK; i++)
         status = SQL_WRITE(sql, STATEMENT_event_delete, error, sql_i64(drop->places[i].policy_id),
-                           sql_i64(drop->places[i].number));
+                           sql_i64(drop->places[i].number), sql_i64(drop->sink));
     return status;
 }
 
-enum status ledger_events_drop(struct ledger *ledger, const struct ledger_event_place *places,
-                               size_t count, struct error *error)
+enum status ledger_events_drop(struct ledger *ledger, enum ledger_sink sink,
+                               const struct ledger_event_place *places, size_t count,
+                               struct error *error)
 {
-    struct drop_events drop = {.places = places, .count = count};
+    struct drop_events drop = {.sink = sink, .places = places, .count = count};
 
     return ledger_write(ledger, outbox_drop, &drop, error);
+}
+
+/* --- once more --- */
+
+struct repeat_events {
+    enum ledger_sink sink;
+    const struct ledger_event *events;
+    size_t count;
+};
+
+static enum status outbox_repeat(struct sql *sql, void *argument, struct error *error)
+{
+    const struct repeat_events *repeat = argument;
+
+    if (sql->outbox == NULL || !sql->outbox->tells[repeat->sink])
+        return error_set(error, STATUS_CONFLICT, "nothing is told to it here");
+    for (size_t i = 0; i < repeat->count; i++) {
+        const struct coupon *coupon = &repeat->events[i].coupon;
+        outbox_note(sql->outbox,
+                    &(struct outbox_note){.claim = &coupon->claim,
+                                          .nth = coupon->claim.nth,
+                                          .state = coupon->state,
+                                          .changed_at_ms = repeat->events[i].changed_at_ms,
+                                          .issued_at_ms = coupon->issued_at_ms,
+                                          .expires_at_ms = coupon->expires_at_ms,
+                                          .merged_into_seq = coupon->merged_into_seq,
+                                          .order_id = &coupon->order_id,
+                                          .reason = coupon->reason,
+                                          .traceparent = repeat->events[i].traceparent,
+                                          .is_repeat = true,
+                                          .sink = repeat->sink});
+    }
+    return STATUS_OK;
+}
+
+enum status ledger_events_repeat(struct ledger *ledger, enum ledger_sink sink,
+                                 const struct ledger_event *events, size_t count,
+                                 struct error *error)
+{
+    struct repeat_events repeat = {.sink = sink, .events = events, .count = count};
+
+    return ledger_write(ledger, outbox_repeat, &repeat, error);
+}
+
+/* --- how a sink does --- */
+
+static enum status outbox_read_state(void *context, const struct sql_value *columns,
+                                     struct error *error)
+{
+    struct ledger_sink_state *state = context;
+
+    state->failing_since_ms = columns[0].number;
+    state->asked = columns[1].number;
+    rows_read_text(&columns[2], state->words, sizeof(state->words));
+    return STATUS_OK;
+}
+
+enum status ledger_sink_state_get(struct ledger *ledger, enum ledger_sink sink,
+                                  struct ledger_sink_state *state, struct error *error)
+{
+    *state = (struct ledger_sink_state){0};
+    return LEDGER_READ(ledger, STATEMENT_sink_state_get, outbox_read_state, state, error,
+                       sql_i64(sink));
+}
+
+struct put_state {
+    enum ledger_sink sink;
+    const struct ledger_sink_state *state;
+};
+
+static enum status outbox_put_state(struct sql *sql, void *argument, struct error *error)
+{
+    const struct put_state *put = argument;
+
+    return SQL_WRITE(sql, STATEMENT_sink_state_put, error, sql_i64(put->sink),
+                     sql_i64(put->state->failing_since_ms), sql_text(span_of(put->state->words)));
+}
+
+enum status ledger_sink_state_put(struct ledger *ledger, enum ledger_sink sink,
+                                  const struct ledger_sink_state *state, struct error *error)
+{
+    struct put_state put = {.sink = sink, .state = state};
+
+    return ledger_write(ledger, outbox_put_state, &put, error);
+}
+
+static enum status outbox_ask(struct sql *sql, void *argument, struct error *error)
+{
+    const enum ledger_sink *sink = argument;
+
+    return SQL_WRITE(sql, STATEMENT_sink_state_ask, error, sql_i64(*sink));
+}
+
+enum status ledger_sink_ask(struct ledger *ledger, enum ledger_sink sink, struct error *error)
+{
+    return ledger_write(ledger, outbox_ask, &sink, error);
 }
 
 /* --- duties --- */

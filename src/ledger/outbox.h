@@ -23,6 +23,8 @@ struct outbox_note {
     const struct id *order_id; /* NULL: none */
     const char *reason;        /* NULL: none */
     const char *traceparent;   /* NULL: none */
+    bool is_repeat;            /* for one sink, which has had it before */
+    enum ledger_sink sink;     /* of a repeat */
 };
 
 struct outbox {
@@ -31,11 +33,12 @@ struct outbox {
     size_t capacity;
     struct buffer text; /* of a statement's argument */
     bool has_written;   /* in this transaction */
+    bool tells[LEDGER_SINKS];
     ledger_trace_fn find_trace;
     void *context;
 };
 
-void outbox_init(struct outbox *outbox, ledger_trace_fn find_trace, void *context);
+void outbox_init(struct outbox *outbox, const struct ledger_options *options);
 void outbox_release(struct outbox *outbox);
 
 /* Before a transaction is done, and before it is done again. Does nothing without an outbox. */

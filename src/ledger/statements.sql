@@ -501,25 +501,38 @@ ON CONFLICT (policy_id) DO UPDATE
 SELECT last_number FROM outbox_counter WHERE policy_id = $1;
 
 -- name: event_insert
--- [[policy_id, number, …], …], with 0 and "" where there is none.
+-- [[policy_id, number, …, sink], …], with 0 and "" where there is none.
 INSERT INTO outbox (policy_id, number, seq, user_id, nth, request_id, state, changed_at,
-    requested_at, issued_at, expires_at, order_id, merged_into, reason, traceparent)
+    requested_at, issued_at, expires_at, order_id, merged_into, reason, traceparent, sink)
 SELECT (value ->> 0)::bigint, (value ->> 1)::bigint, (value ->> 2)::bigint, value ->> 3, (value ->> 4)::smallint,
     value ->> 5, value ->> 6, (value ->> 7)::bigint, (value ->> 8)::bigint, (value ->> 9)::bigint,
     NULLIF((value ->> 10)::bigint, 0), NULLIF(value ->> 11, ''), NULLIF((value ->> 12)::bigint, 0),
-    NULLIF(value ->> 13, ''), NULLIF(value ->> 14, '')
+    NULLIF(value ->> 13, ''), NULLIF(value ->> 14, ''), (value ->> 15)::smallint
 FROM {rows $1};
 
 -- name: event_list
 SELECT policy_id, number, seq, user_id, nth, request_id, state, changed_at, requested_at,
     issued_at, expires_at, order_id, merged_into, reason, traceparent
-FROM outbox WHERE (policy_id, number) > ($1, $2) ORDER BY policy_id, number LIMIT $3;
+FROM outbox WHERE sink = $4 AND (policy_id, number) > ($1, $2)
+ORDER BY policy_id, number LIMIT $3;
 
 -- name: event_delete
-DELETE FROM outbox WHERE policy_id = $1 AND number <= $2;
+DELETE FROM outbox WHERE sink = $3 AND policy_id = $1 AND number <= $2;
 
 -- name: event_backlog
-SELECT COUNT(*), COALESCE(MIN(changed_at), 0) FROM outbox;
+SELECT COUNT(*), COALESCE(MIN(changed_at), 0) FROM outbox WHERE sink = $1;
+
+-- name: sink_state_get
+SELECT failing_since, asked, words FROM sink_state WHERE sink = $1;
+
+-- name: sink_state_put
+INSERT INTO sink_state (sink, failing_since, asked, words) VALUES ($1, $2, 0, $3)
+ON CONFLICT (sink) DO UPDATE
+    SET failing_since = excluded.failing_since, words = excluded.words;
+
+-- name: sink_state_ask
+INSERT INTO sink_state (sink, failing_since, asked, words) VALUES ($1, 0, 1, '')
+ON CONFLICT (sink) DO UPDATE SET asked = sink_state.asked + excluded.asked;
 
 -- name: duty_insert
 INSERT INTO duty (name, holder, until) VALUES ($1, '', 0) ON CONFLICT (name) DO NOTHING;

@@ -559,8 +559,11 @@ enum status writer_start(struct writer *writer, struct sql sql,
 {
     *writer = (struct writer){.sql = sql, .options = options, .stats = stats};
     writer->room.is_patient = options->use == LEDGER_SHARE;
-    if (options->has_events) {
-        outbox_init(&writer->outbox, options->find_trace, options->context);
+    bool tells = false;
+    for (enum ledger_sink sink = 0; sink < LEDGER_SINKS; sink++)
+        tells = tells || options->tells[sink];
+    if (tells) {
+        outbox_init(&writer->outbox, options);
         writer->sql.outbox = &writer->outbox;
     }
     atomic_store(&writer->healthy, true);

@@ -58,7 +58,7 @@ struct ledger_options options_of(struct fixture *fixture)
                                    .readers = 2,
                                    .on_issued = on_issued,
                                    .on_durable = on_durable,
-                                   .has_events = fixture->has_events,
+                                   .tells = {fixture->has_events, fixture->has_webhook},
                                    .on_events = fixture->on_events,
                                    .find_trace = fixture->find_trace,
                                    .context = fixture};

@@ -26,6 +26,7 @@ struct fixture {
     struct ledger *ledger;
     enum ledger_use use;
     bool has_events;
+    bool has_webhook;
     void (*on_events)(void *context);
     ledger_trace_fn find_trace;
     atomic_int told_count; /* how often there were events */

@@ -17,8 +17,8 @@ static struct events events_of(struct fixture *fixture, int64_t policy_id, int64
     const struct ledger_event_place place = {.policy_id = policy_id, .number = after};
 
     assert_non_null(events);
-    check(fixture, ledger_events(fixture->ledger, &place, events->items, EVENTS_MAX, &events->count,
-                                 &fixture->error));
+    check(fixture, ledger_events(fixture->ledger, LEDGER_SINK_KAFKA, &place, events->items,
+                                 EVENTS_MAX, &events->count, &fixture->error));
     struct events copy = *events;
     free(events);
     return copy;
@@ -271,7 +271,8 @@ static void test_events__pages_and_drops(void **state)
     struct ledger_backlog backlog;
     size_t count = 0;
 
-    check(fixture, ledger_event_backlog(fixture->ledger, &backlog, &fixture->error));
+    check(fixture,
+          ledger_event_backlog(fixture->ledger, LEDGER_SINK_KAFKA, &backlog, &fixture->error));
     assert_int_equal(backlog.count, 0);
     assert_int_equal(backlog.oldest_at_ms, 0);
     for (int i = 0; i < 2; i++) {
@@ -279,24 +280,96 @@ static void test_events__pages_and_drops(void **state)
         issue_one(fixture, &leases[i], 1, "a", 1);
         issue_one(fixture, &leases[i], 2, "b", 1);
     }
-    check(fixture, ledger_events(fixture->ledger, &place, events, 3, &count, &fixture->error));
+    check(fixture, ledger_events(fixture->ledger, LEDGER_SINK_KAFKA, &place, events, 3, &count,
+                                 &fixture->error));
     assert_int_equal(count, 3);
     assert_int_equal(events[2].place.policy_id, ids[1]);
     assert_int_equal(events[2].place.number, 1);
     place = events[2].place;
-    check(fixture, ledger_events(fixture->ledger, &place, events, 3, &count, &fixture->error));
+    check(fixture, ledger_events(fixture->ledger, LEDGER_SINK_KAFKA, &place, events, 3, &count,
+                                 &fixture->error));
     assert_int_equal(count, 1);
     assert_int_equal(events[0].place.number, 2);
     const struct ledger_event_place delivered[] = {{ids[0], 2}, {ids[1], 1}};
-    check(fixture, ledger_events_drop(fixture->ledger, delivered, 2, &fixture->error));
-    check(fixture, ledger_event_backlog(fixture->ledger, &backlog, &fixture->error));
+    check(fixture,
+          ledger_events_drop(fixture->ledger, LEDGER_SINK_KAFKA, delivered, 2, &fixture->error));
+    check(fixture,
+          ledger_event_backlog(fixture->ledger, LEDGER_SINK_KAFKA, &backlog, &fixture->error));
     assert_int_equal(backlog.count, 1);
     assert_true(backlog.oldest_at_ms > 0);
-    check(fixture, ledger_events(fixture->ledger, &(struct ledger_event_place){0}, events, 3,
-                                 &count, &fixture->error));
+    check(fixture,
+          ledger_events(fixture->ledger, LEDGER_SINK_KAFKA, &(struct ledger_event_place){0}, events,
+                        3, &count, &fixture->error));
     assert_int_equal(count, 1);
     assert_int_equal(events[0].place.policy_id, ids[1]);
     assert_int_equal(events[0].place.number, 2);
+}
+
+static int64_t waiting(struct fixture *fixture, enum ledger_sink sink)
+{
+    struct ledger_backlog backlog;
+
+    check(fixture, ledger_event_backlog(fixture->ledger, sink, &backlog, &fixture->error));
+    return backlog.count;
+}
+
+/* Each has a copy, in the same numbers; what is told once more is told to that one only. */
+static void test_events__each_sink_has_its_own(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lease lease;
+    struct ledger_event events[4];
+    struct ledger_event_place none = {0};
+    size_t count = 0;
+
+    fixture->has_webhook = true;
+    reopen(fixture);
+    int64_t id = create(fixture, 2, &lease).id;
+    issue_one(fixture, &lease, 1, "a", 1);
+    issue_one(fixture, &lease, 2, "b", 1);
+    const struct ledger_event_place delivered = {id, 2};
+    check(fixture,
+          ledger_events_drop(fixture->ledger, LEDGER_SINK_WEBHOOK, &delivered, 1, &fixture->error));
+    assert_int_equal(waiting(fixture, LEDGER_SINK_KAFKA), 2);
+    assert_int_equal(waiting(fixture, LEDGER_SINK_WEBHOOK), 0);
+    check(fixture, ledger_events(fixture->ledger, LEDGER_SINK_KAFKA, &none, events, 4, &count,
+                                 &fixture->error));
+    assert_int_equal(count, 2);
+    check(fixture,
+          ledger_events_repeat(fixture->ledger, LEDGER_SINK_WEBHOOK, events, 1, &fixture->error));
+    assert_int_equal(waiting(fixture, LEDGER_SINK_KAFKA), 2);
+    check(fixture, ledger_events(fixture->ledger, LEDGER_SINK_WEBHOOK, &none, events, 4, &count,
+                                 &fixture->error));
+    assert_int_equal(count, 1);
+    assert_int_equal(events[0].place.number, 3);
+    assert_int_equal(events[0].coupon.claim.seq, 1);
+    assert_string_equal(coupon_state_name(events[0].coupon.state), "ISSUED");
+    fixture->has_webhook = false;
+    reopen(fixture);
+    assert_int_equal(
+        ledger_events_repeat(fixture->ledger, LEDGER_SINK_WEBHOOK, events, 1, &fixture->error),
+        STATUS_CONFLICT);
+}
+
+static void test_events__a_sinks_state_is_kept(void **state)
+{
+    struct fixture *fixture = *state;
+    struct ledger_sink_state kept = {.failing_since_ms = NOW, .words = "it answers 500"};
+    struct ledger_sink_state found;
+
+    for (int i = 0; i < 2; i++)
+        check(fixture, ledger_sink_ask(fixture->ledger, LEDGER_SINK_WEBHOOK, &fixture->error));
+    for (int i = 0; i < 2; i++)
+        check(fixture,
+              ledger_sink_state_put(fixture->ledger, LEDGER_SINK_WEBHOOK, &kept, &fixture->error));
+    check(fixture,
+          ledger_sink_state_get(fixture->ledger, LEDGER_SINK_WEBHOOK, &found, &fixture->error));
+    assert_int_equal(found.failing_since_ms, NOW);
+    assert_int_equal(found.asked, 2);
+    assert_string_equal(found.words, "it answers 500");
+    check(fixture,
+          ledger_sink_state_get(fixture->ledger, LEDGER_SINK_KAFKA, &found, &fixture->error));
+    assert_int_equal(found.failing_since_ms, 0);
 }
 
 static bool holds(struct fixture *fixture, const char *holder, int64_t term_ms)
@@ -417,6 +490,8 @@ int ledger_suite_run_events(void)
         EVENTS_TEST(are_rolled_back_with_the_change),
         cmocka_unit_test_setup_teardown(test_events__none_when_they_are_off, set_up, tear_down),
         EVENTS_TEST(pages_and_drops),
+        EVENTS_TEST(each_sink_has_its_own),
+        EVENTS_TEST(a_sinks_state_is_kept),
         EVENTS_TEST(one_has_the_duty),
     };
     const struct CMUnitTest shared_tests[] = {

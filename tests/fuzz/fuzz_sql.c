@@ -280,11 +280,13 @@ static void read_events(void)
     struct ledger_backlog backlog;
     size_t count = 0;
 
-    if (ledger_events(ledger, &after, events, ITEMS, &count, &error) == STATUS_OK && count > 0) {
+    if (ledger_events(ledger, LEDGER_SINK_KAFKA, &after, events, ITEMS, &count, &error) ==
+            STATUS_OK &&
+        count > 0) {
         check_coupon(&events[0].coupon);
         check_text(events[0].traceparent, sizeof(events[0].traceparent));
     }
-    (void)!ledger_event_backlog(ledger, &backlog, &error);
+    (void)!ledger_event_backlog(ledger, LEDGER_SINK_KAFKA, &backlog, &error);
 }
 
 static enum status visit_policy(void *context, const struct policy *policy, struct error *words)

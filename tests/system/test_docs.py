@@ -10,6 +10,7 @@ import types
 import pytest
 
 from harness import ROOT, expect, wait_until
+from receiver import free_port_receiver
 from servers import Redis
 from sharing import Sharing
 
@@ -227,9 +228,11 @@ def test_docs__planted_bugs_name_tests_that_exist():
 
 
 def test_docs__name_all_metrics_and_no_others(tmp_path):
-    # With a gate in Redis, a worker inside and a Kafka, though that is away, it shows all there are.
+    # With a gate in Redis, a worker inside, a Kafka and a webhook, though those are away, it shows
+    # all there are.
     with Redis() as redis, Sharing(tmp_path, redis, ledger="sqlite") as shop:
-        page = shop.serve(relay="kafka://127.0.0.1:1").get("/metrics").body.decode()
+        server = shop.serve(relay="kafka://127.0.0.1:1", **free_port_receiver().config())
+        page = server.get("/metrics").body.decode()
     shown = re.findall(r"(?m)^# TYPE (\w+) ", page)
     table = re.findall(r"(?m)^\| (`(?:dibs|process)_.*?) \|", text_of("docs/operations/watch.md"))
     named = re.findall(r"`(\w+)(?:\{[^`]*)?`", " ".join(table))

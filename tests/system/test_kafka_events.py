@@ -134,8 +134,8 @@ def test_events__wait_while_the_broker_is_away(broker, topic):
         assert len(won) == 100
         changes = change_some(server, policy, won)
         server.await_log("events_held_up", 60)
-        wait_until(lambda: server.metrics()["dibs_events_waiting"] == 50 + changes, "they wait", 30)
-        assert server.metrics()["dibs_events_oldest_seconds"] > 0
+        wait_until(lambda: server.metrics()['dibs_events_waiting{sink="kafka"}'] == 50 + changes, "they wait", 30)
+        assert server.metrics()['dibs_events_oldest_seconds{sink="kafka"}'] > 0
         wait_until(lambda: "events wait" in (ready := server.get("/readyz")).body.decode()
                    and ready.status == 200, "it is told, and keeps nobody away")
         expect(server.claim(policy, "late"), 201)
@@ -145,7 +145,7 @@ def test_events__wait_while_the_broker_is_away(broker, topic):
         broker.start()
         await_empty(server.database)
         server.await_log("events_go_on", 30)
-        wait_until(lambda: server.metrics()["dibs_events_waiting"] == 0, "none waits")
+        wait_until(lambda: server.metrics()['dibs_events_waiting{sink="kafka"}'] == 0, "none waits")
         check_told(broker, topic, server.database, policy)
 
 
@@ -191,7 +191,7 @@ def test_events__several_processes_tell_in_order(tmp_path, broker, redis, topic)
                        "both know them")
         announcer = wait_until(
             lambda: next((worker for worker in workers
-                          if worker.metrics()["dibs_events_announcer"] == 1), None),
+                          if worker.metrics()['dibs_events_announcer{sink="kafka"}'] == 1), None),
             "one has the duty", 30)
         won = {}
         for policy in policies:
@@ -222,7 +222,7 @@ def test_events__a_stalled_announcer_does_no_harm(tmp_path, broker, redis, topic
         policy = server.create(total=200)["id"]
         stalled = wait_until(
             lambda: next((worker for worker in workers
-                          if worker.metrics()["dibs_events_announcer"] == 1), None),
+                          if worker.metrics()['dibs_events_announcer{sink="kafka"}'] == 1), None),
             "one has the duty", 30)
         other = next(worker for worker in workers if worker is not stalled)
         stalled.signal(signal.SIGSTOP)
@@ -230,7 +230,7 @@ def test_events__a_stalled_announcer_does_no_harm(tmp_path, broker, redis, topic
             won = winners(server.claims(policy, [f"u{i}" for i in range(60)]))
             shop.await_drained(policy)
             change_some(server, policy, won)
-            wait_until(lambda: other.metrics()["dibs_events_announcer"] == 1, "the other has it", 30)
+            wait_until(lambda: other.metrics()['dibs_events_announcer{sink="kafka"}'] == 1, "the other has it", 30)
             await_empty(shop.database)
         finally:
             stalled.signal(signal.SIGCONT)

@@ -7,6 +7,7 @@ import pytest
 from harness import ROOT, expect, make_token, now_rfc3339, wait_until, write_secret
 from openapi import Mismatch
 from openapi_check import Spec
+from receiver import Receiver
 from wire import encode
 
 FILE = ROOT / "src/http/pages/openapi.json"
@@ -59,6 +60,10 @@ REQUESTS = {
     "retryDeadLetter": ("POST", "/v1/dead/{coupon}/retry", {}),
     "audit": ("GET", "/v1/audit", None),
     "repairLedger": ("POST", "/v1/audit/repair", {}),
+    "showWebhook": ("GET", "/v1/webhook", None),
+    "testWebhook": ("POST", "/v1/webhook/test", {}),
+    "enableWebhook": ("POST", "/v1/webhook/enable", {}),
+    "redeliverWebhook": ("POST", "/v1/webhook/redeliver", {"since": "2026-11-15T12:00:00Z"}),
     "showSession": ("GET", "/v1/session", None),
     "login": ("POST", "/v1/session", {"token": "not-the-admin-token"}),
     "logout": ("DELETE", "/v1/session", None),
@@ -502,6 +507,19 @@ def tour_dead(tour):
     tour.ask(200, "DELETE", f"/v1/dead/{policy}-902")
 
 
+def tour_webhook(tour, without):
+    for name in ("showWebhook", "testWebhook", "enableWebhook", "redeliverWebhook"):
+        tour.operation(name, 200)
+        without.operation(name, 409, code="CONFLICT")
+    tour.ask(400, "GET", "/v1/webhook?x=1")
+    body = REQUESTS["redeliverWebhook"][2]
+    tour.ask(404, "POST", "/v1/webhook/redeliver", {**body, "policy_id": 987654321},
+             code="POLICY_NOT_FOUND")
+    refuse_bodies(tour, "POST", "/v1/webhook/redeliver", {"since": "soon"})
+    for call in ("test", "enable"):
+        refuse_bodies(tour, "POST", f"/v1/webhook/{call}", {"since": "soon"})
+
+
 def tour_heads(tour):
     """Every GET answers HEAD with the same head and no body."""
     policy = tour.server.create(total=5)["id"]
@@ -583,11 +601,15 @@ def tour_protocol(spec, server):
 
 
 def test_openapi__real_answers_are_documented_and_documented_answers_are_real(spec, serve,
-                                                                              tmp_path):
-    server = serve()
+                                                                              tmp_path, request):
+    receiver = Receiver()
+    receiver.start()
+    request.addfinalizer(receiver.stop)
+    server = serve(config=receiver.config())
     for visit in (tour_policies, tour_claims, tour_coupons, tour_sales, tour_expiry,
                   tour_operations, tour_session, tour_audit, tour_dead, tour_heads):
         visit(Tour(spec, server))
+    tour_webhook(Tour(spec, server), Tour(spec, serve()))
     tour_scores(spec, serve)
     tour_tokens(spec, serve, tmp_path)
     tour_limits(spec, serve)

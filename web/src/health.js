@@ -8,14 +8,18 @@ const TITLES = {
   relay: "Relay",
   reconciliation: "Reconciliation",
   workers: "Workers", // of a shared gate only
+  webhook: "Webhook", // where one is set
 };
 const STATES = { ok: "fine", degraded: "degraded", down: "down", unknown: "unknown" };
+
+/* People win without these. */
+const WITHOUT = new Set(["workers", "webhook"]);
 
 /* What `/readyz` says, as the stream of the board says it. */
 export function partsOf(readiness) {
   return readiness.parts.map(({ name, kind, ready, detail }) => ({
     name: name === "steward" ? "reconciliation" : name,
-    state: ready ? "ok" : name === "workers" ? "degraded" : "down", // People win without them.
+    state: ready ? "ok" : WITHOUT.has(name) ? "degraded" : "down",
     words: detail === "ok" ? kind : detail,
   }));
 }

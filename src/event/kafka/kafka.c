@@ -373,6 +373,7 @@ enum status kafka_sink_open(struct event_sink **sink, const struct event_sink_op
                             struct error *error)
 {
     static const struct event_sink_ops ops = {.name = "kafka",
+                                              .outbox = LEDGER_SINK_KAFKA,
                                               .send = kafka_sink_send,
                                               .metrics = kafka_sink_metrics,
                                               .close = kafka_sink_close};

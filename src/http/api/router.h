@@ -72,6 +72,10 @@ enum {
     X(GET, "/v1/dead", ADMIN, QUERY | LARGE, BODY, dead_list)                                      \
     X(DELETE, "/v1/dead/{letter}", ADMIN, 0, BODY, dead_drop)                                      \
     X(POST, "/v1/dead/{letter}/retry", ADMIN, 0, BODY, dead_retry)                                 \
+    X(GET, "/v1/webhook", ADMIN, 0, BODY, webhook_show)                                            \
+    X(POST, "/v1/webhook/test", ADMIN, 0, BODY, webhook_try)                                       \
+    X(POST, "/v1/webhook/enable", ADMIN, 0, BODY, webhook_enable)                                  \
+    X(POST, "/v1/webhook/redeliver", ADMIN, 0, BODY, webhook_redeliver)                            \
     X(GET, "/v1/session", KNOWN, 0, BODY, login_show)                                              \
     X(POST, "/v1/session", ANYONE, 0, BODY, login_create)                                          \
     X(DELETE, "/v1/session", ANYONE, 0, BODY, login_end)                                           \

@@ -128,10 +128,10 @@ WHERE k.policy_id = ?1;
 
 -- name: event_insert
 INSERT INTO outbox (policy_id, number, seq, user_id, nth, request_id, state, changed_at,
-    requested_at, issued_at, expires_at, order_id, merged_into, reason, traceparent)
+    requested_at, issued_at, expires_at, order_id, merged_into, reason, traceparent, sink)
 SELECT e.policy_id, e.number, e.seq, e.user_id, e.nth, e.request_id, e.state, e.changed_at,
     e.requested_at, e.issued_at, NULLIF(e.expires_at, 0), NULLIF(e.order_id, ''), NULLIF(e.merged_into, 0),
-    NULLIF(e.reason, ''), NULLIF(e.traceparent, '')
+    NULLIF(e.reason, ''), NULLIF(e.traceparent, ''), e.sink
 FROM JSON_TABLE(?1, '$[*]' COLUMNS (
         policy_id    BIGINT PATH '$[0]',
         number       BIGINT PATH '$[1]',
@@ -147,12 +147,13 @@ FROM JSON_TABLE(?1, '$[*]' COLUMNS (
         order_id     {id} PATH '$[11]',
         merged_into  BIGINT PATH '$[12]',
         reason       VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[13]',
-        traceparent  {id} PATH '$[14]')) AS e;
+        traceparent  {id} PATH '$[14]',
+        sink         SMALLINT PATH '$[15]')) AS e;
 
 -- name: event_list
 SELECT policy_id, number, seq, user_id, nth, request_id, state, changed_at, requested_at,
     issued_at, expires_at, order_id, merged_into, reason, traceparent
-FROM outbox WHERE policy_id >= ?1 AND (policy_id > ?1 OR number > ?2)
+FROM outbox WHERE sink = ?4 AND policy_id >= ?1 AND (policy_id > ?1 OR number > ?2)
 ORDER BY policy_id, number LIMIT ?3;
 
 -- name: order_among
@@ -332,7 +333,8 @@ WHERE t.TABLE_SCHEMA = DATABASE()
   AND CAST(t.TABLE_NAME AS BINARY) IN ('policy', 'lease', 'coupon', 'claim_key', 'blocked_user',
       'secret', 'steward', 'steward_holder', 'writer', 'dead_letter', 'outbox', 'outbox_counter',
       'duty', 'product', 'sale_order', 'sale_item', 'sale_day', 'sale_feed', 'sale_counter',
-      'product_signal', 'sale_moment', 'repair', 'refused_claim')
+      'product_signal', 'sale_moment', 'repair', 'refused_claim', 'sink_state',
+      'action')
   AND NOT EXISTS (SELECT 1 FROM information_schema.TABLES m
                   WHERE m.TABLE_SCHEMA = DATABASE() AND m.TABLE_NAME = 'schema_migration')
 LIMIT 1;

@@ -17,10 +17,11 @@ struct post {
     pthread_cond_t changed;
     pthread_t thread;
     bool is_closing;
-    bool is_away;         /* takes nothing */
-    bool holds_reports;   /* takes, and does not report */
-    int failures;         /* so many batches are not delivered */
-    size_t refused_count; /* times that nothing was taken */
+    bool is_away;           /* takes nothing */
+    bool holds_reports;     /* takes, and does not report */
+    int failures;           /* so many batches are not delivered */
+    int64_t refused_policy; /* whose messages are not delivered, though others are; 0: none */
+    size_t refused_count;   /* times that nothing was taken */
     struct event_batch *taken;
     char taken_ids[SEEN_MAX][48];
     size_t taken_count;
@@ -34,10 +35,11 @@ struct bench {
     struct lease lease;
     struct post post;
     struct post second; /* where there are two */
-    struct event_sink *sinks[2];
     struct announcer *announcer;
+    struct announcer *other; /* of the second */
     pthread_mutex_t lock;
     pthread_cond_t durable;
+    bool tells_two;
     struct error error;
 };
 
@@ -58,12 +60,24 @@ static void *post_main(void *context)
         bool fails = post->failures > 0 || post->holds_reports;
         if (post->failures > 0)
             post->failures--;
-        for (size_t i = 0; i < post->taken_count && !fails; i++)
+        bool refuses = false;
+        for (size_t i = 0; i < post->taken_count && !fails; i++) {
+            bool is_refused =
+                post->refused_policy != 0 && atoll(post->taken_ids[i]) == post->refused_policy;
+            refuses = refuses || is_refused;
+            if (is_refused)
+                continue;
             memcpy(post->ids[post->count++], post->taken_ids[i], sizeof(post->ids[0]));
+            batch->delivered[i] = true;
+        }
         post->taken = NULL;
         post->taken_count = 0;
         pthread_mutex_unlock(&post->lock);
-        batch->done(batch, fails ? STATUS_UNAVAILABLE : STATUS_OK, &error);
+        batch->done(batch,
+                    fails     ? STATUS_UNAVAILABLE
+                    : refuses ? STATUS_CONFLICT
+                              : STATUS_OK,
+                    &error);
         pthread_mutex_lock(&post->lock);
         pthread_cond_broadcast(&post->changed);
     }
@@ -127,12 +141,19 @@ static void post_close(struct event_sink *sink)
     pthread_join(post->thread, NULL);
 }
 
-static void post_open(struct post *post)
+static void post_open(struct post *post, enum ledger_sink outbox)
 {
-    static const struct event_sink_ops ops = {
-        .name = "post", .send = post_send, .metrics = post_metrics, .close = post_close};
+    static const struct event_sink_ops ops[LEDGER_SINKS] = {
+        {.name = "post", .send = post_send, .metrics = post_metrics, .close = post_close},
+        {.name = "second",
+         .outbox = 1,
+         .patience_ms = 86400000,
+         .send = post_send,
+         .metrics = post_metrics,
+         .close = post_close},
+    };
 
-    post->sink.ops = &ops;
+    post->sink.ops = &ops[outbox];
     pthread_mutex_init(&post->lock, NULL);
     pthread_cond_init(&post->changed, NULL);
     pthread_create(&post->thread, NULL, post_main, post);
@@ -155,23 +176,22 @@ static void on_durable(void *context)
     pthread_mutex_unlock(&bench->lock);
 }
 
-static void open_announcer_to(struct bench *bench, size_t sink_count)
+static struct announcer *open_announcer_to(struct bench *bench, struct post *post)
 {
-    const struct announcer_options options = {.ledger = bench->ledger,
-                                              .sinks = bench->sinks,
-                                              .sink_count = sink_count,
-                                              .term_ms = 300,
-                                              .poll_ms = 20};
+    const struct announcer_options options = {
+        .ledger = bench->ledger, .sink = &post->sink, .term_ms = 300, .poll_ms = 20};
+    struct announcer *announcer;
 
-    check(bench, announcer_open(&bench->announcer, &options, &bench->error));
+    check(bench, announcer_open(&announcer, &options, &bench->error));
+    return announcer;
 }
 
 static void open_announcer(struct bench *bench)
 {
-    open_announcer_to(bench, 1);
+    bench->announcer = open_announcer_to(bench, &bench->post);
 }
 
-static int set_up(void **state)
+static int set_up_with(void **state, bool tells_two)
 {
     struct bench *bench = calloc(1, sizeof(*bench));
     struct policy policy = {.id = 42,
@@ -185,19 +205,28 @@ static int set_up(void **state)
     database_make_folder(&bench->database);
     pthread_mutex_init(&bench->lock, NULL);
     pthread_cond_init(&bench->durable, NULL);
-    post_open(&bench->post);
-    post_open(&bench->second);
-    bench->sinks[0] = &bench->post.sink;
-    bench->sinks[1] = &bench->second.sink;
+    post_open(&bench->post, LEDGER_SINK_KAFKA);
+    post_open(&bench->second, LEDGER_SINK_WEBHOOK);
+    bench->tells_two = tells_two;
     bench->ledger =
         database_ledger(&bench->database, (struct ledger_options){.integrity = LEDGER_CHECK_OFF,
                                                                   .readers = 2,
                                                                   .on_durable = on_durable,
-                                                                  .has_events = true,
+                                                                  .tells = {true, tells_two},
                                                                   .context = bench});
     check(bench, ledger_policy_create(bench->ledger, &policy, &bench->lease, &bench->error));
     *state = bench;
     return 0;
+}
+
+static int set_up(void **state)
+{
+    return set_up_with(state, false);
+}
+
+static int set_up_two(void **state)
+{
+    return set_up_with(state, true);
 }
 
 static int tear_down(void **state)
@@ -205,16 +234,18 @@ static int tear_down(void **state)
     struct bench *bench = *state;
 
     announcer_stop(bench->announcer, 0);
+    announcer_stop(bench->other, 0);
     ledger_close(bench->ledger);
     post_close(&bench->post.sink);
     post_close(&bench->second.sink);
     announcer_close(bench->announcer);
+    announcer_close(bench->other);
     database_remove_folder(&bench->database);
     free(bench);
     return 0;
 }
 
-static void issue(struct bench *bench, int64_t first_seq, size_t count)
+static void issue_of(struct bench *bench, int64_t policy_id, int64_t first_seq, size_t count)
 {
     struct claim *claims = calloc(count, sizeof(*claims));
 
@@ -223,7 +254,7 @@ static void issue(struct bench *bench, int64_t first_seq, size_t count)
         char user[16];
         int64_t seq = first_seq + (int64_t)i;
         snprintf(user, sizeof(user), "u%d", (int)seq);
-        claims[i] = (struct claim){.policy_id = 42,
+        claims[i] = (struct claim){.policy_id = policy_id,
                                    .seq = seq,
                                    .lease_id = bench->lease.id,
                                    .requested_at_ms = NOW,
@@ -236,6 +267,11 @@ static void issue(struct bench *bench, int64_t first_seq, size_t count)
         pthread_cond_wait(&bench->durable, &bench->lock);
     pthread_mutex_unlock(&bench->lock);
     free(claims);
+}
+
+static void issue(struct bench *bench, int64_t first_seq, size_t count)
+{
+    issue_of(bench, 42, first_seq, count);
 }
 
 static void await_waiting(struct bench *bench, int64_t count)
@@ -319,11 +355,8 @@ static void test_announcer__tells_everything_in_order_and_forgets_it(void **stat
 static void test_announcer__a_wake_is_enough(void **state)
 {
     struct bench *bench = *state;
-    const struct announcer_options options = {.ledger = bench->ledger,
-                                              .sinks = bench->sinks,
-                                              .sink_count = 1,
-                                              .term_ms = 3600000,
-                                              .poll_ms = 3600000};
+    const struct announcer_options options = {
+        .ledger = bench->ledger, .sink = &bench->post.sink, .term_ms = 3600000, .poll_ms = 3600000};
 
     check(bench, announcer_open(&bench->announcer, &options, &bench->error));
     for (int i = 1; i <= 20; i++) {
@@ -365,8 +398,8 @@ static void test_announcer__what_is_not_delivered_is_sent_again(void **state)
     assert_int_equal(await_numbers(bench, 2200, 0).failed, 3);
 }
 
-/* Nothing is forgotten before all of them have it, and none gets it twice for another's sake. */
-static void test_announcer__every_sink_gets_everything_once(void **state)
+/* One that takes nothing holds up its own events only. */
+static void test_announcer__each_sink_has_an_outbox_of_its_own(void **state)
 {
     struct bench *bench = *state;
     char text[4096];
@@ -374,20 +407,105 @@ static void test_announcer__every_sink_gets_everything_once(void **state)
 
     post_set(&bench->second, true, false, 0);
     issue(bench, 1, 10);
-    open_announcer_to(bench, 2);
-    await_state(bench, ANNOUNCER_HELD_UP);
-    assert_int_equal(database_number(&bench->database, "SELECT COUNT(*) FROM outbox"), 10);
+    assert_int_equal(database_number(&bench->database, "SELECT COUNT(*) FROM outbox"), 20);
+    open_announcer(bench);
+    bench->other = open_announcer_to(bench, &bench->second);
+    await_waiting(bench, 10);
+    assert_told(bench, 10);
+    assert_int_equal(
+        database_number(&bench->database, "SELECT COUNT(*) FROM outbox WHERE sink = 1"), 10);
     post_set(&bench->second, false, false, 2);
     await_waiting(bench, 0);
-    assert_int_equal(await_numbers(bench, 10, 0).failed, 2);
-    assert_told(bench, 10);
     assert_told_to(&bench->second, 10);
     assert_int_equal(bench->post.count, 10);
     assert_int_equal(bench->second.count, 10);
-    announcer_metrics(bench->announcer, &out);
+    await_numbers(bench, 10, 0);
+    struct announcer *announcers[] = {bench->announcer, bench->other};
+    announcer_metrics(announcers, 2, &out);
     text[out.length] = '\0';
-    assert_non_null(strstr(text, "\ndibs_events_total 10\n"));
+    assert_non_null(strstr(text, "\ndibs_events_total{sink=\"post\"} 10\n"));
+    assert_non_null(strstr(text, "\ndibs_events_failed_total{sink=\"second\"} 2\n"));
     assert_non_null(strstr(text, "post 1\npost 1\n"));
+}
+
+static void issue_for(struct bench *bench, int64_t policy_id, size_t count)
+{
+    struct policy policy = {.id = policy_id,
+                            .name = "p",
+                            .discount_value = 1,
+                            .total = 5000,
+                            .per_user_limit = 5,
+                            .created_at_ms = NOW};
+    struct lease kept = bench->lease;
+
+    check(bench, ledger_policy_create(bench->ledger, &policy, &bench->lease, &bench->error));
+    issue_of(bench, policy_id, 1, count);
+    bench->lease = kept;
+}
+
+/* What a sink takes of none of a policy's events waits, and the others do not. */
+static void test_announcer__a_policy_that_is_refused_holds_up_no_other(void **state)
+{
+    struct bench *bench = *state;
+    size_t late = 0;
+
+    bench->post.refused_policy = 41;
+    issue_for(bench, 41, 2100); /* more than two batches, in front of all others */
+    issue(bench, 1, 5);
+    open_announcer(bench);
+    await_waiting(bench, 2100);
+    assert_told(bench, 5);
+    await_state(bench, ANNOUNCER_HELD_UP);
+    issue(bench, 6, 3);
+    await_waiting(bench, 2100);
+    pthread_mutex_lock(&bench->post.lock);
+    bench->post.refused_policy = 0;
+    bench->post.count = 0;
+    pthread_mutex_unlock(&bench->post.lock);
+    await_waiting(bench, 0);
+    await_state(bench, ANNOUNCER_FLOWS);
+    for (size_t i = 0; i < bench->post.count; i++)
+        if (atoi(bench->post.ids[i]) == 41)
+            assert_int_equal(atoi(bench->post.ids[i] + strlen("41-")), ++late);
+    assert_int_equal(late, 2100);
+}
+
+/* Since when it fails outlives the process, and with it how long a sink is waited for. */
+static void test_announcer__a_sink_that_fails_for_long_is_tried_now_and_then(void **state)
+{
+    struct bench *bench = *state;
+    struct announcer_numbers numbers;
+    struct ledger_sink_state was = {.failing_since_ms = 1000, .words = "for long"};
+
+    check(bench, ledger_sink_state_put(bench->ledger, LEDGER_SINK_WEBHOOK, &was, &bench->error));
+    post_set(&bench->second, true, false, 0);
+    issue(bench, 1, 10);
+    bench->other = open_announcer_to(bench, &bench->second);
+    for (int waited_ms = 0;
+         announcer_count(bench->other, &numbers), numbers.state != ANNOUNCER_HELD_UP;
+         waited_ms += 2) {
+        assert_true(waited_ms < NEVER_MS);
+        usleep(2000);
+    }
+    assert_true(numbers.is_given_up);
+    assert_int_equal(numbers.failing_since_ms, 1000);
+    size_t tries = bench->second.refused_count;
+    post_set(&bench->second, false, false, 0);
+    /* Another process asks for it. */
+    check(bench, ledger_sink_ask(bench->ledger, LEDGER_SINK_WEBHOOK, &bench->error));
+    for (int waited_ms = 0;
+         database_number(&bench->database, "SELECT COUNT(*) FROM outbox WHERE sink = 1") != 0;
+         waited_ms += 2) {
+        assert_true(waited_ms < NEVER_MS);
+        usleep(2000);
+    }
+    assert_int_equal(bench->second.refused_count, tries);
+    assert_told_to(&bench->second, 10);
+    for (int waited_ms = 0; was.failing_since_ms != 0; waited_ms += 2) {
+        check(bench,
+              ledger_sink_state_get(bench->ledger, LEDGER_SINK_WEBHOOK, &was, &bench->error));
+        assert_true(waited_ms < NEVER_MS);
+    }
 }
 
 /* Not before the report: a crash in between would lose them. */
@@ -448,7 +566,12 @@ int main(void)
         TEST(a_wake_is_enough),
         TEST(what_is_not_taken_waits),
         TEST(what_is_not_delivered_is_sent_again),
-        TEST(every_sink_gets_everything_once),
+        cmocka_unit_test_setup_teardown(test_announcer__each_sink_has_an_outbox_of_its_own,
+                                        set_up_two, tear_down),
+        TEST(a_policy_that_is_refused_holds_up_no_other),
+        cmocka_unit_test_setup_teardown(
+            test_announcer__a_sink_that_fails_for_long_is_tried_now_and_then, set_up_two,
+            tear_down),
         TEST(forgets_only_what_is_reported),
         TEST(one_at_a_time),
     };

@@ -68,6 +68,16 @@ static int newest(void)
     return migrate_newest("sqlite");
 }
 
+/* How many there are: a number may be missing while it is still being written. */
+static int all(void)
+{
+    int count = 0;
+
+    for (size_t i = 0; i < embedded_migrations_count; i++)
+        count += strstr(embedded_migrations[i].name, ".sqlite.sql") != NULL;
+    return count;
+}
+
 /* A database as an older dibs left it: after that migration, in WAL mode, closed in good order. */
 static void make_older(struct fixture *fixture, int number)
 {
@@ -126,7 +136,7 @@ static void test_migrate__show_makes_no_file(void **state)
     struct fixture *fixture = *state;
 
     for (int i = 0; i < 2; i++)
-        assert_int_equal(migrate(fixture, LEDGER_MIGRATION_SHOW), newest());
+        assert_int_equal(migrate(fixture, LEDGER_MIGRATION_SHOW), all());
     assert_int_equal(count_files(fixture), 0);
     assert_int_equal(fixture->last_number, newest());
     assert_int_equal(ledger_schema(fixture->options.url), newest());
@@ -140,7 +150,7 @@ static void test_migrate__show_changes_nothing(void **state)
     make_older(fixture, 1);
     uint8_t *before = read_file(fixture, &length);
     assert_int_equal(count_files(fixture), 1);
-    assert_int_equal(migrate(fixture, LEDGER_MIGRATION_SHOW), newest() - 1);
+    assert_int_equal(migrate(fixture, LEDGER_MIGRATION_SHOW), all() - 1);
     assert_int_equal(count_files(fixture), 1);
     assert_unchanged(fixture, before, length);
     assert_int_equal(version_of(fixture), 1);
@@ -157,7 +167,7 @@ static void test_migrate__show_finds_any_name(void **state)
     make_older(fixture, 1);
     assert_int_equal(rename(plain, url + strlen("sqlite:")), 0);
     fixture->options.url = url;
-    assert_int_equal(migrate(fixture, LEDGER_MIGRATION_SHOW), newest() - 1);
+    assert_int_equal(migrate(fixture, LEDGER_MIGRATION_SHOW), all() - 1);
     assert_int_equal(count_files(fixture), 1);
     assert_int_equal(rename(url + strlen("sqlite:"), plain), 0);
 }
@@ -178,7 +188,7 @@ static void test_migrate__apply_twice_is_once(void **state)
 {
     struct fixture *fixture = *state;
 
-    assert_int_equal(migrate(fixture, LEDGER_MIGRATION_APPLY), newest());
+    assert_int_equal(migrate(fixture, LEDGER_MIGRATION_APPLY), all());
     assert_int_equal(version_of(fixture), newest());
     assert_int_equal(database_number(&fixture->database, "SELECT COUNT(*) FROM steward"), 0);
     assert_int_equal(migrate(fixture, LEDGER_MIGRATION_APPLY), 0);
@@ -271,7 +281,7 @@ static void test_migrate__all_of_it_or_nothing(void **state)
                                                          " WHERE name = 'steward'"),
                      0);
     database_execute(&fixture->database, "DROP TABLE writer");
-    assert_int_equal(migrate(fixture, LEDGER_MIGRATION_APPLY), newest() - 1);
+    assert_int_equal(migrate(fixture, LEDGER_MIGRATION_APPLY), all() - 1);
 }
 
 /* --- someone else at the same moment --- */
@@ -338,7 +348,7 @@ static void test_migrate__looks_again_under_the_lock(void **state)
     (void)state;
     struct moving alone = {.before_lock = 0, .after_lock = 0};
     assert_int_equal(migrate_while_moving(&alone), STATUS_OK);
-    assert_int_equal(alone.applied, newest());
+    assert_int_equal(alone.applied, all());
     struct moving done = {.before_lock = 0, .after_lock = newest()};
     assert_int_equal(migrate_while_moving(&done), STATUS_OK);
     assert_int_equal(done.applied, 0);

@@ -29,8 +29,9 @@ static int set_up(void **state)
     fixture->policy =
         (struct policy){.name = "test", .discount_value = 1, .total = 100, .per_user_limit = 1};
     database_write(&fixture->database, transaction_create_policy, &create);
-    fixture->options = (struct ledger_options){
-        .has_events = true, .on_issued = database_no_claims, .on_durable = database_no_waiters};
+    fixture->options = (struct ledger_options){.tells = {[LEDGER_SINK_KAFKA] = true},
+                                               .on_issued = database_no_claims,
+                                               .on_durable = database_no_waiters};
     database_check(&fixture->database,
                    writer_start(&fixture->writer, fixture->database.sql, &fixture->options,
                                 &fixture->stats, &fixture->database.error));
