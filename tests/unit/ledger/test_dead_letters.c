@@ -223,7 +223,8 @@ static void test_dead_letters__are_listed_in_pages_and_dropped_once(void **state
     database_commit(database);
 }
 
-#define LETTERS_TEST(name) cmocka_unit_test_setup_teardown(test_dead_letters__##name, set_up, tear_down)
+#define LETTERS_TEST(name) \
+    cmocka_unit_test_setup_teardown(test_dead_letters__##name, set_up, tear_down)
 
 int main(void)
 {
