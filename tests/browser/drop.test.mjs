@@ -134,6 +134,22 @@ browsing("an answer that is lost is asked for again, and counts once", async (vi
   assert.notEqual(keys[3], keys[0]);
 });
 
+browsing("a refusal without words of its own is told in the server's", async (visit) => {
+  const { id } = await server.policy({ total: 10 });
+  const shop = await shopper(visit, id, {
+    user: "odd",
+    allowed: [`400 /v1/policies/${id}/claims`],
+  });
+  await shop.reads(".press", "Get my coupon");
+  await shop.page.route(`**/v1/policies/${id}/claims`, (route) =>
+    route.continue({ postData: JSON.stringify({ user: ".." }) }),
+  );
+  await shop.page.locator(".press").click();
+  await shop.reads(".view-message h2", "Invalid request");
+  await shop.reads(".view-message p", /user/);
+  assert.deepEqual(await held(id, "odd"), []);
+});
+
 browsing("a press that never got through survives a reload", async (visit) => {
   const { id } = await server.policy({ total: 10, per_user_limit: 5 });
   const shop = await shopper(visit, id, { user: "reload" });

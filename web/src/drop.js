@@ -10,6 +10,7 @@ import { follow } from "./stream.js";
 const id = location.pathname.split("/")[2];
 const ANNOUNCED_S = [60, 30, 10];
 const REFUSALS = { LIMIT_REACHED: "limit", BLOCKED: "blocked", CLOSED: "closed" };
+const STATES = ["SOLD_OUT", "PAUSED", "CLOSED"]; // what a policy's state says, too
 
 /* All that the page shows follows from this. */
 const now = { policy: null, person: null, claim: null, underWay: null, verdict: null, stop: null };
@@ -33,8 +34,10 @@ function draw() {
   view.who(now.person?.user);
   if (now.underWay) return drawUnderWay();
   if (claim) return drawClaim();
-  const code = now.verdict?.code;
+  const { code, title, detail } = now.verdict ?? {};
   if (REFUSALS[code]) return tell(REFUSALS[code]);
+  // Of what these pages have no words for, the server's own are told.
+  if (code && !STATES.includes(code)) return tell(null, detail, title);
   if (policy.state === "CLOSED") return tell("closed");
   if (policy.state === "PAUSED") return tell("paused");
   if (policy.state === "SOLD_OUT") return drawSoldOut();
@@ -108,11 +111,10 @@ function drawSoldOut() {
   );
 }
 
-function tell(kind, text) {
-  const { words } = view.speech;
-  const line = text ?? words[`${kind}Words`];
-  view.stage.message(words[`${kind}Title`], line);
-  view.announce(`${words[`${kind}Title`]}. ${line}`);
+function tell(kind, text, title = view.speech.words[`${kind}Title`]) {
+  const line = text ?? view.speech.words[`${kind}Words`];
+  view.stage.message(title, line);
+  view.announce(`${title}. ${line}`);
 }
 
 /* Takes in what the server says of this person's claims; the latest that is a coupon is shown. */
@@ -150,7 +152,7 @@ async function press() {
     now.verdict = verdict;
     // The stream will say so too, in a moment; what was just refused is not offered again until
     // then.
-    if (["SOLD_OUT", "PAUSED", "CLOSED"].includes(verdict.code)) now.policy.state = verdict.code;
+    if (STATES.includes(verdict.code)) now.policy.state = verdict.code;
     if (verdict.code === "SOLD_OUT") now.policy.remaining = 0;
   }
   draw();

@@ -53,7 +53,8 @@ export function presses(policy_id, { user, headers }, told) {
   /* What a refusal means to this press. That it came too late is kept, so that a reload says the
      same. */
   async function refusal(problem, at_ms) {
-    const verdict = { code: problem.code, at_ms };
+    const { code, body, message: detail } = problem;
+    const verdict = { code, title: body.title, detail, at_ms };
     if (problem.code === "SOLD_OUT") {
       const status = await get(`/v1/policies/${policy_id}/claims/${encodeURIComponent(user)}`, {
         headers,
