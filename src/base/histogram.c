@@ -3,14 +3,60 @@
 
 #include "base/error.h"
 
-/* 0, 1, 2, 3, 4, 5, 6, 7, 8-9, 10-11, ...: the highest bit and the two below it. */
+/* Steps of the tenth root of ten (the Renard series R10), of which three make a doubling. */
+#define DECADE(POWER)                                                              \
+    UINT64_C(100) * (POWER), UINT64_C(125) * (POWER), UINT64_C(160) * (POWER),     \
+        UINT64_C(200) * (POWER), UINT64_C(250) * (POWER), UINT64_C(315) * (POWER), \
+        UINT64_C(400) * (POWER), UINT64_C(500) * (POWER), UINT64_C(630) * (POWER), \
+        UINT64_C(800) * (POWER)
+
+/* The largest value of each bucket. */
+static const uint64_t histogram_limits[HISTOGRAM_BUCKETS] = {
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    8,
+    10,
+    12,
+    16,
+    20,
+    25,
+    31,
+    40,
+    50,
+    63,
+    80,
+    DECADE(1),
+    DECADE(10),
+    DECADE(100),
+    DECADE(1000),
+    DECADE(10000),
+    DECADE(100000),
+    DECADE(1000000),
+    DECADE(10000000),
+    DECADE(100000000),
+    DECADE(1000000000),
+    UINT64_C(1000000000000),
+    UINT64_MAX,
+};
+
+/* Begins at a bucket that ends at the value's highest bit or a little below it, three per power of
+ * two; at most six limits are looked at. */
 unsigned histogram_bucket(uint64_t value)
 {
-    if (value < 4)
+    if (value < 2)
         return (unsigned)value;
     unsigned highest = 63 - (unsigned)__builtin_clzll(value);
-    unsigned bucket = 4 * (highest - 1) + (unsigned)(value >> (highest - 2) & 3);
-    return bucket < HISTOGRAM_BUCKETS ? bucket : HISTOGRAM_BUCKETS - 1;
+    unsigned bucket = 3 * highest - 2;
+    if (bucket >= HISTOGRAM_BUCKETS)
+        return HISTOGRAM_BUCKETS - 1;
+    while (value > histogram_limits[bucket])
+        bucket++;
+    return bucket;
 }
 
 /* A plain load and store: there is one writer, so a locked addition would only cost. */
@@ -39,12 +85,15 @@ void histogram_add_to(const struct histogram *histogram, struct histogram_snapsh
 uint64_t histogram_bucket_limit(unsigned bucket)
 {
     ensure(bucket < HISTOGRAM_BUCKETS);
-    if (bucket == HISTOGRAM_BUCKETS - 1)
-        return UINT64_MAX;
-    if (bucket < 4)
-        return bucket;
-    uint64_t step = UINT64_C(1) << (bucket / 4 - 1);
-    return (4 + bucket % 4) * step + step - 1;
+    return histogram_limits[bucket];
+}
+
+bool histogram_bucket_is_round(unsigned bucket)
+{
+    uint64_t digit = histogram_bucket_limit(bucket);
+    while (digit >= 10 && digit % 10 == 0)
+        digit /= 10;
+    return digit == 1 || digit == 2 || digit == 5;
 }
 
 static uint64_t bucket_middle(unsigned bucket)

@@ -1,14 +1,16 @@
-/* histogram.h: counts of durations or sizes in logarithmic buckets, four per power of two.
+/* histogram.h: counts of durations or sizes in logarithmic buckets, ten per power of ten. Promises
+ * are made in round numbers, so 1, 2 and 5 times every power of ten is where a bucket ends.
  *
  * One thread records, any thread may read: the counters are relaxed atomics.
  */
 #pragma once
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
-/* Up to 2^40: a quarter of an hour in nanoseconds; what is above falls into the last. */
-#define HISTOGRAM_BUCKETS 156
+/* Up to 10^12: a quarter of an hour in nanoseconds; what is above falls into the last. */
+#define HISTOGRAM_BUCKETS 120
 
 struct histogram {
     _Atomic uint64_t counts[HISTOGRAM_BUCKETS];
@@ -31,6 +33,9 @@ void histogram_add_to(const struct histogram *histogram, struct histogram_snapsh
 /* Which bucket a value falls into, and the largest value that does; UINT64_MAX for the last. */
 unsigned histogram_bucket(uint64_t value);
 uint64_t histogram_bucket_limit(unsigned bucket);
+
+/* Whether it ends at 1, 2 or 5 times a power of ten. */
+bool histogram_bucket_is_round(unsigned bucket);
 
 /* The middle of the first bucket up to which `quantile` (0..1) of the values lie; 0 when empty. */
 uint64_t histogram_quantile(const struct histogram_snapshot *snapshot, double quantile);

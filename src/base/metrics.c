@@ -4,6 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* In seconds: what is faster needs no telling apart. */
+#define SHOWN_MIN 1e-5
+
 /* The fewest digits that read back as the same number. */
 static void append_double(struct buffer *out, double value)
 {
@@ -67,14 +70,15 @@ void metrics_histogram(struct buffer *out, const char *name, const char *labels,
     uint64_t at_most = 0;
     for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
         at_most += snapshot->counts[i];
-        /* Four buckets per power of two, so every eighth ends at a second one. */
-        if (i % 8 != 3)
+        bool is_last = i == HISTOGRAM_BUCKETS - 1;
+        double at = (double)histogram_bucket_limit(i) / divisor;
+        if (!is_last && (at < SHOWN_MIN || !histogram_bucket_is_round(i)))
             continue;
         buffer_clear(&limit);
-        if (i == HISTOGRAM_BUCKETS - 1)
+        if (is_last)
             buffer_append_literal(&limit, "+Inf");
         else
-            append_double(&limit, (double)histogram_bucket_limit(i) / divisor);
+            append_double(&limit, at);
         append_series(out, name, "_bucket", labels, limit.bytes);
         buffer_append_u64(out, at_most);
         buffer_append_literal(out, "\n");

@@ -27,6 +27,7 @@ void metrics_single(struct buffer *out, const char *name, enum metrics_kind kind
                     uint64_t value);
 
 /* The _bucket, _sum and _count lines; recorded values are divided by `divisor` (1e9 for
- * nanoseconds shown as seconds, 1 for sizes). Every second power of two becomes a bucket line. */
+ * nanoseconds shown as seconds, 1 for sizes). The buckets that end at 1, 2 and 5 times a power of
+ * ten become lines, from 10 us on. */
 void metrics_histogram(struct buffer *out, const char *name, const char *labels,
                        const struct histogram_snapshot *snapshot, double divisor);

@@ -575,6 +575,7 @@ enum status ledger_write_back(struct ledger *ledger, const struct ledger_memory 
 struct ledger_stats {
     struct histogram commit_ns;  /* from BEGIN to the return of COMMIT */
     struct histogram batch_size; /* claims per commit */
+    struct histogram lag_ns; /* of each coupon: from its claim's time at the gate to its commit */
     _Atomic uint64_t commits;
     _Atomic uint64_t commit_failures;
     _Atomic uint64_t claims_issued;

@@ -105,6 +105,18 @@ def test_metrics__histograms_count_what_happened(server):
             assert value == metrics[name.replace('_bucket{le="+Inf"}', "_count")]
 
 
+def test_metrics__time_from_accept_to_row_is_of_each_row(server):
+    policy = server.create(total=40)["id"]
+    server.claims(policy, [f"u{i}" for i in range(50)])
+    server.claims(policy, [f"u{i}" for i in range(10)])
+    wait_until(lambda: server.metrics()["dibs_issue_lag_seconds_count"] == 40, "one per row")
+    samples = server.metrics()
+    counts = [samples[f'dibs_issue_lag_seconds_bucket{{le="{limit}"}}']
+              for limit in ("0.01", "0.02", "0.05", "0.1", "0.2", "0.5", "1", "+Inf")]
+    assert counts == sorted(counts) and counts[-1] == 40
+    assert 0 <= samples["dibs_issue_lag_seconds_sum"] < 40 * 60
+
+
 @pytest.mark.gate_local("no gate is asked")
 def test_metrics__never_name_a_user(server):
     policy = server.create(total=10)["id"]

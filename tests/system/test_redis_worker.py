@@ -1,6 +1,7 @@
 """The worker: what it tells of itself, and how it ends."""
 
 import signal
+import time
 
 import pytest
 
@@ -22,13 +23,19 @@ def test_redis_worker__is_watched(tmp_path, redis):
         policy = server.create(total=500)["id"]
         won = server.claims(policy, [f"u{i}" for i in range(200)])
         assert {o.answer.status for o in won} == {202}
+        won_at = time.monotonic()
         # Nobody works yet: the server tells how much waits.
         wait_until(lambda: server.metrics()["dibs_pending"] == 200, "the server sees them")
         assert "dibs_drained_total" not in server.metrics()
+        waited_s = time.monotonic() - won_at
         worker = shop.work(worker_listen="127.0.0.1:0")
         assert expect(worker.get("/healthz"), 200) == {"status": "ok"}
         wait_until(lambda: worker.metrics()["dibs_drained_total"] == 200, "they are drained", 30)
         samples = worker.metrics()
+        # From accept to row, in the process that writes it.
+        assert samples["dibs_issue_lag_seconds_count"] == 200
+        assert samples["dibs_issue_lag_seconds_sum"] >= 200 * (waited_s - 0.002)
+        assert server.metrics()["dibs_issue_lag_seconds_count"] == 0
         assert samples["dibs_dead_letters"] == samples["dibs_drain_refused_total"] == 0
         assert samples['dibs_gate_breakers{state="open"}'] == 0
         assert samples["dibs_drained_per_second"] >= 0

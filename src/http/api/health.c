@@ -129,6 +129,11 @@ static void write_ledger(struct buffer *out, struct api *api)
     const struct ledger_stats *stats = ledger_stats(ledger);
     struct histogram_snapshot commit_ns = {0};
     struct histogram_snapshot batch_size = {0};
+    struct histogram_snapshot lag_ns = {0};
+    histogram_add_to(&stats->lag_ns, &lag_ns);
+    metrics_family(out, "dibs_issue_lag_seconds", METRICS_HISTOGRAM,
+                   "From a claim's win at the gate to the commit of its coupon here.");
+    metrics_histogram(out, "dibs_issue_lag_seconds", NULL, &lag_ns, NANOSECONDS);
     histogram_add_to(&stats->commit_ns, &commit_ns);
     histogram_add_to(&stats->batch_size, &batch_size);
     metrics_family(out, "dibs_ledger_commit_seconds", METRICS_HISTOGRAM,

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/array.h"
 #include "base/histogram.h"
 
 /* The bucket a value was counted in. */
@@ -42,11 +43,29 @@ static void test_histogram__limits_and_buckets_agree(void **state)
     assert_int_equal(histogram_bucket_limit(HISTOGRAM_BUCKETS - 1), UINT64_MAX);
 }
 
-static void test_histogram__there_are_four_buckets_per_power_of_two(void **state)
+static void test_histogram__there_are_ten_buckets_per_power_of_ten(void **state)
 {
-    static const uint64_t limits[] = {0, 1, 2, 3, 4, 5, 6, 7, 9, 11, 13, 15, 19, 23, 27, 31};
-    for (unsigned i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
+    static const uint64_t limits[] = {0,  1,  2,  3,  4,  5,  6,   8,   10,  12,  16, 20,
+                                      25, 31, 40, 50, 63, 80, 100, 125, 160, 200, 250};
+    for (size_t i = 0; i < COUNT_OF(limits); i++)
         assert_int_equal(histogram_bucket_limit(i), limits[i]);
+    for (unsigned i = 18; i + 12 < HISTOGRAM_BUCKETS; i++)
+        assert_int_equal(histogram_bucket_limit(i + 10), 10 * histogram_bucket_limit(i));
+}
+
+static void test_histogram__round_numbers_end_a_bucket(void **state)
+{
+    static const uint64_t digits[] = {1, 2, 5};
+    for (uint64_t power = 1; power < UINT64_C(1000000000000); power *= 10) {
+        for (size_t i = 0; i < COUNT_OF(digits); i++) {
+            unsigned bucket = recorded_bucket(digits[i] * power);
+            assert_int_equal(histogram_bucket_limit(bucket), digits[i] * power);
+            assert_true(histogram_bucket_is_round(bucket));
+        }
+    }
+    assert_false(histogram_bucket_is_round(recorded_bucket(0)));
+    assert_false(histogram_bucket_is_round(recorded_bucket(250)));
+    assert_false(histogram_bucket_is_round(HISTOGRAM_BUCKETS - 1));
 }
 
 static void test_histogram__a_minute_in_nanoseconds_has_a_finite_bucket(void **state)
@@ -131,7 +150,7 @@ static void test_histogram__several_recorders_add_up(void **state)
     assert_int_equal(snapshot.sum, 21);
     assert_int_equal(snapshot.counts[1], 1);
     assert_int_equal(snapshot.counts[recorded_bucket(10)], 2);
-    assert_int_equal(histogram_quantile(&snapshot, 0.34), 10);
+    assert_int_equal(histogram_quantile(&snapshot, 0.34), 9); /* of 9 and 10 */
     assert_int_equal(histogram_quantile(&snapshot, 0.33), 1);
     assert_int_equal(histogram_quantile(&snapshot, 0), 1);
 }
@@ -140,7 +159,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_histogram__limits_and_buckets_agree),
-        cmocka_unit_test(test_histogram__there_are_four_buckets_per_power_of_two),
+        cmocka_unit_test(test_histogram__there_are_ten_buckets_per_power_of_ten),
+        cmocka_unit_test(test_histogram__round_numbers_end_a_bucket),
         cmocka_unit_test(test_histogram__a_minute_in_nanoseconds_has_a_finite_bucket),
         cmocka_unit_test(test_histogram__an_empty_one_has_no_quantiles),
         cmocka_unit_test(test_histogram__quantiles_are_the_bucket_of_the_sorted_value),

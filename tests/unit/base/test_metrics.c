@@ -98,7 +98,8 @@ static void check_buckets(const struct histogram_snapshot *snapshot, double divi
     }
     assert_true(ended);
     assert_int_equal(count_before, snapshot->count);
-    assert_int_equal(line_count, HISTOGRAM_BUCKETS / 8 + 1);
+    /* 1, 2 and 5 times each power of ten from 10 us to 1000 s, and what is above. */
+    assert_int_equal(line_count, 3 * 8 + 1 + 1);
 }
 
 static void test_metrics__histogram_lines_are_cumulative(void **state)
@@ -121,12 +122,26 @@ static void test_metrics__histogram_lines_are_cumulative(void **state)
     check_buckets(&snapshot, 1e9);
 }
 
+static void test_metrics__promises_are_read_off_a_histogram(void **state)
+{
+    static struct histogram histogram;
+    for (uint64_t ms = 1; ms <= 200; ms++)
+        histogram_record(&histogram, ms * 1000000);
+    struct histogram_snapshot snapshot;
+    memset(&snapshot, 0, sizeof(snapshot));
+    histogram_add_to(&histogram, &snapshot);
+    metrics_histogram(&out, "s", NULL, &snapshot, 1e9);
+    assert_non_null(strstr(out.bytes, "s_bucket{le=\"0.01\"} 10\n"));
+    assert_non_null(strstr(out.bytes, "s_bucket{le=\"0.1\"} 100\n"));
+    assert_non_null(strstr(out.bytes, "s_bucket{le=\"0.2\"} 200\n"));
+}
+
 static void test_metrics__an_empty_histogram_exports_zeros(void **state)
 {
     struct histogram_snapshot snapshot;
     memset(&snapshot, 0, sizeof(snapshot));
     metrics_histogram(&out, "s", NULL, &snapshot, 1);
-    const char *start = "s_bucket{le=\"3\"} 0\ns_bucket{le=\"15\"} 0\n";
+    const char *start = "s_bucket{le=\"1\"} 0\ns_bucket{le=\"2\"} 0\ns_bucket{le=\"5\"} 0\n";
     assert_memory_equal(out.bytes, start, strlen(start));
     const char *end = "\ns_bucket{le=\"+Inf\"} 0\ns_sum 0\ns_count 0\n";
     assert_string_equal(out.bytes + out.length - strlen(end), end);
@@ -140,6 +155,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(test_metrics__doubles_are_short_and_exact, setup, teardown),
         cmocka_unit_test_setup_teardown(test_metrics__histogram_lines_are_cumulative, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_metrics__promises_are_read_off_a_histogram, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_metrics__an_empty_histogram_exports_zeros, setup,
                                         teardown),
