@@ -294,6 +294,7 @@ static const struct command commands[] = {
             "dibs rush --total 1000 --users 5000",
             "dibs rush --policy 42 --users 100000 --rate 50000 --duration 30s --report rush.html",
             "dibs rush --total 1000 --users 2000 --bursts 200 --every 2s --retry 3",
+            "dibs rush --policies 4 --total 200 --users 1000 --topics kafka://localhost:9092",
             "dibs rush --rehearse --policy 42 --users 50000 --report rehearsal.html"),
         .description =
             "Presses the button for many people at once, writes down what each was told, and holds "
@@ -306,8 +307,11 @@ static const struct command commands[] = {
             {"policy", "N", "Storm this policy, or rehearse it."},
             {"total", "N", "Make a policy of so many coupons, and close it in the end."},
             {"per-user-limit", "N", "Of the policy that is made. [1]"},
+            {"policies", "N", "Make so many policies of --total coupons, and storm all at once."},
             {"rehearse", NULL, "Storm a copy of --policy, which itself is left alone."},
-            {"users", "N", "How many people press. [twice the coupons, at least 100]"},
+            {"users", "N",
+             "How many people press, in each policy. [twice the coupons, at least "
+             "100]"},
             {"connections", "N", "How many connections they share; -c for short. [256]"},
             {"closed", NULL, "Press again as soon as an answer is there: the default."},
             {"rate", "N", "Press so often a second, whatever the answers do."},
@@ -321,6 +325,7 @@ static const struct command commands[] = {
             {"settle", "DURATION", "Wait so long for what is pending in the end. [30s]"},
             {"p99", "DURATION", "Exit with 4 when the 99th percentile is slower."},
             {"report", "FILE", "Write a page with pictures that opens in any browser."},
+            {"topics", "URL", "What the topic of claims got, as in kafka://localhost:9092."},
             {"keep", NULL, "Do not close the policy that was made."}),
         .shared_options = exchange_options,
         .initial = "connections",

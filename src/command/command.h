@@ -27,7 +27,7 @@ enum command_exit {
 };
 
 #define COMMAND_WORDS_MAX   4
-#define COMMAND_OPTIONS_MAX 24
+#define COMMAND_OPTIONS_MAX 32
 
 /* One flag of a command. A list of them ends with a NULL name. */
 struct option {

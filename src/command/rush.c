@@ -29,16 +29,17 @@ static void rush_on_signal(int number)
 
 /* --- telling how it goes --- */
 
-static bool rush_is_watched(void)
+/* Storms that run together would write over each other. */
+static bool rush_is_watched(const struct rush *rush)
 {
-    return isatty(STDERR_FILENO) != 0;
+    return rush->gun == NULL && isatty(STDERR_FILENO) != 0;
 }
 
 static void rush_tell(void *context, const struct storm_numbers *numbers)
 {
     const uint64_t *outcomes = numbers->outcomes;
 
-    if (!rush_is_watched())
+    if (!rush_is_watched(context))
         return;
     fprintf(stderr,
             "\r\033[K%5.1f s  sent %" PRIu64 "/%" PRIu64 "  won %" PRIu64 "  sold out %" PRIu64
@@ -51,13 +52,13 @@ static void rush_tell(void *context, const struct storm_numbers *numbers)
 
 static void rush_tell_survey(void *context, size_t done, size_t count)
 {
-    if (rush_is_watched())
+    if (rush_is_watched(context))
         fprintf(stderr, "\r\033[Klooking at what each of them holds: %zu of %zu", done, count);
 }
 
-static void rush_tell_nothing(void)
+static void rush_tell_nothing(const struct rush *rush)
 {
-    if (rush_is_watched())
+    if (rush_is_watched(rush))
         fputs("\r\033[K", stderr);
 }
 
@@ -177,11 +178,18 @@ static void rush_end_policy(struct rush *rush)
 /* Sleeps until the storm is to begin. */
 static void rush_await_start(const struct rush *rush)
 {
+    char byte;
+
+    if (rush->gun != NULL) {
+        close(rush->gun->ready);
+        while (!rush_stop && read(rush->gun->go, &byte, 1) < 0 && errno == EINTR)
+            continue;
+    }
     while (!rush_stop) {
         int64_t left_ms = rush->options.start_at_ms - clock_wall_ms();
         if (left_ms <= 0)
             break;
-        if (rush_is_watched())
+        if (rush_is_watched(rush))
             fprintf(stderr, "\r\033[K%" PRId64 " s to go", left_ms / 1000);
         int64_t wait_ms = left_ms < 200 ? left_ms : 200;
         nanosleep(&(struct timespec){.tv_nsec = wait_ms * 1000000}, NULL);
@@ -201,12 +209,13 @@ static int rush_storm(struct rush *rush)
         .retry_max = rush->options.retry_max,
         .stop = &rush_stop,
         .tell = rush_tell,
+        .context = rush,
     };
 
     rush_await_start(rush);
     rush->started_at_ms = clock_wall_ms();
     enum status status = storm_run(&rush->storm, &options, &error);
-    rush_tell_nothing();
+    rush_tell_nothing(rush);
     if (status != STATUS_OK)
         return command_fail(rush->exchange.call, "%s", error.text);
     rush->is_stopped = rush_stop != 0;
@@ -262,10 +271,11 @@ static int rush_holdings_at_users(struct rush *rush)
         .timeout_ms = rush->options.settle_ms,
         .stop = &rush_stop,
         .tell = rush_tell_survey,
+        .context = rush,
     };
     enum status status = rush_holdings(&rush->holdings, &options, &error);
     free(users);
-    rush_tell_nothing();
+    rush_tell_nothing(rush);
     rush->evidence.holdings = &rush->holdings;
     return status == STATUS_OK ? COMMAND_FINE : command_fail(rush->exchange.call, "%s", error.text);
 }
@@ -326,6 +336,51 @@ static void rush_ask_audit(struct rush *rush)
         yyjson_get_bool(yyjson_obj_get(item, "ok")) ? RUSH_AUDIT_FINE : RUSH_AUDIT_BROKEN;
     evidence->audit_gap_count = yyjson_get_sint(yyjson_obj_get(item, "unaccounted"));
     rush_read_findings(evidence, yyjson_obj_get(item, "findings"));
+}
+
+/* --- the topic of claims --- */
+
+static int rush_open_topic(struct rush *rush)
+{
+    struct error error;
+    const char *url = rush->options.topics_url;
+
+    if (url == NULL)
+        return COMMAND_FINE;
+    if (kafka_target_init(&rush->kafka, url, getenv("DIBS_RELAY_PASSWORD"), &error) != STATUS_OK)
+        return command_usage(rush->exchange.call, "--topics: %s", error.text);
+    enum status status =
+        kafka_reader_open(&rush->reader, &rush->kafka, KAFKA_COUPON_PENDED, &error);
+    return status == STATUS_OK ? COMMAND_FINE
+                               : command_fail(rush->exchange.call, "--topics: %s", error.text);
+}
+
+static void rush_close_topic(struct rush *rush)
+{
+    kafka_reader_close(rush->reader);
+    kafka_target_release(&rush->kafka);
+}
+
+/* What the storm has brought; nothing is pending any more, so all of it is there. */
+static int rush_read_topic(struct rush *rush)
+{
+    struct kafka_found found;
+    struct error error;
+    char key[24];
+
+    if (rush->reader == NULL)
+        return COMMAND_FINE;
+    snprintf(key, sizeof(key), "%" PRId64, rush->policy_id);
+    if (kafka_reader_find(rush->reader, key, rush->options.settle_ms, &found, &error) != STATUS_OK)
+        return command_fail(rush->exchange.call, "--topics: %s", error.text);
+    rush->topic = (struct rush_topic){
+        .name = rush->kafka.topics[KAFKA_COUPON_PENDED],
+        .message_count = found.count,
+        .partition = found.partition,
+        .first_offset = found.first_offset,
+        .last_offset = found.last_offset,
+    };
+    return COMMAND_FINE;
 }
 
 /* --- the verdict --- */
@@ -391,6 +446,7 @@ static int rush_judge(struct rush *rush)
         .proof = &proof,
         .figures = &figures,
         .first_refusal = rush->storm.first_refusal,
+        .topic = rush->reader != NULL ? &rush->topic : NULL,
         .p99_target_ms = rush->options.p99_target_ms,
     };
     buffer_init(&out, PAGE_MAX);
@@ -432,8 +488,10 @@ static int rush_prepare(struct rush *rush)
                                         .authority = client->authority,
                                         .token = client->token,
                                         .agent = "dibs-rush/" DIBS_VERSION};
-    int code = rush_find_policy(rush);
+    int code = rush_open_topic(rush);
 
+    if (code == COMMAND_FINE)
+        code = rush_find_policy(rush);
     if (code != COMMAND_FINE)
         return code;
     random_bytes(&number, sizeof(number));
@@ -468,15 +526,17 @@ static int rush_all(struct rush *rush)
     if (code == COMMAND_FINE) {
         rush_ask_stock(rush);
         rush_ask_audit(rush);
-        code = rush_judge(rush);
+        code = rush_read_topic(rush);
     }
+    if (code == COMMAND_FINE)
+        code = rush_judge(rush);
     sigaction(SIGINT, &before, NULL);
     return code;
 }
 
-int command_rush(const struct command_call *call)
+int rush_one(const struct command_call *call, const struct rush_gun *gun)
 {
-    struct rush rush = {0};
+    struct rush rush = {.gun = gun};
     int code = rush_read_options(call, &rush.options);
 
     if (code != COMMAND_FINE)
@@ -490,10 +550,22 @@ int command_rush(const struct command_call *call)
     rush_stop = 0;
     code = rush_all(&rush);
     rush_end_policy(&rush);
+    rush_close_topic(&rush);
     wire_close(rush.wire);
     storm_release(&rush.storm);
     rush_holdings_release(&rush.holdings);
     rush_plan_release(&rush.plan);
     exchange_end(&rush.exchange);
     return code;
+}
+
+int command_rush(const struct command_call *call)
+{
+    struct rush_options options;
+    int code = rush_read_options(call, &options);
+
+    if (code != COMMAND_FINE)
+        return code;
+    return options.policy_count == 1 ? rush_one(call, NULL)
+                                     : rush_many(call, (size_t)options.policy_count);
 }

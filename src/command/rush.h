@@ -6,11 +6,21 @@
 
 #include "base/model.h"
 #include "command/exchange.h"
+#include "event/kafka/reader.h"
 #include "rush/holdings.h"
 #include "rush/prove.h"
 #include "rush/report.h"
 #include "rush/storm.h"
 #include "rush/wire.h"
+
+#define RUSH_POLICIES_MAX 64
+
+/* For storms that begin together: `ready` is closed when this one could begin, and it begins when
+ * `go` ends. */
+struct rush_gun {
+    int ready;
+    int go;
+};
 
 struct rush_options {
     int64_t policy_id; /* 0: the storm makes its own */
@@ -24,6 +34,8 @@ struct rush_options {
     int64_t settle_ms;
     int64_t p99_target_ms; /* 0: none */
     const char *report_path;
+    const char *topics_url; /* the Kafka that claims go through; NULL: nobody asks */
+    int64_t policy_count;   /* storms at once */
     struct rush_plan_options plan;
 };
 
@@ -42,7 +54,17 @@ struct rush {
     int64_t started_at_ms;
     int64_t won_count;
     bool is_stopped;
+    const struct rush_gun *gun; /* NULL: it begins alone */
+    struct kafka_target kafka;
+    struct kafka_reader *reader; /* NULL: nobody asks */
+    struct rush_topic topic;
 };
 
 /* Reads the flags. COMMAND_FINE, or COMMAND_USAGE in words. */
 int rush_read_options(const struct command_call *call, struct rush_options *options);
+
+/* One storm, its report on stdout; the exit code. */
+int rush_one(const struct command_call *call, const struct rush_gun *gun);
+
+/* So many at once, each of a policy of its own. */
+int rush_many(const struct command_call *call, size_t count);

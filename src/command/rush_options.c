@@ -41,6 +41,23 @@ static int rush_take_start(const struct command_call *call, int64_t *start_at_ms
     return COMMAND_FINE;
 }
 
+/* Several at once share the connections. */
+static int rush_take_many(const struct command_call *call, struct rush_options *options)
+{
+    int code = command_number(call, "policies", 1, RUSH_POLICIES_MAX, &options->policy_count);
+    if (code != COMMAND_FINE || options->policy_count == 1)
+        return code;
+    if (options->policy_id != 0)
+        return command_usage(call, "--policies goes with --total: each storm makes its own");
+    if (options->report_path != NULL)
+        return command_usage(call,
+                             "--report shows one policy; leave out --policies, or use --json");
+    options->connection_count /= (size_t)options->policy_count;
+    if (options->connection_count == 0)
+        options->connection_count = 1;
+    return COMMAND_FINE;
+}
+
 /* Which shape the flags ask for; those that do not go together are refused. */
 static int rush_take_shape(const struct command_call *call, struct rush_plan_options *plan)
 {
@@ -112,8 +129,10 @@ int rush_read_options(const struct command_call *call, struct rush_options *opti
     int64_t users = 0;
     int64_t connections = CONNECTIONS_DEFAULT;
     int64_t retries = 0;
-    *options = (struct rush_options){.per_user_limit = 1, .settle_ms = SETTLE_DEFAULT_MS};
+    *options = (struct rush_options){
+        .per_user_limit = 1, .settle_ms = SETTLE_DEFAULT_MS, .policy_count = 1};
     options->report_path = command_option(call, "report");
+    options->topics_url = command_option(call, "topics");
     int code = rush_take_target(call, options);
     if (code == COMMAND_FINE)
         code = command_number(call, "users", 1, RUSH_USERS_MAX, &users);
@@ -134,5 +153,5 @@ int rush_read_options(const struct command_call *call, struct rush_options *opti
     options->plan.user_count = (uint32_t)users;
     options->connection_count = (size_t)connections;
     options->retry_max = (int)retries;
-    return code;
+    return code == COMMAND_FINE ? rush_take_many(call, options) : code;
 }

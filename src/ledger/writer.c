@@ -353,13 +353,6 @@ void writer_finish_writes(struct writer *writer, struct write_batch *batch, enum
     pthread_cond_broadcast(&writer->finished);
 }
 
-/* Clocks differ: by the worker's, a claim may not have been made yet. */
-static void writer_count_lag(struct histogram *lag_ns, const struct claim *claim, int64_t now_ms)
-{
-    int64_t lag_ms = now_ms - claim->requested_at_ms;
-    histogram_record(lag_ns, lag_ms > 0 ? (uint64_t)lag_ms * 1000000 : 0);
-}
-
 static void writer_count(struct writer *writer, const struct write_batch *batch, int64_t started_ns)
 {
     struct ledger_stats *stats = writer->stats;
@@ -368,8 +361,10 @@ static void writer_count(struct writer *writer, const struct write_batch *batch,
     int64_t now_ms = clock_wall_ms();
 
     for (size_t i = 0; i < batch->claim_count; i++) {
+        /* Clocks differ: by this one, a claim may not have been made yet. */
+        int64_t lag_ms = now_ms - batch->claims[i].requested_at_ms;
         if (coupon_state_is_active(writer->states[i]))
-            writer_count_lag(&stats->lag_ns, &batch->claims[i], now_ms);
+            histogram_record(&stats->lag_ns, lag_ms > 0 ? (uint64_t)lag_ms * 1000000 : 0);
         kept_count += writer->states[i] == COUPON_PENDING;
         void_count += !coupon_state_is_active(writer->states[i]);
     }

@@ -95,6 +95,14 @@ static enum rush_fate survey_fate(const char *state)
     return state != NULL && strcmp(state, "VOID") == 0 ? RUSH_FATE_VOID : RUSH_FATE_PENDING;
 }
 
+static int64_t survey_time_ms(yyjson_val *item, const char *name)
+{
+    const char *text = yyjson_get_str(yyjson_obj_get(item, name));
+    int64_t at_ms;
+
+    return text != NULL && clock_parse_rfc3339(span_of(text), &at_ms) ? at_ms : 0;
+}
+
 static void survey_add(struct survey *survey, const struct rush_coupon *coupon)
 {
     struct rush_holdings *holdings = survey->holdings;
@@ -119,6 +127,8 @@ static bool survey_keep(struct survey *survey, size_t user, yyjson_val *root, bo
             .user = survey->options->users[user],
             .seq = yyjson_get_sint(yyjson_obj_get(item, "seq")),
             .nth = (int32_t)yyjson_get_sint(yyjson_obj_get(item, "nth")),
+            .requested_at_ms = survey_time_ms(item, "requested_at"),
+            .issued_at_ms = survey_time_ms(item, "issued_at"),
             .fate = survey_fate(yyjson_get_str(yyjson_obj_get(item, "state"))),
         };
         if (coupon.fate == RUSH_FATE_PENDING && !is_last) {
@@ -207,6 +217,26 @@ enum status rush_holdings(struct rush_holdings *holdings, const struct holdings_
     free(survey->states);
     free(survey);
     return STATUS_OK;
+}
+
+size_t rush_holdings_rows(const struct rush_holdings *holdings, int64_t *last_row_ms)
+{
+    int64_t accepted_ms = 0;
+    int64_t issued_ms = 0;
+    size_t count = 0;
+
+    for (size_t i = 0; i < holdings->coupon_count; i++) {
+        const struct rush_coupon *coupon = &holdings->coupons[i];
+        if (coupon->fate != RUSH_FATE_ISSUED)
+            continue;
+        count++;
+        accepted_ms = coupon->requested_at_ms > accepted_ms ? coupon->requested_at_ms : accepted_ms;
+        issued_ms = coupon->issued_at_ms > issued_ms ? coupon->issued_at_ms : issued_ms;
+    }
+    *last_row_ms = accepted_ms == 0 || issued_ms == 0 ? -1
+                   : issued_ms > accepted_ms          ? issued_ms - accepted_ms
+                                                      : 0;
+    return count;
 }
 
 void rush_holdings_release(struct rush_holdings *holdings)

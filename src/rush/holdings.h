@@ -26,6 +26,8 @@ struct rush_coupon {
     uint32_t user;
     int32_t nth;
     int64_t seq;
+    int64_t requested_at_ms; /* by the gate's clock; 0: it was not told */
+    int64_t issued_at_ms;    /* by that of whoever wrote the row; 0: there is none */
     enum rush_fate fate;
 };
 
@@ -51,4 +53,8 @@ struct holdings_options {
 
 enum status rush_holdings(struct rush_holdings *holdings, const struct holdings_options *options,
                           struct error *error) MUST_CHECK;
+/* Rows that were written, and how many milliseconds after the last of their claims was accepted the
+ * last of them was; -1: there are none, or the server does not tell. */
+size_t rush_holdings_rows(const struct rush_holdings *holdings, int64_t *last_row_ms);
+
 void rush_holdings_release(struct rush_holdings *holdings);

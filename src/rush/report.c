@@ -12,6 +12,7 @@
 
 #define MILLISECOND_NS 1e6
 #define SECOND_NS      1e9
+#define TOPIC_WORDS    256
 #define PAGE_NAME      "report.html"
 #define PAGE_MARK      "<!-- DATA -->"
 
@@ -77,6 +78,13 @@ static void report_outcomes(struct buffer *out, const struct rush_report *report
     report_line(out, "won", (int64_t)outcomes[RUSH_WON], words);
     if (outcomes[RUSH_HELD] > 0)
         report_line(out, "held", (int64_t)outcomes[RUSH_HELD], "asked again, same claim");
+    int64_t last_row_ms;
+    size_t row_count = rush_holdings_rows(report->evidence->holdings, &last_row_ms);
+    words[0] = '\0';
+    if (last_row_ms >= 0)
+        snprintf(words, sizeof(words), "the last %" PRId64 " ms after the last accept",
+                 last_row_ms);
+    report_line(out, "rows", (int64_t)row_count, words);
     words[0] = '\0';
     if (proof->sold_out_ns >= 0)
         snprintf(words, sizeof(words), "the first after %.3f s",
@@ -113,6 +121,15 @@ static void report_latencies(struct buffer *out, const struct rush_report *repor
     buffer_append_text(out, "\n");
 }
 
+static void report_topic(struct buffer *out, const struct rush_topic *topic)
+{
+    char words[TOPIC_WORDS];
+
+    snprintf(words, sizeof(words), "in partition %d of %s, offsets %" PRId64 " to %" PRId64,
+             topic->partition, topic->name, topic->first_offset, topic->last_offset);
+    report_line(out, "messages", topic->message_count, topic->message_count > 0 ? words : "");
+}
+
 static const char *report_verdict(const struct rush_report *report)
 {
     if (report->proof->is_broken)
@@ -133,6 +150,8 @@ void rush_report_text(struct buffer *out, const struct rush_report *report, bool
     buffer_printf(out, "policy %" PRId64 " at %s\n", report->policy_id, report->url);
     report_outcomes(out, report);
     report_latencies(out, report);
+    if (report->topic != NULL)
+        report_topic(out, report->topic);
     buffer_append_text(out, "\n");
     for (size_t i = 0; i < RUSH_CHECKS; i++) {
         const struct rush_check *check = &report->proof->checks[i];
@@ -182,6 +201,12 @@ static void report_json_outcomes(struct buffer *out, const struct rush_report *r
     json_put(out, "connections", report->connection_count);
     report_ms(out, "sold_out_after_ms", report->proof->sold_out_ns);
     report_ms(out, "last_win_after_ms", report->proof->last_win_ns);
+    int64_t last_row_ms;
+    report_number(out, "rows", (int64_t)rush_holdings_rows(report->evidence->holdings, &last_row_ms));
+    if (last_row_ms < 0)
+        json_put_null(out, "last_row_after_accept_ms");
+    else
+        report_number(out, "last_row_after_accept_ms", last_row_ms);
     report_ms(out, "slip_ms", numbers->slip_ns);
     report_ms(out, "elapsed_ms", report->figures->last_ns - report->figures->first_ns);
 }
@@ -213,6 +238,21 @@ static void report_json_stock(struct buffer *out, const char *name, const struct
     json_put(out, "remaining", stock->remaining);
     json_put(out, "pending", stock->pending);
     json_put(out, "issued", stock->issued);
+    buffer_append_literal(out, "}");
+}
+
+static void report_json_topic(struct buffer *out, const struct rush_topic *topic)
+{
+    bool is_there = topic->message_count > 0;
+
+    buffer_append_literal(out, ",\"topic\":{");
+    json_put(out, "name", topic->name);
+    json_put(out, "messages", topic->message_count);
+    if (is_there) {
+        json_put(out, "partition", (int64_t)topic->partition);
+        json_put(out, "first_offset", topic->first_offset);
+        json_put(out, "last_offset", topic->last_offset);
+    }
     buffer_append_literal(out, "}");
 }
 
@@ -255,6 +295,8 @@ static void report_json_open(struct buffer *out, const struct rush_report *repor
         json_put(out, "p99_target_ms", report->p99_target_ms);
         json_put_flag(out, "target_missed", rush_report_misses(report));
     }
+    if (report->topic != NULL)
+        report_json_topic(out, report->topic);
     report_json_stock(out, "before", &report->evidence->before);
     report_json_stock(out, "after", &report->evidence->after);
     report_json_checks(out, report->proof);

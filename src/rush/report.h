@@ -12,6 +12,15 @@
 #include "rush/prove.h"
 #include "rush/storm.h"
 
+/* What a topic of claims has of the policy since the storm began. */
+struct rush_topic {
+    const char *name;
+    int64_t message_count;
+    int32_t partition; /* of the last of them: one policy is in one partition */
+    int64_t first_offset;
+    int64_t last_offset;
+};
+
 struct rush_report {
     const char *url;
     int64_t policy_id;
@@ -27,7 +36,8 @@ struct rush_report {
     const struct rush_proof *proof;
     const struct rush_figures *figures;
     const char *first_refusal;
-    int64_t p99_target_ms; /* 0: none */
+    const struct rush_topic *topic; /* NULL: nobody asked */
+    int64_t p99_target_ms;          /* 0: none */
 };
 
 /* A p99 was asked for and is not reached. */

@@ -1,6 +1,7 @@
 """Claims through Kafka, and what other services hear: one message per claim, one row per message."""
 
 import json
+import re
 
 import pytest
 
@@ -62,6 +63,30 @@ def test_kafka__a_rush_is_one_message_and_one_row_per_win(tmp_path, redis, strea
         assert stream.broker.topics.partition_count(stream.name(PENDED)) == 3
         assert stream.broker.topics.partition_count(stream.name(ISSUED)) == 3
         assert stream.broker.topics.partition_count(stream.name(DEAD)) >= 1
+
+
+def test_kafka__a_rush_shows_the_messages_beside_the_rows(tmp_path, redis, stream):
+    """Also of a topic that had messages before, and others' between them."""
+    with Sharing(tmp_path, redis) as shop:
+        server = shop.serve(relay=stream.url)
+        shop.work(relay=stream.url)
+        for count in range(2):
+            ended = run_dibs("rush", "--url", f"http://127.0.0.1:{server.address[1]}", "--json",
+                             "--policies", "4", "--total", "50", "--users", "120", "--connections",
+                             "40", "--topics", stream.url, timeout_s=120)
+            assert ended.returncode == 0, ended
+            for storm in json.loads(ended.stdout)["policies"]:
+                there = [message for message in stream.pended()
+                         if message.key == str(storm["policy_id"]).encode()]
+                assert storm["rows"] == 50 and len(there) == 50
+                assert storm["topic"] == {
+                    "name": stream.name(PENDED), "messages": 50, "partition": there[0].partition,
+                    "first_offset": min(message.offset for message in there),
+                    "last_offset": max(message.offset for message in there)}
+        ended = run_dibs("rush", "--url", f"http://127.0.0.1:{server.address[1]}", "--total", "5",
+                         "--topics", stream.url, "-c", "4", timeout_s=60)
+        assert re.search(r"\n  messages +5  in partition [0-2] of \S+, offsets \d+ to \d+\n",
+                         ended.stdout), ended
 
 
 def test_kafka__the_life_of_a_coupon_is_told_in_order(tmp_path, redis, stream):

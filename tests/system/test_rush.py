@@ -53,7 +53,8 @@ def test_rush__a_clean_drop_is_exact(shared, shape):
     result = rush(url_of(shared), "--total", str(TOTAL), "--users", str(USERS), *shape)
     assert result["exact"] and not result["broken"]
     assert set(verdicts(result).values()) == {"holds"}
-    assert result["winners"] == TOTAL
+    assert result["winners"] == result["rows"] == TOTAL
+    assert result["last_row_after_accept_ms"] >= 0
     assert (result["first_seq"], result["last_seq"]) == (1, TOTAL)
     assert result["sold_out"] > 0 and result["unknown"] == 0
     policy = expect(shared.get(f"/v1/policies/{result['policy_id']}"), 200)
@@ -104,8 +105,81 @@ def test_rush__words_for_people(shared):
     ended = run_dibs("rush", "--url", url_of(shared), "--total", "10", "--users", "30", "-c", "4")
     assert ended.returncode == 0, ended
     assert ended.stdout.rstrip().endswith("EXACT")
+    assert re.search(r"\n  rows +10  the last \d+ ms after the last accept\n", ended.stdout), ended
     assert "won" in ended.stdout and "first come, first served" in ended.stdout
     assert "\x1b" not in ended.stdout + ended.stderr
+
+
+def test_rush__tells_how_late_the_last_row_was(shared):
+    """A row that was written years after its claim was accepted."""
+    late = []
+
+    def lie(request, reply):
+        if request.line.startswith(b"GET") and b"/claims/" in request.line:
+            late.append(late[0] if late else request.line)
+            if request.line == late[0]:
+                reply.body = re.sub(rb'("issued_at":"2)...', rb"\g<1>999", reply.body)
+    with Double(shared, lie) as double:
+        result = rush(double.url, "--total", str(TOTAL), "--users", str(USERS))
+    assert result["last_row_after_accept_ms"] > 3_600_000
+
+
+def test_rush__several_policies_are_stormed_at_once(shared):
+    result = rush(url_of(shared), "--policies", "4", "--total", "40", "--users", "100")
+    assert result["exact"] and not result["broken"]
+    storms = result["policies"]
+    assert len({storm["policy_id"] for storm in storms}) == 4
+    for storm in storms:
+        assert storm["exact"] and storm["winners"] == storm["rows"] == 40
+        assert expect(shared.get(f"/v1/policies/{storm['policy_id']}"), 200)["state"] == "CLOSED"
+    ended = run_dibs("rush", "--url", url_of(shared), "--policies", "2", "--total", "5", "-c", "4")
+    assert ended.returncode == 0 and ended.stdout.endswith("\n2 policies: EXACT\n"), ended
+    assert ended.stdout.count("\nEXACT\n") == 2
+
+
+def test_rush__none_begins_before_all_can(shared):
+    """Each waits until the last policy is there."""
+    order = []
+
+    def note(request, _):
+        if is_claim(request):
+            order.append("claim")
+        elif request.line.startswith(b"POST"):
+            order.append("policy")
+            time.sleep(0.05)
+    with Double(shared, note) as double:
+        result = rush(double.url, "--policies", "3", "--total", "5", "--users", "20")
+    assert result["exact"]
+    assert order[:3] == ["policy"] * 3 and order[3:] == ["claim"] * 60
+
+
+def test_rush__one_of_several_that_is_broken_breaks_it(shared):
+    first = []
+
+    def lie(request, reply):
+        if is_claim(request) and reply.status == 201:
+            first.append(re.search(rb"/policies/(\d+)/", request.line)[1])
+            if b"/%s/" % first[0] in request.line:
+                reply.body = re.sub(rb'"seq":\d+', b'"seq":1', reply.body)
+    with Double(shared, lie) as double:
+        result = rush(double.url, "--policies", "2", "--total", str(TOTAL), "--users", str(USERS),
+                      "--settle", "2s", code=3)
+    assert result["broken"] and not result["exact"]
+    assert {storm["policy_id"]: storm["broken"] for storm in result["policies"]}[int(first[0])]
+
+
+def test_rush__one_of_several_that_cannot_begin_does_not_hold_up_the_others(shared):
+    made = []
+
+    def lie(request, reply):
+        if request.line.startswith(b"POST /v1/policies "):
+            made.append(request.line)
+            if len(made) == 1:
+                return DROP
+    with Double(shared, lie) as double:
+        result = rush(double.url, "--policies", "2", "--total", "5", "--users", "20", code=1)
+    assert not result["exact"] and not result["broken"]
+    assert sorted(storm is None for storm in result["policies"]) == [False, True]
 
 
 def test_rush__a_missed_target_exits_4(shared):
@@ -159,6 +233,9 @@ def test_rush__others_who_claim_meanwhile_are_no_breach(shared):
     ["--total", "5", "--rate", "1000000", "--duration", "1h"], ["--total", "5", "-x", "1"],
     ["--total", "5", "--every", "1s"], ["--policy", "1", "--per-user-limit", "2"],
     ["--total", "5", "--at", "2020-01-01T12:00:00+09:00"],
+    ["--policy", "1", "--policies", "2"], ["--total", "5", "--policies", "0"],
+    ["--total", "5", "--policies", "65"], ["--total", "5", "--policies", "2", "--report", "x.html"],
+    ["--total", "5", "--topics", "redis://localhost"],
 ])
 def test_rush__wrong_flags_are_a_usage_error(shared, arguments):
     ended = run_dibs("rush", "--url", url_of(shared), *arguments)

@@ -67,56 +67,26 @@ static enum status kafka_watch_count(struct kafka_watch *watch, struct kafka_vie
     return STATUS_OK;
 }
 
-static rd_kafka_topic_partition_list_t *kafka_watch_list(const struct kafka_watch *watch,
-                                                         size_t partition_count, int64_t offset)
-{
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)partition_count);
-
-    for (size_t i = 0; i < partition_count; i++)
-        rd_kafka_topic_partition_list_add(list, kafka_watch_topic(watch), (int32_t)i)->offset =
-            offset;
-    return list;
-}
-
-/* Where each partition begins or ends. It is asked for as an offset at a time, because librdkafka's
- * functions for the ends of a partition ignore their timeout: minutes, behind a broker that just
- * went away. An offset that was not answered in time stays as it was asked, below zero. */
-static enum status kafka_watch_edge(struct kafka_watch *watch, size_t partition_count,
-                                    int64_t which, int64_t *offsets, struct error *error)
-{
-    rd_kafka_topic_partition_list_t *list = kafka_watch_list(watch, partition_count, which);
-    rd_kafka_resp_err_t code = rd_kafka_offsets_for_times(watch->handle, list, TIMEOUT_MS);
-
-    for (size_t i = 0; i < partition_count && code == RD_KAFKA_RESP_ERR_NO_ERROR; i++) {
-        offsets[i] = list->elems[i].offset;
-        code = list->elems[i].err;
-        if (code == RD_KAFKA_RESP_ERR_NO_ERROR && offsets[i] < 0)
-            code = RD_KAFKA_RESP_ERR__TIMED_OUT;
-    }
-    rd_kafka_topic_partition_list_destroy(list);
-    return code == RD_KAFKA_RESP_ERR_NO_ERROR
-               ? STATUS_OK
-               : error_set(error, STATUS_UNAVAILABLE, "the partitions of %s cannot be asked: %s",
-                           kafka_watch_topic(watch), rd_kafka_err2str(code));
-}
-
 /* Where the group has committed nothing, it has done what the partition no longer has. */
 static enum status kafka_watch_ends(struct kafka_watch *watch, struct kafka_view *view,
                                     struct error *error)
 {
-    enum status status = kafka_watch_edge(watch, view->partition_count, RD_KAFKA_OFFSET_BEGINNING,
-                                          view->committed, error);
+    const char *topic = kafka_watch_topic(watch);
+    enum status status =
+        kafka_client_edge(watch->handle, topic, view->partition_count, RD_KAFKA_OFFSET_BEGINNING,
+                          TIMEOUT_MS, view->committed, error);
 
-    return status == STATUS_OK ? kafka_watch_edge(watch, view->partition_count, RD_KAFKA_OFFSET_END,
-                                                  view->ends, error)
-                               : status;
+    return status == STATUS_OK
+               ? kafka_client_edge(watch->handle, topic, view->partition_count, RD_KAFKA_OFFSET_END,
+                                   TIMEOUT_MS, view->ends, error)
+               : status;
 }
 
 static enum status kafka_watch_offsets(struct kafka_watch *watch, struct kafka_view *view,
                                        struct error *error)
 {
     rd_kafka_topic_partition_list_t *list =
-        kafka_watch_list(watch, view->partition_count, RD_KAFKA_OFFSET_INVALID);
+        kafka_client_list(kafka_watch_topic(watch), view->partition_count, RD_KAFKA_OFFSET_INVALID);
     rd_kafka_resp_err_t code = rd_kafka_committed(watch->handle, list, TIMEOUT_MS);
     for (size_t i = 0; i < view->partition_count && code == RD_KAFKA_RESP_ERR_NO_ERROR; i++)
         if (list->elems[i].offset > view->committed[i])

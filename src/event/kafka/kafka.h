@@ -88,6 +88,16 @@ enum status kafka_client_new(enum kafka_client client, struct rd_kafka_conf_s *c
 int kafka_client_find(struct rd_kafka_s *handle, const char *name, int timeout_ms,
                       size_t *partition_count, bool *is_led) MUST_CHECK;
 
+/* All partitions of a topic, at that offset; rd_kafka_topic_partition_list_destroy() is the
+ * caller's. */
+struct rd_kafka_topic_partition_list_s *kafka_client_list(const char *topic, size_t partition_count,
+                                                          int64_t offset);
+
+/* Where each partition begins or ends: RD_KAFKA_OFFSET_BEGINNING or _END. */
+enum status kafka_client_edge(struct rd_kafka_s *handle, const char *topic, size_t partition_count,
+                              int64_t which, int timeout_ms, int64_t *offsets,
+                              struct error *error) MUST_CHECK;
+
 /* Destroying a client waits until every request that is on its way was answered or has timed out,
  * which takes a minute when a broker stands still. What is not over by the deadline goes on in a
  * thread of its own that touches nothing of ours, and ends with the process at the latest. A

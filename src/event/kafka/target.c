@@ -348,6 +348,38 @@ int kafka_client_find(rd_kafka_t *handle, const char *name, int timeout_ms, size
     return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
+rd_kafka_topic_partition_list_t *kafka_client_list(const char *topic, size_t partition_count,
+                                                   int64_t offset)
+{
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)partition_count);
+
+    for (size_t i = 0; i < partition_count; i++)
+        rd_kafka_topic_partition_list_add(list, topic, (int32_t)i)->offset = offset;
+    return list;
+}
+
+/* It is asked for as an offset at a time, because librdkafka's functions for the ends of a
+ * partition ignore their timeout: minutes, behind a broker that just went away. An offset that was
+ * not answered in time stays as it was asked, below zero. */
+enum status kafka_client_edge(rd_kafka_t *handle, const char *topic, size_t partition_count,
+                              int64_t which, int timeout_ms, int64_t *offsets, struct error *error)
+{
+    rd_kafka_topic_partition_list_t *list = kafka_client_list(topic, partition_count, which);
+    rd_kafka_resp_err_t code = rd_kafka_offsets_for_times(handle, list, timeout_ms);
+
+    for (size_t i = 0; i < partition_count && code == RD_KAFKA_RESP_ERR_NO_ERROR; i++) {
+        offsets[i] = list->elems[i].offset;
+        code = list->elems[i].err;
+        if (code == RD_KAFKA_RESP_ERR_NO_ERROR && offsets[i] < 0)
+            code = RD_KAFKA_RESP_ERR__TIMED_OUT;
+    }
+    rd_kafka_topic_partition_list_destroy(list);
+    return code == RD_KAFKA_RESP_ERR_NO_ERROR
+               ? STATUS_OK
+               : error_set(error, STATUS_UNAVAILABLE, "the partitions of %s cannot be asked: %s",
+                           topic, rd_kafka_err2str(code));
+}
+
 /* --- the end of a client --- */
 
 static int64_t kafka_end_at_least(int64_t until_ms)
