@@ -66,6 +66,18 @@ static const struct command policy_commands[] = {
         .run = command_policy_update,
     },
     {
+        .name = "pending",
+        .summary = "Lists the claims that are won and not yet coupons, the oldest first",
+        .words = "POLICY",
+        .arguments_min = 1,
+        .arguments_max = 1,
+        .examples = EXAMPLES("dibs policy pending 42"),
+        .options = OPTIONS({"limit", "N", "With --json: how many claims a page has. [1000]"},
+                           {"after", "CURSOR", "With --json: the `next` of the page before."}),
+        .shared_options = exchange_options,
+        .run = command_policy_pending,
+    },
+    {
         .name = "pause",
         .summary = "Stops a policy for a while: claims are refused, what is held stays",
         .words = "POLICY",

@@ -3,6 +3,14 @@
 
 #include "base/array.h"
 
+const char *claim_result_name(enum claim_result result)
+{
+#define CLAIM_LABEL(WORD, STATUS, LABEL, ...) [CLAIM_##WORD] = #LABEL,
+    static const char *const labels[CLAIM_RESULT_COUNT] = {CLAIM_GRANTS(CLAIM_LABEL)
+                                                               CLAIM_REFUSALS(CLAIM_LABEL)};
+    return labels[result];
+}
+
 const char *policy_state_name(enum policy_state state)
 {
     static const char *const names[] = {

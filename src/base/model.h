@@ -69,6 +69,9 @@ enum policy_state {
     POLICY_CLOSED,
 };
 
+/* "issued", "already_issued", ... as metrics and totals have it. */
+const char *claim_result_name(enum claim_result result);
+
 /* "SCHEDULED", "OPEN", ... as the API says it. */
 const char *policy_state_name(enum policy_state state);
 

@@ -68,6 +68,12 @@
       "Wait for the seconds that Retry-After says. A retry with the same Idempotency-Key never "   \
       "claims twice.")
 
+/* How a claim ended. */
+#define CLAIM_RESULT_ENUM(WORD, ...) CLAIM_##WORD,
+enum claim_result {
+    CLAIM_GRANTS(CLAIM_RESULT_ENUM) CLAIM_REFUSALS(CLAIM_RESULT_ENUM) CLAIM_RESULT_COUNT
+};
+
 /* What a gate decides, in the order of the contract: the first that applies is the verdict.
  * X(verdict, its letter in redis.lua or a number of its own below 'A', result, why a dead letter
  *   cannot be retried or NULL) */

@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "base/zone.h"
 #include "claim/parts.h"
+#include "claim/totals.h"
 
 #define START_PAUSE_MIN_MS 100
 #define START_PAUSE_MAX_MS 1000
@@ -256,7 +257,7 @@ static const struct service_step service_steps_running[] = {
 static const struct service_step service_steps_after[] = {
     {service_open_events, ASKS_NOBODY}, {service_rank, ASKS_NOBODY},
     {steward_start, ASKS_NOBODY},       {service_start_pool, ASKS_NOBODY},
-    {audit_watch_start, ASKS_NOBODY},
+    {audit_watch_start, ASKS_NOBODY},   {totals_start, ASKS_NOBODY},
 };
 
 /* A file is there or is not. */
@@ -324,6 +325,7 @@ void service_close(struct service *service)
         return;
     int64_t stop_at_ms = clock_monotonic_ms() + service->options.stop_timeout_ms;
     audit_watch_stop(service->audit_watch);
+    totals_stop(service->totals);
     if (service->pool.thread_count > 0)
         worker_pool_stop(&service->pool);
     ranking_close(service->ranking);
@@ -350,6 +352,11 @@ void service_close(struct service *service)
 struct notices *service_notices(struct service *service)
 {
     return &service->notices;
+}
+
+struct totals *service_totals(struct service *service)
+{
+    return service->totals;
 }
 
 struct gate *service_gate(struct service *service)

@@ -84,6 +84,8 @@ void service_close(struct service *service);
 struct gate *service_gate(struct service *service);
 /* What has happened lately, for people who watch. */
 struct notices *service_notices(struct service *service);
+/* Where answered claims are counted; NULL in a process that does not serve. */
+struct totals *service_totals(struct service *service);
 struct ledger *service_ledger(struct service *service);
 
 /* Whether reading asks nobody but this process: the gate is in its memory, the ledger in a file. */
@@ -156,6 +158,12 @@ enum status service_coupon_redeem(struct service *service, int64_t policy_id, in
 enum status service_coupon_cancel(struct service *service, int64_t policy_id, int64_t seq,
                                   const char *traceparent, struct coupon *coupon,
                                   struct error *error) MUST_CHECK;
+
+/* Claims that are won and that the ledger does not have yet, after the given seq, by rising seqs:
+ * the oldest first. NOT_FOUND: no such policy. */
+enum status service_pending_claims(struct service *service, int64_t policy_id, int64_t after_seq,
+                                   struct claim *claims, size_t max, size_t *count,
+                                   struct error *error) MUST_CHECK;
 
 /* --- users --- */
 

@@ -118,6 +118,7 @@ int command_policy_create(const struct command_call *call);
 int command_policy_list(const struct command_call *call);
 int command_policy_show(const struct command_call *call);
 int command_policy_update(const struct command_call *call);
+int command_policy_pending(const struct command_call *call);
 int command_policy_pause(const struct command_call *call);
 int command_policy_resume(const struct command_call *call);
 int command_policy_close(const struct command_call *call);

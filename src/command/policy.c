@@ -199,6 +199,24 @@ int command_policy_show(const struct command_call *call)
     return ask_about_policy(call, "GET", SPAN(""));
 }
 
+int command_policy_pending(const struct command_call *call)
+{
+    static const struct table_column columns[] = {
+        COLUMN("SEQ", RIGHT, "seq"),          COLUMN("USER", LEFT, "user"),
+        COLUMN("NTH", RIGHT, "nth"),          COLUMN("REQUESTED AT", LEFT, "requested_at"),
+        COLUMN("REFUSED", RIGHT, "attempts"),
+    };
+    char path[64];
+    int code = exchange_check_policy(call, call->words[0]);
+    if (code != COMMAND_FINE)
+        return code;
+    snprintf(path, sizeof(path), "/v1/policies/%s/pending", call->words[0]);
+    return exchange_list(call, &(struct exchange_listing){.path = path,
+                                                          .columns = columns,
+                                                          .column_count = COUNT_OF(columns),
+                                                          .nothing = "Nothing is pending."});
+}
+
 int command_policy_pause(const struct command_call *call)
 {
     return ask_about_policy(call, "PATCH", SPAN("{\"paused\":true}"));

@@ -23,6 +23,11 @@ void ledger_reader_return(struct ledger *ledger, struct sql sql);
 enum status ledger_write_last(struct ledger *ledger, write_fn body, void *argument,
                               struct error *error) MUST_CHECK;
 
+/* The same behind those, and behind all events: for what locks rows that other servers lock, too.
+ */
+enum status ledger_write_behind(struct ledger *ledger, write_fn body, void *argument,
+                                struct error *error) MUST_CHECK;
+
 /* Begins a read: gives a session, to be returned with ledger_read_end(). UNAVAILABLE, and nothing
  * to return: the database is away, and another one who asks has just found that out. */
 enum status ledger_read_begin(struct ledger *ledger, struct sql *sql,

@@ -698,3 +698,32 @@ SELECT product_id, name, price, updated_at FROM product WHERE product_id = $1;
 -- name: product_among
 SELECT product_id, name, price, updated_at FROM product
 WHERE product_id {among $1};
+
+-- name: total_opening
+SELECT COALESCE(opens_at, created_at) FROM policy WHERE id = $1;
+
+-- name: total_add
+-- [[policy_id, starts_at, seconds, "result", count], …], each place once.
+INSERT INTO claim_total (policy_id, starts_at, seconds, result, count)
+SELECT (value ->> 0)::bigint, (value ->> 1)::bigint, (value ->> 2)::bigint, value ->> 3,
+    (value ->> 4)::bigint
+FROM {rows $1}
+WHERE true ON CONFLICT (policy_id, starts_at, seconds, result) DO UPDATE
+    SET count = claim_total.count + excluded.count;
+
+-- name: total_list
+SELECT starts_at, seconds, result, count FROM claim_total WHERE policy_id = $1
+ORDER BY policy_id, starts_at, seconds, result;
+
+-- name: total_batch_read
+SELECT number FROM claim_total_batch WHERE process = $1;
+
+-- name: total_batch_put
+INSERT INTO claim_total_batch (process, number, written_at) VALUES ($1, $2, $3)
+ON CONFLICT (process) DO UPDATE SET number = excluded.number, written_at = excluded.written_at;
+
+-- name: total_batch_drop
+DELETE FROM claim_total_batch WHERE process = $1;
+
+-- name: total_batch_trim
+DELETE FROM claim_total_batch WHERE written_at < $1;

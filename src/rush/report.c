@@ -202,7 +202,8 @@ static void report_json_outcomes(struct buffer *out, const struct rush_report *r
     report_ms(out, "sold_out_after_ms", report->proof->sold_out_ns);
     report_ms(out, "last_win_after_ms", report->proof->last_win_ns);
     int64_t last_row_ms;
-    report_number(out, "rows", (int64_t)rush_holdings_rows(report->evidence->holdings, &last_row_ms));
+    report_number(out, "rows",
+                  (int64_t)rush_holdings_rows(report->evidence->holdings, &last_row_ms));
     if (last_row_ms < 0)
         json_put_null(out, "last_row_after_accept_ms");
     else

@@ -1,5 +1,9 @@
-/* ledger_suite_terms.c: who looks after a policy, and in which term. */
+/* ledger_suite_terms.c: who looks after a policy, and in which term; and the totals of its claims.
+ */
 #include "ledger_fixture.h"
+
+#include "base/array.h"
+#include "ledger/totals.h"
 
 #include <unistd.h>
 
@@ -130,6 +134,131 @@ static void test_ledger__writes_of_an_earlier_term_are_refused(void **state)
           ledger_policy_change(fixture->ledger, id, &nothing, NULL, 0, &policy, &fixture->error));
 }
 
+/* --- totals --- */
+
+#define MINUTE_MS INT64_C(60000)
+#define HOUR_MS   (60 * MINUTE_MS)
+
+static struct claim_total total_of(int64_t policy_id, int64_t at_ms, int64_t count,
+                                   const char *result)
+{
+    struct claim_total total = {.policy_id = policy_id, .starts_at_ms = at_ms, .count = count};
+    snprintf(total.result, sizeof(total.result), "%s", result);
+    return total;
+}
+
+static void add_totals(struct fixture *fixture, int64_t process, int64_t number,
+                       const struct claim_total *totals, size_t count)
+{
+    check(fixture, ledger_totals_add(fixture->ledger,
+                                     &(struct claim_totals_batch){.process = process,
+                                                                  .number = number,
+                                                                  .totals = totals,
+                                                                  .count = count,
+                                                                  .now_ms = NOW},
+                                     &fixture->error));
+}
+
+static void assert_total(struct fixture *fixture, int64_t policy_id, size_t index, int64_t at_ms,
+                         int64_t seconds, const char *result, int64_t count)
+{
+    struct claim_total *totals;
+    size_t found;
+
+    check(fixture, ledger_totals(fixture->ledger, policy_id, &totals, &found, &fixture->error));
+    assert_true(index < found);
+    assert_int_equal(totals[index].starts_at_ms, at_ms);
+    assert_int_equal(totals[index].seconds, seconds);
+    assert_string_equal(totals[index].result, result);
+    assert_int_equal(totals[index].count, count);
+    free(totals);
+}
+
+static size_t count_totals(struct fixture *fixture, int64_t policy_id)
+{
+    struct claim_total *totals;
+    size_t found;
+
+    check(fixture, ledger_totals(fixture->ledger, policy_id, &totals, &found, &fixture->error));
+    free(totals);
+    return found;
+}
+
+/* An unanswered commit is followed by the same batch, which must not count twice. */
+static void test_ledger__totals_of_a_batch_are_added_once(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lease lease;
+    struct policy policy = create(fixture, 10, &lease);
+    int64_t id = policy.id;
+    int64_t at_ms = policy.created_at_ms - policy.created_at_ms % MINUTE_MS;
+    const struct claim_total batch[] = {total_of(id, at_ms, 3, "issued"),
+                                        total_of(id, at_ms, 4, "sold_out"),
+                                        total_of(id + 1000, at_ms, 5, "issued")};
+
+    add_totals(fixture, 7, 1, batch, COUNT_OF(batch));
+    add_totals(fixture, 7, 1, batch, COUNT_OF(batch));
+    assert_int_equal(count_totals(fixture, id), 2);
+    assert_int_equal(count_totals(fixture, id + 1000), 0); /* there is none */
+    assert_total(fixture, id, 0, at_ms, 60, "issued", 3);
+    assert_total(fixture, id, 1, at_ms, 60, "sold_out", 4);
+    /* Its next one, and another process's of the same number, are added. */
+    add_totals(fixture, 7, 2, batch, 1);
+    add_totals(fixture, 8, 1, batch, 1);
+    assert_total(fixture, id, 0, at_ms, 60, "issued", 9);
+    check(fixture, ledger_totals_end(fixture->ledger, 7, &fixture->error));
+    reopen(fixture);
+    assert_total(fixture, id, 0, at_ms, 60, "issued", 9);
+}
+
+static void test_ledger__totals_are_of_minutes_for_an_hour_and_then_of_hours(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lease lease;
+    struct policy policy = create(fixture, 10, &lease);
+    int64_t id = policy.id;
+    int64_t first_ms = policy.created_at_ms - policy.created_at_ms % MINUTE_MS;
+    int64_t hour_ms = first_ms + HOUR_MS - (first_ms + HOUR_MS) % HOUR_MS;
+    int64_t before_ms = first_ms - MINUTE_MS - (first_ms - MINUTE_MS) % HOUR_MS;
+    const struct claim_total batch[] = {total_of(id, first_ms - MINUTE_MS, 1, "not_open"),
+                                        total_of(id, first_ms, 2, "issued"),
+                                        total_of(id, first_ms + 59 * MINUTE_MS, 3, "issued"),
+                                        total_of(id, first_ms + 60 * MINUTE_MS, 4, "issued"),
+                                        total_of(id, hour_ms + HOUR_MS - MINUTE_MS, 5, "issued")};
+
+    add_totals(fixture, 7, 1, batch, COUNT_OF(batch));
+    assert_int_equal(count_totals(fixture, id), 4);
+    assert_total(fixture, id, 0, before_ms, 3600, "not_open", 1);
+    assert_total(fixture, id, 1, first_ms, 60, "issued", 2);
+    /* The last minute, and the rest of its hour, which began before or with it. */
+    size_t hour_at = hour_ms < first_ms + 59 * MINUTE_MS ? 2 : 3;
+    if (hour_ms == first_ms + 59 * MINUTE_MS)
+        hour_at = 3;
+    assert_total(fixture, id, hour_at, hour_ms, 3600, "issued", 9);
+    assert_total(fixture, id, 5 - hour_at, first_ms + 59 * MINUTE_MS, 60, "issued", 3);
+}
+
+/* More rows than one statement takes. */
+static void test_ledger__totals_of_many_policies_at_once(void **state)
+{
+    enum { MANY = 2500 };
+    struct fixture *fixture = *state;
+    struct lease lease;
+    struct policy policy = create(fixture, 10, &lease);
+    struct claim_total *batch = calloc(MANY, sizeof(*batch));
+    int64_t hour_ms = policy.created_at_ms - policy.created_at_ms % HOUR_MS;
+
+    assert_non_null(batch);
+    for (int i = 0; i < MANY; i++)
+        batch[i] = total_of(policy.id, hour_ms - (i + 2) * HOUR_MS, i + 1, "sold_out");
+    add_totals(fixture, 7, 1, batch, MANY);
+    add_totals(fixture, 7, 2, batch, MANY);
+    assert_int_equal(count_totals(fixture, policy.id), MANY);
+    assert_total(fixture, policy.id, 0, hour_ms - (MANY + 1) * HOUR_MS, 3600, "sold_out", 2 * MANY);
+    assert_total(fixture, policy.id, MANY - 1, hour_ms - 2 * HOUR_MS, 3600, "sold_out", 2);
+    free(batch);
+}
+
 int ledger_suite_run_terms(void)
 {
 #define LEDGER_TEST(name) cmocka_unit_test_setup_teardown(test_ledger__##name, set_up, tear_down)
@@ -137,6 +266,9 @@ int ledger_suite_run_terms(void)
         LEDGER_TEST(stewardship_is_taken_in_terms),
         LEDGER_TEST(stewardship_runs_out),
         LEDGER_TEST(writes_of_an_earlier_term_are_refused),
+        LEDGER_TEST(totals_of_a_batch_are_added_once),
+        LEDGER_TEST(totals_are_of_minutes_for_an_hour_and_then_of_hours),
+        LEDGER_TEST(totals_of_many_policies_at_once),
     };
     return cmocka_run_group_tests_name("terms", tests, NULL, NULL);
 }

@@ -206,6 +206,21 @@ def shared_database(kind):
     return ServedDatabase(_Shared.get(kind))
 
 
+@contextlib.contextmanager
+def standing_still(database):
+    """Nothing is committed meanwhile."""
+    if database.kind != "sqlite":
+        database.server.pause()
+        try:
+            yield
+        finally:
+            database.server.resume()
+        return
+    with contextlib.closing(sqlite3.connect(database.path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+
+
 def rows(database, query, *arguments):
     with database.snapshot() as snapshot:
         return snapshot.rows(query, *arguments)

@@ -89,6 +89,23 @@ def test_kafka__a_rush_shows_the_messages_beside_the_rows(tmp_path, redis, strea
                          ended.stdout), ended
 
 
+def test_kafka__what_is_on_its_way_is_pending(tmp_path, redis, stream):
+    """Until its row is there, whether it was published or not."""
+    with Sharing(tmp_path, redis) as shop:
+        server = shop.serve(relay=stream.url)
+        policy = server.create(total=10)["id"]
+
+        def pending():
+            return [item["user"] for item in
+                    expect(server.get(f"/v1/policies/{policy}/pending"), 200)["items"]]
+        for user in ("first", "second"):
+            assert server.claim(policy, user).status == 202
+        assert pending() == ["first", "second"]
+        shop.work(relay=stream.url)
+        wait_until(lambda: pending() == [], "their rows are there", 60)
+        assert len(shop.holders(policy)) == 2 and len(stream.pended()) == 2
+
+
 def test_kafka__the_life_of_a_coupon_is_told_in_order(tmp_path, redis, stream):
     with Sharing(tmp_path, redis) as shop:
         server = shop.serve(relay=stream.url)

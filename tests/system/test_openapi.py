@@ -1,10 +1,12 @@
 """The OpenAPI document and the server say the same, in both directions."""
 
 import copy
+import threading
 
 import pytest
 
 from harness import ROOT, expect, make_token, now_rfc3339, wait_until, write_secret
+from ledger import standing_still
 from openapi import Mismatch
 from openapi_check import Spec
 from receiver import Receiver
@@ -35,6 +37,8 @@ REQUESTS = {
     "watchServer": ("GET", "/v1/live", None),
     "watchDrop": ("GET", "/v1/policies/{id}/live", None),
     "preflight": ("GET", "/v1/policies/{id}/preflight", None),
+    "listPending": ("GET", "/v1/policies/{id}/pending", None),
+    "policyStats": ("GET", "/v1/policies/{id}/stats", None),
     "downloadWinners": ("GET", "/v1/policies/{id}/winners.csv", None),
     "claim": ("POST", "/v1/policies/{id}/claims", {"user": "u1"}),
     "getClaim": ("GET", "/v1/policies/{id}/claims/u1", None),
@@ -254,6 +258,10 @@ def tour_policies(tour):
     tour.ask(200, "GET", f"{path}/preflight")
     tour.ask(404, "GET", "/v1/policies/987654321/preflight", code="POLICY_NOT_FOUND")
     tour.ask(400, "GET", "/v1/policies/0/preflight")
+    for what in ("pending", "stats"):
+        tour.ask(200, "GET", f"{path}/{what}")
+        tour.ask(404, "GET", f"/v1/policies/987654321/{what}", code="POLICY_NOT_FOUND")
+        tour.ask(400, "GET", f"/v1/policies/0/{what}")
     tour.ask(200, "GET", f"{path}/winners.csv")
     tour.ask(404, "GET", "/v1/policies/987654321/winners.csv", code="POLICY_NOT_FOUND")
     tour.ask(400, "GET", "/v1/policies/0/winners.csv")
@@ -447,6 +455,24 @@ def tour_operations(tour):
     tour.ask(404, "GET", "/problems/NOTHING")
 
 
+def tour_pending(tour):
+    """With something in it, which waits for the ledger."""
+    policy = tour.server.create(total=5)["id"]
+    path = f"/v1/policies/{policy}"
+    with standing_still(tour.server.database):
+        crowd = threading.Thread(target=tour.server.claims, args=(policy, ["u1", "u2"]))
+        crowd.start()
+        wait_until(lambda: len(tour.ask(200, "GET", f"{path}/pending").json["items"]) == 2,
+                   "they are pending", 30)
+        page = tour.ask(200, "GET", f"{path}/pending?limit=1").json
+        tour.ask(200, "GET", f"{path}/pending?limit=1&after={page['next']}")
+        tour.ask(400, "GET", f"{path}/pending?after=x")
+    crowd.join()
+    expect(tour.server.request("PUT", "/v1/users/u3", {"blocked": True}), 200)
+    tour.server.claim(policy, "u3")
+    wait_until(lambda: tour.ask(200, "GET", f"{path}/stats").json["refused_by"], "it is counted")
+
+
 def tour_session(tour):
     """Without an admin token; tour_tokens() logs in."""
     tour.operation("showSession", 200)
@@ -607,7 +633,7 @@ def test_openapi__real_answers_are_documented_and_documented_answers_are_real(sp
     request.addfinalizer(receiver.stop)
     server = serve(config=receiver.config())
     for visit in (tour_policies, tour_claims, tour_coupons, tour_sales, tour_expiry,
-                  tour_operations, tour_session, tour_audit, tour_dead, tour_heads):
+                  tour_operations, tour_pending, tour_session, tour_audit, tour_dead, tour_heads):
         visit(Tour(spec, server))
     tour_webhook(Tour(spec, server), Tour(spec, serve()))
     tour_scores(spec, serve)

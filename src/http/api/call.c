@@ -319,7 +319,8 @@ void call_list(struct call *call, struct service *service, const struct call_row
     enum status status = STATUS_UNAVAILABLE;
     if (rows != NULL)
         status = list->read(call, service, rows, max, &count, &error);
-    if (call_is_done(call, status, &error, PROBLEM_NOT_FOUND))
+    if (call_is_done(call, status, &error,
+                     call->policy_id != 0 ? PROBLEM_POLICY_NOT_FOUND : PROBLEM_NOT_FOUND))
         call_render_list(call, service, rows, count, list);
     free(rows);
 }

@@ -10,14 +10,6 @@
 #include "http/live/live.h"
 #include "http/server/header.h"
 
-const char *claim_result_name(enum claim_result result)
-{
-#define CLAIM_LABEL(WORD, STATUS, LABEL, ...) [CLAIM_##WORD] = #LABEL,
-    static const char *const labels[CLAIM_RESULT_COUNT] = {CLAIM_GRANTS(CLAIM_LABEL)
-                                                               CLAIM_REFUSALS(CLAIM_LABEL)};
-    return labels[result];
-}
-
 #define VERDICT_RESULT(VERDICT, LETTER, RESULT, WHY) [VERDICT_##VERDICT] = CLAIM_##RESULT,
 static const enum claim_result results[VERDICT_COUNT] = {VERDICTS(VERDICT_RESULT)};
 

@@ -34,13 +34,7 @@
 #define STREAMS_FOR_KNOWN  500
 #define ORIGINS_MAX        200
 
-/* How a claim ended, for dibs_claims_total. */
-#define CLAIM_RESULT_ENUM(WORD, ...) CLAIM_##WORD,
-enum claim_result {
-    CLAIM_GRANTS(CLAIM_RESULT_ENUM) CLAIM_REFUSALS(CLAIM_RESULT_ENUM) CLAIM_RESULT_COUNT
-};
-
-#define RESPONSE_CLASSES 6 /* index 2 counts the 2xx */
+#define RESPONSE_CLASSES   6 /* index 2 counts the 2xx */
 
 /* Written by the loop's thread, read by whoever shows /metrics. */
 struct api_counters {

@@ -21,8 +21,6 @@ void claims_count_refused(struct api_loop *loop, enum claim_result result);
 /* What the desk calls with each verdict; the context is the loop, the asker the exchange. */
 void claims_answer(void *context, void *asker, const struct wish *wish);
 void claims_loop_init(struct api_loop *loop);
-/* "issued", "already_issued", ... for dibs_claims_total. */
-const char *claim_result_name(enum claim_result result);
 
 /* --- status.c --- */
 

@@ -51,6 +51,8 @@ enum {
     X(GET, "/v1/live", ADMIN, LARGE, BODY, live_board)                                             \
     X(GET, "/v1/policies/{policy_id}/claims/{user}/events", OWNER, 0, BODY, status_events)         \
     X(GET, "/v1/policies/{policy_id}/preflight", ADMIN, LARGE, BODY, preflight_show)               \
+    X(GET, "/v1/policies/{policy_id}/pending", ADMIN, QUERY | LARGE, BODY, pending_list)           \
+    X(GET, "/v1/policies/{policy_id}/stats", ADMIN, LARGE, BODY, stats_show)                       \
     X(GET, "/v1/policies/{policy_id}/winners.csv", ADMIN, LARGE, BODY, winners_download)           \
     X(PUT, "/v1/users/{user}", ADMIN, 0, BODY, users_put)                                          \
     X(GET, "/v1/users/{user}/coupons", OWNER, QUERY | LARGE, BODY, coupons_list)                   \

@@ -153,6 +153,7 @@ static void past_add_feed(struct live_past *past, const struct live_tally *tally
 
 static void history_add(struct live_history *history, const struct live_tally *tally)
 {
+    totals_add(history->totals, tally->policy_id, tally->tenth * TENTH_MS, tally->results);
     struct live_past *past = history_touch(history, tally->policy_id, tally->tenth * TENTH_MS);
     if (past == NULL)
         return;
@@ -171,6 +172,7 @@ static void tally_clear(struct live_tally *tally, int64_t policy_id, int64_t ten
     tally->has_begun = false;
     tally->feed_count = 0;
     memset(tally->counts, 0, sizeof(tally->counts));
+    memset(tally->results, 0, sizeof(tally->results));
     memset(tally->latencies, 0, sizeof(tally->latencies));
 }
 
@@ -196,6 +198,7 @@ void live_tallies_count(struct live_tallies *tallies, const struct live_answer *
         tallies->used |= UINT64_C(1) << place;
     }
     tally->counts[answer->outcome]++;
+    tally->results[answer->result]++;
     tally->latencies[histogram_bucket(answer->elapsed_ns)]++;
     tally->has_begun |= answer->begins;
     tally->feed[tally->feed_count++ % LIVE_TALLY_FEED] = (struct live_claim){
@@ -225,8 +228,9 @@ size_t live_tallies_fold(struct live_tallies *tallies, int64_t *folded)
 
 /* --- what is shared --- */
 
-void live_history_init(struct live_history *history)
+void live_history_init(struct live_history *history, struct totals *totals)
 {
+    history->totals = totals;
     pthread_mutex_init(&history->lock, NULL);
     history->past_count = 0;
 }

@@ -19,6 +19,7 @@
 
 #include "base/histogram.h"
 #include "base/model.h"
+#include "claim/totals.h"
 #include "gate/gate.h"
 
 #define TENTH_MS          100
@@ -55,7 +56,7 @@ struct live_mask live_mask_of(const struct id *user);
 struct live_claim {
     int64_t at_ms;
     int64_t seq;    /* 0: none */
-    uint8_t result; /* the caller's word for it, see claim_result */
+    uint8_t result; /* enum claim_result */
     struct live_mask user;
 };
 
@@ -74,6 +75,7 @@ struct live_tally {
     int64_t tenth;     /* wall ms / 100 that all of this happened in */
     bool has_begun;    /* someone was answered by what is in stock: the drop is open */
     uint32_t counts[LIVE_OUTCOMES];
+    uint32_t results[CLAIM_RESULT_COUNT];
     uint32_t latencies[HISTOGRAM_BUCKETS];
     uint64_t feed_count;
     struct live_claim feed[LIVE_TALLY_FEED];
@@ -136,12 +138,13 @@ struct live_past {
 };
 
 struct live_history {
+    struct totals *totals; /* where claims are counted for good, too; NULL: nowhere */
     pthread_mutex_t lock;
     struct live_past *pasts[LIVE_POLICIES_MAX];
     size_t past_count;
 };
 
-void live_history_init(struct live_history *history);
+void live_history_init(struct live_history *history, struct totals *totals);
 void live_history_release(struct live_history *history);
 
 /* A copy of what is kept; false, and all zeros but the id, when nothing is. */

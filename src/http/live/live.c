@@ -18,7 +18,7 @@ enum status live_open(struct api *api, struct error *error)
     struct live *live = calloc(1, sizeof(*live));
     if (live == NULL)
         return error_set(error, STATUS_FAILED, "no memory for the API");
-    live_history_init(&live->history);
+    live_history_init(&live->history, service_totals(api->service));
     live->directory.service = api->service;
     pthread_mutex_init(&live->directory.lock, NULL);
     pthread_mutex_init(&live->rates_lock, NULL);
@@ -51,6 +51,8 @@ enum status live_loop_open(struct api_loop *loop, struct error *error)
 
 void live_loop_close(struct api_loop *loop)
 {
+    int64_t folded[LIVE_TALLIES];
+    (void)live_tallies_fold(&loop->live->tallies, folded);
     watches_close(&loop->live->events);
     watchers_release(&loop->live->board);
     watches_close(&loop->live->watches);

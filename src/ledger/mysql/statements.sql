@@ -338,3 +338,14 @@ WHERE t.TABLE_SCHEMA = DATABASE()
   AND NOT EXISTS (SELECT 1 FROM information_schema.TABLES m
                   WHERE m.TABLE_SCHEMA = DATABASE() AND m.TABLE_NAME = 'schema_migration')
 LIMIT 1;
+
+-- name: total_add
+INSERT INTO claim_total (policy_id, starts_at, seconds, result, count)
+SELECT given.policy_id, given.starts_at, given.seconds, given.result, given.count
+FROM JSON_TABLE(?1, '$[*]' COLUMNS (
+        policy_id BIGINT PATH '$[0]',
+        starts_at BIGINT PATH '$[1]',
+        seconds   BIGINT PATH '$[2]',
+        result    VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin PATH '$[3]',
+        count     BIGINT PATH '$[4]')) AS given
+ON DUPLICATE KEY UPDATE claim_total.count = claim_total.count + given.count;

@@ -23,7 +23,7 @@ struct fixture {
 static int start(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
-    live_history_init(&fixture->history);
+    live_history_init(&fixture->history, NULL);
     fixture->loops[0].history = &fixture->history;
     fixture->loops[1].history = &fixture->history;
     *state = fixture;
