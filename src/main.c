@@ -386,6 +386,38 @@ static const struct command commands[] = {
         .run = command_top,
     },
     {
+        .name = "backup",
+        .summary = "Copies a SQLite ledger to a new file while it is in use, and verifies it",
+        .words = "FILE",
+        .arguments_min = 1,
+        .arguments_max = 1,
+        .examples = EXAMPLES("dibs backup /backup/dibs-$(date +%F).db",
+                             "dibs backup copy.db --ledger sqlite:/var/lib/dibs/dibs.db --json"),
+        .description =
+            "The copy has every coupon that was answered before, is whole, and its stock "
+            "adds up; else there is none. Only its owner may read it: it holds the key "
+            "of the coupon codes. Takes the flags of serve.",
+        .options = OPTIONS({"json", NULL, "Print JSON."}),
+        .takes_settings = true,
+        .run = command_backup,
+    },
+    {
+        .name = "restore",
+        .summary = "Puts a copy of a SQLite ledger in its place",
+        .words = "FILE",
+        .arguments_min = 1,
+        .arguments_max = 1,
+        .examples = EXAMPLES("dibs restore /backup/dibs-2026-11-15.db",
+                             "dibs restore copy.db --ledger sqlite:/var/lib/dibs/dibs.db --yes"),
+        .description = "Verifies the copy first, and refuses while a server runs on the ledger. "
+                       "What happened after the copy was taken is gone then: where a server still "
+                       "runs, `dibs audit --repair` can save it. Takes the flags of serve.",
+        .options = OPTIONS({"yes", NULL, "Also where a ledger is, which is moved aside."},
+                           {"json", NULL, "Print JSON."}),
+        .takes_settings = true,
+        .run = command_restore,
+    },
+    {
         .name = "migrate",
         .summary = "Brings the ledger's schema up to date",
         .examples = EXAMPLES("dibs migrate --dry-run", "dibs migrate",

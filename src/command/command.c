@@ -192,7 +192,10 @@ static int read_line(struct command_call *call, int argc, char **argv)
     int at = 0;
     while (at = arguments.next, arguments_next(&arguments, &argument)) {
         bool own = argument.is_flag && option_place(call->command, argument.name) >= 0;
-        if (call->command->takes_settings && !own) {
+        /* What follows a setting's flag may be its value, so words come before settings. */
+        bool is_word = !argument.is_flag && call->setting_count == 0 &&
+                       call->word_count < call->command->arguments_max;
+        if (call->command->takes_settings && !own && !is_word) {
             while (at < arguments.next)
                 call->settings[call->setting_count++] = argv[at++];
             continue;

@@ -127,6 +127,8 @@ int command_status(const struct command_call *call);
 int command_product_import(const struct command_call *call);
 int command_product_top(const struct command_call *call);
 int command_product_rank(const struct command_call *call);
+int command_backup(const struct command_call *call);
+int command_restore(const struct command_call *call);
 int command_webhook_show(const struct command_call *call);
 int command_webhook_test(const struct command_call *call);
 int command_webhook_enable(const struct command_call *call);

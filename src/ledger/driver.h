@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/ledgers.h"
 #include "base/model.h"
+#include "ledger/backup.h"
 #include "ledger/ledger.h"
 #include "ledger_statements.h"
 
@@ -121,6 +122,11 @@ struct ledger_file {
     bool (*tend)(struct ledger_session *session);
     /* Bytes left where it writes. */
     int64_t (*room)(const struct ledger_store *store);
+    /* As ledger_backup() and ledger_restore() of the file at `path`. */
+    enum status (*backup)(const char *path, const char *to, struct ledger_copy *copy,
+                          struct error *error);
+    enum status (*restore)(const char *path, const char *from, enum ledger_restore how,
+                           struct ledger_copy *copy, struct error *error);
 };
 
 /* The statuses a driver answers with:

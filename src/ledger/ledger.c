@@ -211,6 +211,40 @@ bool ledger_is_served(const char *url)
     return driver != NULL && driver->is_remote;
 }
 
+/* The path behind the scheme of one that is a file. */
+static enum status ledger_file_of(const char *url, const struct ledger_file **file,
+                                  const char **path, struct error *error)
+{
+    const struct ledger_driver *driver = ledger_driver_for(url);
+
+    *file = driver != NULL ? driver->file : NULL;
+    *path = strchr(url, ':') != NULL ? strchr(url, ':') + 1 : url;
+    return *file != NULL ? STATUS_OK
+                         : error_set(error, STATUS_INVALID,
+                                     "this ledger is no SQLite file; PostgreSQL and MySQL are "
+                                     "backed up and restored with their own tools");
+}
+
+enum status ledger_backup(const char *url, const char *to, struct ledger_copy *copy,
+                          struct error *error)
+{
+    const struct ledger_file *file;
+    const char *path;
+    enum status status = ledger_file_of(url, &file, &path, error);
+
+    return status == STATUS_OK ? file->backup(path, to, copy, error) : status;
+}
+
+enum status ledger_restore(const char *url, const char *from, enum ledger_restore how,
+                           struct ledger_copy *copy, struct error *error)
+{
+    const struct ledger_file *file;
+    const char *path;
+    enum status status = ledger_file_of(url, &file, &path, error);
+
+    return status == STATUS_OK ? file->restore(path, from, how, copy, error) : status;
+}
+
 void ledger_close(struct ledger *ledger)
 {
     if (ledger == NULL)

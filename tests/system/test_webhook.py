@@ -174,11 +174,12 @@ def fails_in_every_way(server, receiver, clock, policies):
     assert "500" in failing["reason"]
     receiver.answers = "hang"
     some("hang")
+    wait_until(lambda: "no answer" in state_of(server)["reason"], "it hangs, and is not waited for")
     server.kill()
     server.start()
     receiver.stop()
     some("away")
-    wait_until(lambda: "no answer" in (state_of(server)["reason"] or ""), "nobody is there")
+    wait_until(lambda: "connect" in (state_of(server)["reason"] or ""), "nobody is there")
     receiver.answers = 204
     receiver.start()
 

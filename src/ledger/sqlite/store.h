@@ -77,5 +77,11 @@ bool ledger_sqlite_is_there(const struct ledger_store *store);
 /* NOT_FOUND, in words. */
 enum status ledger_sqlite_exchanged(const struct ledger_store *store, struct error *error);
 
+/* The file's own way of ledger_backup() and ledger_restore(). */
+enum status ledger_sqlite_backup(const char *path, const char *to, struct ledger_copy *copy,
+                                 struct error *error) MUST_CHECK;
+enum status ledger_sqlite_restore(const char *path, const char *from, enum ledger_restore how,
+                                  struct ledger_copy *copy, struct error *error) MUST_CHECK;
+
 /* Goes on with the file that is there now, or a new one. CONFLICT: another process has it. */
 enum status ledger_sqlite_adopt(struct ledger_store *store, struct error *error) MUST_CHECK;

@@ -20,7 +20,7 @@ struct post {
     bool is_away;           /* takes nothing */
     bool holds_reports;     /* takes, and does not report */
     int failures;           /* so many batches are not delivered */
-    int64_t refused_policy; /* whose messages are not delivered, though others are; 0: none */
+    int64_t refused_policy; /* whose first message is not delivered, nor those behind; 0: none */
     size_t refused_count;   /* times that nothing was taken */
     struct event_batch *taken;
     char taken_ids[SEEN_MAX][48];
@@ -62,10 +62,9 @@ static void *post_main(void *context)
             post->failures--;
         bool refuses = false;
         for (size_t i = 0; i < post->taken_count && !fails; i++) {
-            bool is_refused =
-                post->refused_policy != 0 && atoll(post->taken_ids[i]) == post->refused_policy;
-            refuses = refuses || is_refused;
-            if (is_refused)
+            bool is_its = atoll(post->taken_ids[i]) == post->refused_policy;
+            refuses = refuses || (is_its && strstr(post->taken_ids[i], "-1-issued") != NULL);
+            if (is_its && refuses)
                 continue;
             memcpy(post->ids[post->count++], post->taken_ids[i], sizeof(post->ids[0]));
             batch->delivered[i] = true;
