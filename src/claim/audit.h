@@ -3,7 +3,7 @@
  * People claim meanwhile, and both sides move: what one snapshot or one step tells is judged by
  * itself; what takes two is looked at again, and counts when the very same is found every time. A
  * repair goes the ways that stewards go: claims are put back where the ledger finds them, stock is
- * set by what is issued and lent, and a policy of a shared gate is laid down, so that its steward
+ * set by what is issued and lent, and a policy of a shared gate is disarmed, so that its steward
  * builds it anew. It takes no coupon from anyone, and what is right it leaves alone.
  *
  * Threads: every function may be called from any thread, and blocks.

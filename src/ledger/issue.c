@@ -132,7 +132,7 @@ static enum status issue_prepare(struct sql *sql, struct issue_room *room,
             .claim = &claims[i],
             .state = COUPON_ISSUED,
             .issued_at_ms = now_ms,
-            .is_kept = room->is_patient && claims[i].attempt + 1 < ISSUE_ATTEMPTS_MAX,
+            .is_kept = room->tries_again && claims[i].attempt + 1 < ISSUE_ATTEMPTS_MAX,
         };
     issue_sort(room->rows, count);
     for (size_t i = 0; i < count && status == STATUS_OK; i++) {
@@ -440,7 +440,7 @@ static enum status issue_conclude(struct sql *sql, struct issue_room *room,
 {
     for (size_t i = 0; i < count; i++) {
         struct coupon_row *row = &room->rows[i];
-        if (status == STATUS_OK && room->is_patient && row->is_news)
+        if (status == STATUS_OK && room->tries_again && row->is_news)
             status = issue_write_dead_letter(sql, row, error);
         if (status == STATUS_OK)
             states[row->claim - claims] = row->state;

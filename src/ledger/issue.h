@@ -16,10 +16,10 @@ struct issue_room {
     struct buffer users; /* of a batch, as a JSON array */
     /* The claims stay in a shared gate until they are settled: one that the database refuses is
      * tried again, and of one that comes to nothing a dead letter is written. */
-    bool is_patient;
+    bool tries_again;
 };
 
-/* So often a patient room tries a claim that the database refuses. */
+/* How often a room that tries again tries a claim that the database refuses. */
 #define ISSUE_ATTEMPTS_MAX 6
 
 void issue_room_release(struct issue_room *room);
@@ -35,9 +35,9 @@ enum issue_care { ISSUE_WHOLE, ISSUE_SPLIT, ISSUE_LAST };
  * already), MERGED (the user holds as many as they may, or a coupon of this very wish), or VOID
  * (blocked, its lease was closed and nothing is left; or, logged, its seq belongs to someone else
  * or the database refuses it, and then stands among the refused). Units of MERGED and VOID rows are
- * back in `unleased`. In a patient room a refused claim is PENDING, and nothing is done, until it
- * was tried often enough. A status other than OK concerns the whole transaction; CONFLICT and
- * INVALID ask for ISSUE_SPLIT.
+ * back in `unleased`. In a room that tries again a refused claim is PENDING, and nothing is done,
+ * until it was tried often enough. A status other than OK concerns the whole transaction; CONFLICT
+ * and INVALID ask for ISSUE_SPLIT.
  */
 enum status issue_claims(struct sql *sql, struct issue_room *room, const struct claim *claims,
                          size_t count, enum issue_care care, int64_t now_ms,

@@ -563,7 +563,7 @@ enum status writer_start(struct writer *writer, struct sql sql,
                          struct error *error)
 {
     *writer = (struct writer){.sql = sql, .options = options, .stats = stats};
-    writer->room.is_patient = options->use == LEDGER_SHARE;
+    writer->room.tries_again = options->use == LEDGER_SHARE;
     bool tells = false;
     for (enum ledger_sink sink = 0; sink < LEDGER_SINKS; sink++)
         tells = tells || options->tells[sink];

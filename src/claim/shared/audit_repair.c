@@ -93,7 +93,7 @@ static enum status audit_list_fixes(const struct audit_pass *look, struct gate_f
     return status;
 }
 
-/* Whether anyone is there to write what is put back, and to build what is laid down. Whoever
+/* Whether anyone is there to write what is put back, and to build what is disarmed. Whoever
  * refuses the ledger, as it is an older one, is not. */
 static bool audit_has_worker(struct service *service)
 {
@@ -429,7 +429,7 @@ static enum status audit_repair_steps(struct service *service, const struct audi
     if (status == STATUS_OK)
         status = audit_await_built(service, policy_id, &is_built, error);
     done->built_count += is_built;
-    *outcome = is_built ? "done; built anew" : "laid down, and no worker has built it anew yet";
+    *outcome = is_built ? "done; built anew" : "disarmed, and no worker has built it anew yet";
     return status;
 }
 

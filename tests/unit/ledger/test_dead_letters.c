@@ -23,7 +23,7 @@ static int set_up(void **state)
     fixture->policy =
         (struct policy){.name = "test", .discount_value = 1, .total = 10, .per_user_limit = 1};
     database_write(&fixture->database, transaction_create_policy, &create);
-    fixture->room.is_patient = true;
+    fixture->room.tries_again = true;
     *state = fixture;
     return 0;
 }
@@ -179,7 +179,7 @@ static void test_dead_letters__a_gate_in_memory_leaves_none(void **state)
     enum coupon_state states[1];
     struct dead_letter found[10];
 
-    fixture->room.is_patient = false;
+    fixture->room.tries_again = false;
     refuse_bad(fixture);
     issue(fixture, &claim, 1, states);
     assert_int_equal(states[0], COUPON_VOID);
