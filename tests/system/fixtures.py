@@ -21,9 +21,12 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Under a sanitizer the heavy ones stay out; with a shared gate, those that cannot hold; on any
-    other gate or ledger than the first, those that ask neither."""
-    out = []
+    """Under a sanitizer the heavy ones stay out, and elsewhere those that it watches; with a shared
+    gate, those that cannot hold; on any other gate or ledger than the first, those that ask
+    neither."""
+    watched = {f"test_{name}" for name in os.environ.get("DIBS_TEST_WATCHED", "").split()}
+    out = [item for item in items
+           if item.path.stem in watched and not item.get_closest_marker("heavy")]
     if os.environ.get("DIBS_TEST_SANITIZER"):
         out += [item for item in items if item.get_closest_marker("heavy")]
     if GATE != "local":

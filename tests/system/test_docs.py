@@ -181,9 +181,11 @@ def scripts_test():
 def files_that_run():
     """The files whose tests `make test` runs, by its own lists."""
     files = set()
-    for suite in scripts_test().SUITES:
-        if suite.kind == "pytest":
-            files |= files_of_suite(suite)
+    lists = scripts_test()
+    for suite in lists.SUITES:
+        if suite.kind == "pytest" and suite.name not in lists.ONLY_BY_NAME:
+            files |= files_of_suite(suite) - {ROOT / f"tests/system/test_{name}.py"
+                                              for name in suite.watched}
     modules = re.findall(r"(?m)^  '([\w/]+)',$", text_of("tests/unit/meson.build"))
     files |= {ROOT / "tests/unit" / re.sub(r"(\w+)$", r"test_\1.c", module) for module in modules}
     files |= {ROOT / "tests/contract" / f"{name.removesuffix('.c')}.c" for name in re.findall(
