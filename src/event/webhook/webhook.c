@@ -12,7 +12,7 @@
 #include "event/sink.h"
 #include "event/webhook/request.h"
 
-#define LANES        8                 /* policies that are sent at once */
+#define TRANSFERS    8                 /* policies that are sent at once */
 #define REFUSALS_MAX 64                /* policies that are known to be refused */
 #define REFUSED_ALL  3                 /* so many, and none delivered: it is not their fault */
 #define PATIENCE_MS  INT64_C(86400000) /* then it is tried now and then */
@@ -20,7 +20,7 @@
 #define POLL_MS      1000
 
 /* An event that is to be sent. */
-struct webhook_letter {
+struct webhook_delivery {
     int64_t policy_id;
     size_t offset; /* of its body */
     size_t length;
@@ -34,16 +34,16 @@ struct webhook_refusal {
     int64_t until_ms; /* monotonic */
 };
 
-struct webhook_lane {
+struct webhook_transfer {
     struct webhook_request request;
-    size_t at; /* the letter on its way */
+    size_t at; /* the delivery on its way */
     size_t end;
     bool is_busy;
 };
 
 /* One batch as it goes. */
 struct webhook_run {
-    size_t next; /* the first letter that no lane has taken */
+    size_t next; /* the first delivery that no transfer has taken */
     size_t delivered_count;
     size_t refused_count;
     bool is_away;
@@ -66,12 +66,12 @@ struct webhook {
     struct event_batch *batch; /* under the lock, as the next: being sent; NULL: none */
     bool is_closing;
     /* The sender's until the batch is handed over, then the thread's. */
-    struct webhook_letter *letters;
-    size_t letter_count;
-    size_t letter_capacity;
+    struct webhook_delivery *deliveries;
+    size_t delivery_count;
+    size_t delivery_capacity;
     struct buffer bodies;
     /* The thread's own. */
-    struct webhook_lane lanes[LANES];
+    struct webhook_transfer transfers[TRANSFERS];
     struct webhook_run run;
     struct webhook_refusal refusals[REFUSALS_MAX];
     size_t refusal_count;
@@ -113,57 +113,58 @@ static void webhook_note_refusal(struct webhook *webhook, int64_t policy_id, int
     refusal->until_ms = clock_monotonic_ms() + (pause_ms > wanted_ms ? pause_ms : wanted_ms);
 }
 
-/* --- lanes --- */
+/* --- transfers --- */
 
-static void webhook_post(struct webhook *webhook, struct webhook_lane *lane)
+static void webhook_post(struct webhook *webhook, struct webhook_transfer *transfer)
 {
-    const struct webhook_letter *letter = &webhook->letters[lane->at];
-    struct span body = {webhook->bodies.bytes + letter->offset, letter->length};
+    const struct webhook_delivery *delivery = &webhook->deliveries[transfer->at];
+    struct span body = {webhook->bodies.bytes + delivery->offset, delivery->length};
 
-    lane->is_busy = webhook_request_prepare(&lane->request, &webhook->keys, letter->id, body) &&
-                    curl_multi_add_handle(webhook->multi, lane->request.curl) == CURLM_OK;
-    if (lane->is_busy)
+    transfer->is_busy =
+        webhook_request_prepare(&transfer->request, &webhook->keys, delivery->id, body) &&
+        curl_multi_add_handle(webhook->multi, transfer->request.curl) == CURLM_OK;
+    if (transfer->is_busy)
         return;
     webhook->run.is_away = true;
     error_set(&webhook->run.words, STATUS_UNAVAILABLE, "no memory for the webhook");
 }
 
-/* Gives each lane that is free the letters of a policy. */
+/* Gives each transfer that is free the deliveries of a policy. */
 static void webhook_fill(struct webhook *webhook, bool is_urgent)
 {
     struct webhook_run *run = &webhook->run;
-    size_t lane = 0;
+    size_t transfer = 0;
 
-    while (run->next < webhook->letter_count && !run->is_away) {
-        int64_t policy_id = webhook->letters[run->next].policy_id;
+    while (run->next < webhook->delivery_count && !run->is_away) {
+        int64_t policy_id = webhook->deliveries[run->next].policy_id;
         const struct webhook_refusal *refusal = webhook_refusal_of(webhook, policy_id);
         size_t end = run->next;
-        while (lane < LANES && webhook->lanes[lane].is_busy)
-            lane++;
-        if (lane == LANES)
+        while (transfer < TRANSFERS && webhook->transfers[transfer].is_busy)
+            transfer++;
+        if (transfer == TRANSFERS)
             return;
-        while (end < webhook->letter_count && webhook->letters[end].policy_id == policy_id)
+        while (end < webhook->delivery_count && webhook->deliveries[end].policy_id == policy_id)
             end++;
         if (refusal != NULL && !is_urgent && clock_monotonic_ms() < refusal->until_ms) {
             run->is_put_off = true;
         } else {
-            webhook->lanes[lane].at = run->next;
-            webhook->lanes[lane].end = end;
-            webhook_post(webhook, &webhook->lanes[lane]);
+            webhook->transfers[transfer].at = run->next;
+            webhook->transfers[transfer].end = end;
+            webhook_post(webhook, &webhook->transfers[transfer]);
         }
         run->next = end;
     }
 }
 
-/* The letter was not delivered; those behind it in its policy wait for it. */
-static void webhook_fail(struct webhook *webhook, const struct webhook_letter *letter,
+/* The delivery was not delivered; those behind it in its policy wait for it. */
+static void webhook_fail(struct webhook *webhook, const struct webhook_delivery *delivery,
                          const struct webhook_answer *answer)
 {
     struct webhook_run *run = &webhook->run;
 
     if (answer->outcome == WEBHOOK_REFUSED) {
-        webhook_note_refusal(webhook, letter->policy_id, answer->pause_ms);
-        error_set(&run->words, STATUS_CONFLICT, "%.60s: %s", letter->id, answer->words);
+        webhook_note_refusal(webhook, delivery->policy_id, answer->pause_ms);
+        error_set(&run->words, STATUS_CONFLICT, "%.60s: %s", delivery->id, answer->words);
         run->refused_count++;
         if (run->refused_count >= REFUSED_ALL && run->delivered_count == 0)
             run->is_away = true;
@@ -175,26 +176,27 @@ static void webhook_fail(struct webhook *webhook, const struct webhook_letter *l
         run->pause_ms = answer->pause_ms;
 }
 
-static void webhook_take_answer(struct webhook *webhook, struct webhook_lane *lane, CURLcode code)
+static void webhook_take_answer(struct webhook *webhook, struct webhook_transfer *transfer,
+                                CURLcode code)
 {
-    const struct webhook_letter *letter = &webhook->letters[lane->at];
+    const struct webhook_delivery *delivery = &webhook->deliveries[transfer->at];
     struct webhook_answer answer;
 
-    webhook_request_judge(&lane->request, code, &answer);
-    curl_multi_remove_handle(webhook->multi, lane->request.curl);
-    lane->is_busy = false;
+    webhook_request_judge(&transfer->request, code, &answer);
+    curl_multi_remove_handle(webhook->multi, transfer->request.curl);
+    transfer->is_busy = false;
     atomic_fetch_add(&webhook->requests[answer.outcome], 1);
     if (answer.outcome != WEBHOOK_DELIVERED) {
-        webhook_fail(webhook, letter, &answer);
+        webhook_fail(webhook, delivery, &answer);
         return;
     }
     if (webhook->batch->delivered != NULL)
-        webhook->batch->delivered[lane->at] = true;
+        webhook->batch->delivered[transfer->at] = true;
     webhook->run.delivered_count++;
     webhook->away_count = 0;
-    webhook_pardon(webhook, letter->policy_id);
-    if (++lane->at < lane->end)
-        webhook_post(webhook, lane);
+    webhook_pardon(webhook, delivery->policy_id);
+    if (++transfer->at < transfer->end)
+        webhook_post(webhook, transfer);
 }
 
 static void webhook_take_answers(struct webhook *webhook)
@@ -208,15 +210,15 @@ static void webhook_take_answers(struct webhook *webhook)
         if (message->msg != CURLMSG_DONE)
             continue;
         curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &request);
-        /* The request is the first of its lane. */
+        /* The request is the first of its transfer. */
         webhook_take_answer(webhook, request, code);
     }
 }
 
 static bool webhook_is_busy(const struct webhook *webhook)
 {
-    for (size_t i = 0; i < LANES; i++)
-        if (webhook->lanes[i].is_busy)
+    for (size_t i = 0; i < TRANSFERS; i++)
+        if (webhook->transfers[i].is_busy)
             return true;
     return false;
 }
@@ -233,11 +235,11 @@ static bool webhook_is_closing(struct webhook *webhook)
 
 static void webhook_give_up(struct webhook *webhook)
 {
-    for (size_t i = 0; i < LANES; i++) {
-        if (!webhook->lanes[i].is_busy)
+    for (size_t i = 0; i < TRANSFERS; i++) {
+        if (!webhook->transfers[i].is_busy)
             continue;
-        curl_multi_remove_handle(webhook->multi, webhook->lanes[i].request.curl);
-        webhook->lanes[i].is_busy = false;
+        curl_multi_remove_handle(webhook->multi, webhook->transfers[i].request.curl);
+        webhook->transfers[i].is_busy = false;
     }
     webhook->run.is_away = true;
     error_set(&webhook->run.words, STATUS_UNAVAILABLE, "dibs is being stopped");
@@ -247,7 +249,7 @@ static enum status webhook_conclude(struct webhook *webhook, struct event_batch 
 {
     struct webhook_run *run = &webhook->run;
 
-    if (run->delivered_count == webhook->letter_count)
+    if (run->delivered_count == webhook->delivery_count)
         return STATUS_OK;
     if (!run->is_away) {
         if (run->refused_count == 0)
@@ -304,12 +306,12 @@ static void *webhook_main(void *context)
 /* --- the sink --- */
 
 /* The id of the event, as the announcer wrote it. */
-static void webhook_copy_id(const struct event_message *message, struct webhook_letter *letter)
+static void webhook_copy_id(const struct event_message *message, struct webhook_delivery *delivery)
 {
     for (size_t i = 0; i < message->header_count; i++)
         if (strcmp(message->headers[i].name, "ce_id") == 0)
-            snprintf(letter->id, sizeof(letter->id), "%.*s", (int)message->headers[i].value.length,
-                     message->headers[i].value.bytes);
+            snprintf(delivery->id, sizeof(delivery->id), "%.*s",
+                     (int)message->headers[i].value.length, message->headers[i].value.bytes);
 }
 
 /* The policy's id, which is a message's key. */
@@ -324,24 +326,24 @@ static int64_t webhook_policy_of(struct span key)
 
 static bool webhook_copy(struct webhook *webhook, struct event_batch *batch, size_t count)
 {
-    if (webhook->letter_capacity < count) {
-        struct webhook_letter *grown = reallocarray(webhook->letters, count, sizeof(*grown));
+    if (webhook->delivery_capacity < count) {
+        struct webhook_delivery *grown = reallocarray(webhook->deliveries, count, sizeof(*grown));
         if (grown == NULL)
             return false;
-        webhook->letters = grown;
-        webhook->letter_capacity = count;
+        webhook->deliveries = grown;
+        webhook->delivery_capacity = count;
     }
     buffer_clear(&webhook->bodies);
     for (size_t i = 0; i < count; i++) {
         const struct event_message *message = batch->next(batch, i);
-        struct webhook_letter *letter = &webhook->letters[i];
-        *letter = (struct webhook_letter){.policy_id = webhook_policy_of(message->key),
-                                          .offset = webhook->bodies.length};
-        webhook_copy_id(message, letter);
+        struct webhook_delivery *delivery = &webhook->deliveries[i];
+        *delivery = (struct webhook_delivery){.policy_id = webhook_policy_of(message->key),
+                                              .offset = webhook->bodies.length};
+        webhook_copy_id(message, delivery);
         webhook_write_body(&webhook->bodies, message);
-        letter->length = webhook->bodies.length - letter->offset;
+        delivery->length = webhook->bodies.length - delivery->offset;
     }
-    webhook->letter_count = count;
+    webhook->delivery_count = count;
     return !webhook->bodies.overflowed;
 }
 
@@ -388,15 +390,15 @@ static void webhook_close(struct event_sink *sink)
         curl_multi_wakeup(webhook->multi);
         pthread_join(webhook->thread, NULL);
     }
-    for (size_t i = 0; i < LANES; i++)
-        webhook_request_release(&webhook->lanes[i].request);
+    for (size_t i = 0; i < TRANSFERS; i++)
+        webhook_request_release(&webhook->transfers[i].request);
     if (webhook->multi != NULL)
         curl_multi_cleanup(webhook->multi);
     pthread_mutex_destroy(&webhook->lock);
     pthread_cond_destroy(&webhook->work);
     buffer_release(&webhook->bodies);
     explicit_bzero(&webhook->keys, sizeof(webhook->keys));
-    free(webhook->letters);
+    free(webhook->deliveries);
     free(webhook->url);
     free(webhook->ca_file);
     free(webhook);
@@ -412,12 +414,12 @@ static enum status webhook_start(struct webhook *webhook, const struct webhook_o
     webhook->ca_file = strdup(options->ca_file != NULL ? options->ca_file : "");
     if (webhook->multi == NULL || webhook->url == NULL || webhook->ca_file == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "no memory for the webhook");
-    curl_multi_setopt(webhook->multi, CURLMOPT_MAXCONNECTS, (long)LANES);
+    curl_multi_setopt(webhook->multi, CURLMOPT_MAXCONNECTS, (long)TRANSFERS);
     kept.url = webhook->url;
     kept.ca_file = webhook->ca_file;
     enum status status = webhook_read_secrets(&webhook->keys, options->secrets, error);
-    for (size_t i = 0; i < LANES && status == STATUS_OK; i++)
-        status = webhook_request_init(&webhook->lanes[i].request, &kept, error);
+    for (size_t i = 0; i < TRANSFERS && status == STATUS_OK; i++)
+        status = webhook_request_init(&webhook->transfers[i].request, &kept, error);
     if (status != STATUS_OK)
         return status;
     webhook->is_started = pthread_create(&webhook->thread, NULL, webhook_main, webhook) == 0;
