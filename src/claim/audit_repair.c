@@ -108,7 +108,7 @@ void audit_note(struct service *service, struct ledger_repair_note *note, const 
 
     snprintf(note->outcome, sizeof(note->outcome), "%s", outcome);
     note->done_at_ms = clock_wall_ms();
-    log_event(LOG_WARN, "policy_repaired", LOG_FIELD("policy", LOG_I64(note->policy_id)),
+    log_event(LOG_WARN, "repair_done", LOG_FIELD("policy", LOG_I64(note->policy_id)),
               LOG_FIELD("found", LOG_TEXT(note->plan)), LOG_FIELD("done", LOG_TEXT(outcome)));
     if (ledger_repair_end(service->ledger, note, &error) != STATUS_OK)
         log_event(LOG_WARN, "repair_note_failed", LOG_FIELD("policy", LOG_I64(note->policy_id)),

@@ -135,7 +135,7 @@ def test_redis_audit__a_board_that_drifts_is_built_anew_by_itself(tmp_path, redi
         with redis.client() as client:
             for key in client.keys("zs:product:{rank}:2*"):
                 client.zincrby(key, 5, "mug")
-        worker.await_log("policy_repaired", 60)
+        worker.await_log("repair_done", 60)
         wait_until(lambda: sold() == [("mug", 3)], "it is right again", 30)
         (note,) = expect(server.get("/v1/audit/repairs"), 200)["items"]
         assert (note["policy_id"], note["found"]) == (0, "board 1"), note
