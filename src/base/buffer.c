@@ -22,6 +22,13 @@ void buffer_release(struct buffer *buffer)
     *buffer = (struct buffer){.length_max = buffer->length_max};
 }
 
+void secret_free(char *text)
+{
+    if (text != NULL)
+        explicit_bzero(text, strlen(text));
+    free(text);
+}
+
 bool buffer_reserve(struct buffer *buffer, size_t extra)
 {
     if (buffer->overflowed)

@@ -51,6 +51,9 @@ static inline struct span buffer_span(const struct buffer *buffer)
 void buffer_init(struct buffer *buffer, size_t length_max);
 void buffer_release(struct buffer *buffer);
 
+/* Wipes and frees a text that may be, or hold, a secret; NULL is fine. */
+void secret_free(char *text);
+
 /* Empties it and keeps the memory. */
 static inline void buffer_clear(struct buffer *buffer)
 {

@@ -414,11 +414,8 @@ enum status config_layer_apply(const struct config_layer *layer, struct config *
 
 void config_layer_release(struct config_layer *layer)
 {
-    for (size_t i = 0; i < config_key_count; i++) {
-        if (layer->values[i] != NULL)
-            explicit_bzero(layer->values[i], strlen(layer->values[i]));
-        free(layer->values[i]);
-    }
+    for (size_t i = 0; i < config_key_count; i++)
+        secret_free(layer->values[i]);
     free(layer->file);
     *layer = (struct config_layer){0};
 }

@@ -328,9 +328,7 @@ void config_value_release(struct config *config, const struct config_key *key)
     case CONFIG_URL:
     case CONFIG_CHOICE: {
         char **text = field_of(config, key);
-        if (*text != NULL)
-            explicit_bzero(*text, strlen(*text));
-        free(*text);
+        secret_free(*text);
         *text = NULL;
         break;
     }

@@ -219,9 +219,7 @@ enum status kafka_target_init(struct kafka_target *target, const char *url, cons
 
 void kafka_target_release(struct kafka_target *target)
 {
-    if (target->password != NULL)
-        explicit_bzero(target->password, strlen(target->password));
-    free(target->password);
+    secret_free(target->password);
     url_release(&target->url);
     *target = (struct kafka_target){.password = NULL};
 }

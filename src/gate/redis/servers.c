@@ -188,9 +188,7 @@ enum status redis_target_init(struct redis_target *target, const char *url, cons
 
 void redis_target_release(struct redis_target *target)
 {
-    if (target->password != NULL)
-        explicit_bzero(target->password, strlen(target->password));
-    free(target->password);
+    secret_free(target->password);
     free(target->master);
     SSL_CTX_free(target->tls);
     url_release(&target->url);

@@ -119,9 +119,7 @@ enum status ledger_mysql_target_init(struct ledger_mysql_target *target,
 
 void ledger_mysql_target_release(struct ledger_mysql_target *target)
 {
-    if (target->password_copy != NULL)
-        explicit_bzero(target->password_copy, strlen(target->password_copy));
-    free(target->password_copy);
+    secret_free(target->password_copy);
     url_release(&target->url);
     *target = (struct ledger_mysql_target){0};
 }

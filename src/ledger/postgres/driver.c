@@ -14,12 +14,8 @@ static void ledger_postgres_store_close(struct ledger_store *store)
 {
     if (store == NULL)
         return;
-    if (store->url != NULL)
-        explicit_bzero(store->url, strlen(store->url));
-    if (store->password != NULL)
-        explicit_bzero(store->password, strlen(store->password));
-    free(store->url);
-    free(store->password);
+    secret_free(store->url);
+    secret_free(store->password);
     free(store);
 }
 
