@@ -293,6 +293,15 @@ static const struct command commands[] = {
         .subcommands = dead_commands,
     },
     {
+        .name = "actions",
+        .summary = "Lists what operators did, the latest first",
+        .examples = EXAMPLES("dibs actions", "dibs actions --json --limit 10 | jq .items"),
+        .options = OPTIONS({"limit", "N", "With --json: how many actions a page has. [1000]"},
+                           {"after", "CURSOR", "With --json: the `next` of the page before."}),
+        .shared_options = exchange_options,
+        .run = command_actions,
+    },
+    {
         .name = "webhook",
         .summary = "Looks after the webhook: whether events arrive, a test, telling once more",
         .examples = EXAMPLES("dibs webhook show", "dibs webhook test",

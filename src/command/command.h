@@ -110,6 +110,10 @@ struct config;
  * to exit with; then there is nothing to release. */
 int command_load_settings(const struct command_call *call, struct config *config);
 
+/* The same once more, without a word. */
+enum status command_read_settings(const struct command_call *call, struct config *config,
+                                  struct error *error) MUST_CHECK;
+
 /* --- the commands --- */
 
 int command_serve(const struct command_call *call);
@@ -127,6 +131,7 @@ int command_status(const struct command_call *call);
 int command_product_import(const struct command_call *call);
 int command_product_top(const struct command_call *call);
 int command_product_rank(const struct command_call *call);
+int command_actions(const struct command_call *call);
 int command_backup(const struct command_call *call);
 int command_restore(const struct command_call *call);
 int command_webhook_show(const struct command_call *call);

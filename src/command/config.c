@@ -53,11 +53,16 @@ static void append_table(struct buffer *out, const struct config *config)
     buffer_release(&words);
 }
 
+enum status command_read_settings(const struct command_call *call, struct config *config,
+                                  struct error *error)
+{
+    return config_load(config, call->setting_count, call->settings, environ, error);
+}
+
 int command_load_settings(const struct command_call *call, struct config *config)
 {
     struct error error;
-    return command_result(
-        call, config_load(config, call->setting_count, call->settings, environ, &error), &error);
+    return command_result(call, command_read_settings(call, config, &error), &error);
 }
 
 int command_config(const struct command_call *call)

@@ -50,9 +50,8 @@ static void say_what_next(const struct config *config, const char *address)
 {
     if (!isatty(STDERR_FILENO))
         return;
-    const char *token = config->admin_token.bytes != NULL
-                            ? " \\\n    -H \"Authorization: Bearer $DIBS_ADMIN_TOKEN\""
-                            : "";
+    const char *token =
+        config_has_admin(config) ? " \\\n    -H \"Authorization: Bearer $DIBS_ADMIN_TOKEN\"" : "";
     fprintf(stderr,
             "\ndibs %s listens on http://%s\n\n"
             "  Open http://%s/ to watch%s.\n\n"
@@ -72,9 +71,28 @@ static void say_what_next(const struct config *config, const char *address)
             address, token, address);
 }
 
+/* What runs, and who is told about it. */
+struct serving {
+    struct service *service;
+    struct api *api;
+    struct http_server *server;
+    struct metrics_listener metrics_listener; /* where metrics have a listener of their own */
+};
+
 static void stop_server(void *context)
 {
     http_server_stop(context);
+}
+
+/* SIGHUP: the tokens are what the files say now. */
+static enum status reload_server(void *context, const struct config *config, struct error *error)
+{
+    struct serving *serving = context;
+    enum status status = api_reload(serving->api, config, error);
+
+    if (status == STATUS_OK && serving->metrics_listener.api != NULL)
+        status = api_reload(serving->metrics_listener.api, config, error);
+    return status;
 }
 
 static bool server_is_over(const void *context)
@@ -93,14 +111,6 @@ static enum status start_demo(const struct config *config, const struct http_ser
                                              .context = server},
                       error);
 }
-
-/* What runs, and who is told about it. */
-struct serving {
-    struct service *service;
-    struct api *api;
-    struct http_server *server;
-    struct metrics_listener metrics_listener; /* where metrics have a listener of their own */
-};
 
 static enum status run_server(const struct config *config, struct serving *serving,
                               struct signal_watch *watch, struct error *error)
@@ -122,6 +132,7 @@ static enum status run_server(const struct config *config, struct serving *servi
                                    serving->service, config, serving->api, error);
     if (status == STATUS_OK && config->demo == CONFIG_ON)
         status = start_demo(config, serving->server, &demo, error);
+    signal_watch_reload(watch, reload_server, serving);
     if (status == STATUS_OK)
         status = http_server_run(serving->server, error);
     signal_watch_rest(watch);

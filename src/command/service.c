@@ -84,6 +84,38 @@ static void signal_watch_stop(struct signal_watch *watch, int number)
     pthread_mutex_unlock(&watch->lock);
 }
 
+static enum status signal_watch_read(const struct signal_watch *watch, struct error *error)
+{
+    struct config config;
+    enum status status = command_read_settings(watch->call, &config, error);
+
+    if (status != STATUS_OK)
+        return status;
+    status = watch->check(&config, error);
+    if (status == STATUS_OK)
+        status = watch->reload(watch->reload_context, &config, error);
+    config_release(&config);
+    return status;
+}
+
+/* What is wrong with the new settings leaves the old ones in place. */
+static void signal_watch_take_settings(struct signal_watch *watch)
+{
+    struct error error = {""};
+
+    pthread_mutex_lock(&watch->lock);
+    if (watch->phase != SIGNALS_RUNNING || watch->reload == NULL)
+        log_event(LOG_WARN, "reload_refused",
+                  LOG_FIELD("error", LOG_TEXT("not while it starts or stops")));
+    else if (signal_watch_read(watch, &error) == STATUS_OK)
+        log_event(LOG_INFO, "reloaded",
+                  LOG_FIELD("words", LOG_TEXT("tokens and keys were read again")));
+    else
+        log_event(LOG_ERROR, "reload_refused", LOG_FIELD("error", LOG_TEXT(error.text)),
+                  LOG_FIELD("next", LOG_TEXT("the old tokens and keys stay")));
+    pthread_mutex_unlock(&watch->lock);
+}
+
 static void *signal_watch_main(void *context)
 {
     struct signal_watch *watch = context;
@@ -94,6 +126,8 @@ static void *signal_watch_main(void *context)
         if (sigwait(&watch->signals, &number) != 0 || number == SIGNAL_OVER) {
             if (atomic_load(&watch->over))
                 return NULL;
+        } else if (number == SIGHUP && !isatty(STDIN_FILENO)) {
+            signal_watch_take_settings(watch);
         } else if (asked) {
             log_event(LOG_WARN, "stopped_at_once",
                       LOG_FIELD("signal", LOG_TEXT(sigabbrev_np(number))));
@@ -106,9 +140,12 @@ static void *signal_watch_main(void *context)
     }
 }
 
-static enum status signal_watch_start(struct signal_watch *watch, struct error *error)
+static enum status signal_watch_start(struct signal_watch *watch, const struct command_call *call,
+                                      enum status (*check)(const struct config *config,
+                                                           struct error *error),
+                                      struct error *error)
 {
-    *watch = (struct signal_watch){.phase = SIGNALS_STARTING};
+    *watch = (struct signal_watch){.phase = SIGNALS_STARTING, .call = call, .check = check};
     pthread_mutex_init(&watch->lock, NULL);
     sigemptyset(&watch->signals);
     sigaddset(&watch->signals, SIGTERM);
@@ -138,6 +175,17 @@ void signal_watch_run(struct signal_watch *watch, void (*stop)(void *context), v
     watch->phase = SIGNALS_RUNNING;
     watch->stop = stop;
     watch->context = context;
+    pthread_mutex_unlock(&watch->lock);
+}
+
+void signal_watch_reload(struct signal_watch *watch,
+                         enum status (*reload)(void *context, const struct config *config,
+                                               struct error *error),
+                         void *context)
+{
+    pthread_mutex_lock(&watch->lock);
+    watch->reload = reload;
+    watch->reload_context = context;
     pthread_mutex_unlock(&watch->lock);
 }
 
@@ -257,7 +305,7 @@ int command_run_service(const struct command_call *call,
     command_warn(&config);
     ensure(sodium_init() >= 0);
     log_start();
-    status = signal_watch_start(&watch, &error);
+    status = signal_watch_start(&watch, call, check, &error);
     if (status == STATUS_OK) {
         status = run(&config, &watch, &error);
         signal_watch_end(&watch);

@@ -17,6 +17,9 @@
 
 /* --- SIGTERM, SIGINT and SIGHUP ---
  *
+ * SIGHUP reads the settings again, for their tokens and keys; on a terminal that closes it is as
+ * SIGTERM, which the others are.
+ *
  * Before it runs there is nothing to end in order, so the first signal ends it at once, also while
  * the start waits for another process. Once it runs, the first ends it in good order, the next at
  * once.
@@ -33,13 +36,24 @@ struct signal_watch {
     enum signal_phase phase;
     void (*stop)(void *context);
     void *context;
+    const struct command_call *call; /* to read the settings again */
+    enum status (*check)(const struct config *config, struct error *error);
+    enum status (*reload)(void *context, const struct config *config, struct error *error);
+    void *reload_context;
     atomic_bool over;
 };
 
 /* It runs: stop(context) is called by the first signal. */
 void signal_watch_run(struct signal_watch *watch, void (*stop)(void *context), void *context);
 
-/* It ends, for whichever reason: stop() is not called any more. */
+/* From now on SIGHUP calls reload(context) with settings that were read and checked just now; they
+ * are gone when it returns. */
+void signal_watch_reload(struct signal_watch *watch,
+                         enum status (*reload)(void *context, const struct config *config,
+                                               struct error *error),
+                         void *context);
+
+/* It ends, for whichever reason: neither is called any more. */
 void signal_watch_rest(struct signal_watch *watch);
 
 /* --- a listener of its own for /healthz, /readyz and /metrics, on a thread of its own ---

@@ -32,6 +32,14 @@ static void stop_working(void *context)
     sem_post(context);
 }
 
+/* SIGHUP: the tokens are what the files say now. */
+static enum status reload_worker(void *context, const struct config *config, struct error *error)
+{
+    struct metrics_listener *listener = context;
+
+    return listener->api != NULL ? api_reload(listener->api, config, error) : STATUS_OK;
+}
+
 static enum status work(const struct config *config, struct signal_watch *watch,
                         struct error *error)
 {
@@ -47,6 +55,7 @@ static enum status work(const struct config *config, struct signal_watch *watch,
     status = metrics_listener_open(&metrics_listener, config->worker_listen, service, config, NULL,
                                    error);
     signal_watch_run(watch, stop_working, &stop);
+    signal_watch_reload(watch, reload_worker, &metrics_listener);
     if (status == STATUS_OK) {
         log_event(LOG_INFO, "working", LOG_FIELD("version", LOG_TEXT(DIBS_VERSION)),
                   LOG_FIELD("pid", LOG_I64(getpid())));

@@ -12,6 +12,7 @@
 #include "base/url.h"
 #include "base/zone.h"
 #include "config/config.h"
+#include "config/tokens.h"
 #include "config/value.h"
 
 /* What follows the colon of "host:port". */
@@ -183,6 +184,23 @@ enum status config_check_token(const char *value, struct error *error)
     return STATUS_OK;
 }
 
+enum status config_check_tokens(const char *value, struct error *error)
+{
+    struct named_token tokens[NAMED_TOKENS_MAX];
+    size_t count;
+
+    enum status status = named_tokens_read(span_of(value), tokens, &count, error);
+
+    if (status == STATUS_OK && count == 0)
+        status = error_set(error, STATUS_INVALID, "names nobody");
+    return status;
+}
+
+bool config_has_admin(const struct config *config)
+{
+    return config->admin_token.bytes != NULL || config->admin_tokens.bytes != NULL;
+}
+
 enum status config_check_network(const char *value, struct error *error)
 {
     struct network network;
@@ -248,7 +266,14 @@ enum status config_check_backends(const struct config *config, struct error *err
 
 enum status config_check(const struct config *config, struct error *error)
 {
-    if (config->admin_token.bytes == NULL && !config_address_is_loopback(config->listen)) {
+    if (config->demo == CONFIG_ON && config->admin_token.bytes == NULL &&
+        config->admin_tokens.bytes != NULL) {
+        return error_set(
+            error, STATUS_INVALID,
+            "demo: its crowd needs the admin token; set admin_token_file, or leave out "
+            "admin_tokens_file");
+    }
+    if (!config_has_admin(config) && !config_address_is_loopback(config->listen)) {
         return error_set(
             error, STATUS_INVALID,
             "listen: %s can be reached from other machines, and without an admin token "
@@ -256,13 +281,13 @@ enum status config_check(const struct config *config, struct error *error)
             "DIBS_ADMIN_TOKEN), or listen on 127.0.0.1",
             config->listen);
     }
-    if (config->admin_token.bytes == NULL && allows_any_origin(config)) {
+    if (!config_has_admin(config) && allows_any_origin(config)) {
         return error_set(error, STATUS_INVALID,
                          "cors_origin: without an admin token, * would let every web page that is "
                          "opened on this machine change policies; set admin_token_file, or name "
                          "the origins");
     }
-    if (config->admin_token.bytes == NULL && config->trusted_proxies.count > 0) {
+    if (!config_has_admin(config) && config->trusted_proxies.count > 0) {
         return error_set(error, STATUS_INVALID,
                          "trusted_proxies: without an admin token nothing that a proxy forwards is "
                          "served; set admin_token_file (or the variable DIBS_ADMIN_TOKEN) too");

@@ -41,6 +41,7 @@ void config_append_url(struct buffer *out, const char *url);
 enum status config_check_password(const char *value, struct error *error) MUST_CHECK;
 
 /* Visible ASCII only, because it travels in a header. */
+enum status config_check_tokens(const char *value, struct error *error) MUST_CHECK;
 enum status config_check_token(const char *value, struct error *error) MUST_CHECK;
 
 /* One item of trusted_proxies: an address, or a network as in 10.0.0.0/8. */

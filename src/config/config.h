@@ -101,6 +101,7 @@ struct config {
     enum config_integrity_check integrity_check;
 
     char *admin_token_file;
+    char *admin_tokens_file;
     char *service_token_file;
     char *user_key_file;
     char *code_key_file;
@@ -108,6 +109,7 @@ struct config {
     struct config_list trusted_proxies; /* networks; empty: none */
     char *user_audience;                /* "": aud is not checked */
     struct config_secret admin_token;   /* at least 16 visible ASCII characters */
+    struct config_secret admin_tokens;  /* lines of NAME ROLE TOKEN */
     struct config_secret service_token; /* at least 16 visible ASCII characters */
     struct config_secret user_key;      /* at least 32 bytes */
     struct config_secret code_key;      /* at least 16 bytes; not set: the ledger keeps the key */
@@ -196,6 +198,9 @@ void config_release(struct config *config);
 /* The rules between settings, for a server that is about to start: STATUS_INVALID with what to
  * set, for example when it would listen to strangers without an admin token. */
 enum status config_check(const struct config *config, struct error *error) MUST_CHECK;
+
+/* Whether there is an admin token, with or without a name. */
+bool config_has_admin(const struct config *config);
 
 /* Those of them that are about the ledger, for a command that uses only that. */
 enum status config_check_backends(const struct config *config, struct error *error) MUST_CHECK;

@@ -200,6 +200,10 @@ const struct config_key config_keys[] = {
            "one twice as long."),
     SECRET(admin_token, "Access", 16, config_check_token, "admin token",
            "the token for admin calls. Without an admin token, dibs listens on loopback only."),
+    SECRET(
+        admin_tokens, "Access", 1, config_check_tokens, "operators' tokens",
+        "operators' tokens, a line each: NAME ROLE TOKEN. A viewer sees how it goes, an operator "
+        "acts for users and changes policies, an admin may do all. SIGHUP reads it again."),
     SECRET(service_token, "Access", 16, config_check_token, "service token",
            "the token with which a shop's backend claims for its users."),
     SECRET(user_key, "Access", 32, NULL, "users' key",

@@ -534,6 +534,16 @@ ON CONFLICT (sink) DO UPDATE
 INSERT INTO sink_state (sink, failing_since, asked, words) VALUES ($1, 0, 1, '')
 ON CONFLICT (sink) DO UPDATE SET asked = sink_state.asked + excluded.asked;
 
+-- name: action_insert
+INSERT INTO action (at, who, what, target, was, became) VALUES ($1, $2, $3, $4, $5, $6);
+
+-- name: action_list
+SELECT id, at, who, what, target, was, became FROM action WHERE id < $1 ORDER BY id DESC LIMIT $2;
+
+-- name: action_list_of
+SELECT id, at, who, what, target, was, became FROM action
+WHERE target = $3 AND id < $1 ORDER BY id DESC LIMIT $2;
+
 -- name: duty_insert
 INSERT INTO duty (name, holder, until) VALUES ($1, '', 0) ON CONFLICT (name) DO NOTHING;
 

@@ -64,6 +64,7 @@ REQUESTS = {
     "retryDeadLetter": ("POST", "/v1/dead/{coupon}/retry", {}),
     "audit": ("GET", "/v1/audit", None),
     "repairLedger": ("POST", "/v1/audit/repair", {}),
+    "listActions": ("GET", "/v1/actions", None),
     "showWebhook": ("GET", "/v1/webhook", None),
     "testWebhook": ("POST", "/v1/webhook/test", {}),
     "enableWebhook": ("POST", "/v1/webhook/enable", {}),
@@ -533,6 +534,18 @@ def tour_dead(tour):
     tour.ask(200, "DELETE", f"/v1/dead/{policy}-902")
 
 
+def tour_actions(tour):
+    policy = tour.operation("createPolicy", 201).json["id"]
+    for paused in (True, False):
+        tour.ask(200, "PATCH", f"/v1/policies/{policy}", {"paused": paused})
+    page = tour.ask(200, "GET", f"/v1/actions?limit=2&target=policies/{policy}").json
+    assert [action["what"] for action in page["items"]] == ["policy_changed"] * 2
+    rest = tour.ask(200, "GET", f"/v1/actions?target=policies/{policy}&after={page['next']}").json
+    assert [action["what"] for action in rest["items"]] == ["policy_created"]
+    for bad in ("limit=0", "after=!", "what=1"):
+        tour.ask(400, "GET", f"/v1/actions?{bad}")
+
+
 def tour_webhook(tour, without):
     for name in ("showWebhook", "testWebhook", "enableWebhook", "redeliverWebhook"):
         tour.operation(name, 200)
@@ -633,7 +646,7 @@ def test_openapi__real_answers_are_documented_and_documented_answers_are_real(sp
     request.addfinalizer(receiver.stop)
     server = serve(config=receiver.config())
     for visit in (tour_policies, tour_claims, tour_coupons, tour_sales, tour_expiry,
-                  tour_operations, tour_pending, tour_session, tour_audit, tour_dead, tour_heads):
+                  tour_operations, tour_pending, tour_session, tour_audit, tour_dead, tour_actions, tour_heads):
         visit(Tour(spec, server))
     tour_webhook(Tour(spec, server), Tour(spec, serve()))
     tour_scores(spec, serve)

@@ -52,6 +52,48 @@ static enum status open_metrics(struct api *api, struct api *watched, struct err
     return metrics_page_open(&api->metrics, api, error);
 }
 
+static struct auth *new_auth(const struct api *api, const struct config *config)
+{
+    struct auth *auth = malloc(sizeof(*auth));
+    if (auth != NULL)
+        auth_init(auth, &(struct auth_options){
+                            .admin_token = secret_span(&config->admin_token),
+                            .admin_tokens = secret_span(&config->admin_tokens),
+                            .service_token = secret_span(&config->service_token),
+                            .user_key = secret_span(&config->user_key),
+                            .user_audience = span_of(api->config->user_audience),
+                            .claims_open = strcmp(config->claims, "open") == 0,
+                            .only_watched = api->only_watched,
+                        });
+    return auth;
+}
+
+static void free_auth(struct auth *auth)
+{
+    while (auth != NULL) {
+        struct auth *older = auth->older;
+        auth_release(auth);
+        free(auth);
+        auth = older;
+    }
+}
+
+enum status api_reload(struct api *api, const struct config *config, struct error *error)
+{
+    struct auth *auth = new_auth(api, config);
+    if (auth == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for the tokens");
+    if (!auth_is_alike(auth, api_auth(api))) {
+        free_auth(auth);
+        return error_set(error, STATUS_CONFLICT,
+                         "a kind of token was set that was not, or is not any more; restart for "
+                         "that");
+    }
+    auth->older = atomic_load(&api->auth);
+    atomic_store(&api->auth, auth);
+    return STATUS_OK;
+}
+
 enum status api_open(struct api **api, const struct api_options *options, struct error *error)
 {
     const struct config *config = options->config;
@@ -71,15 +113,9 @@ enum status api_open(struct api **api, const struct api_options *options, struct
         opened->allows_any_origin |= strcmp(config->cors_origin.items[index], "*") == 0;
     opened->varies_by_origin = config->cors_origin.count > 0 && !opened->allows_any_origin;
     opened->loops = calloc(options->threads, sizeof(struct api_loop *));
-    auth_init(&opened->auth, &(struct auth_options){
-                                 .admin_token = secret_span(&config->admin_token),
-                                 .service_token = secret_span(&config->service_token),
-                                 .user_key = secret_span(&config->user_key),
-                                 .user_audience = span_of(config->user_audience),
-                                 .claims_open = strcmp(config->claims, "open") == 0,
-                                 .only_watched = opened->only_watched,
-                             });
-    enum status status = opened->loops == NULL
+    struct auth *auth = new_auth(opened, config);
+    atomic_init(&opened->auth, auth);
+    enum status status = opened->loops == NULL || auth == NULL
                              ? error_set(error, STATUS_FAILED, "no memory for the API")
                              : open_limits(opened, config, error);
     if (status == STATUS_OK)
@@ -142,7 +178,7 @@ void api_close(struct api *api)
     per_address_free(api->streams);
     assets_close(&api->assets);
     proxies_release(&api->proxies);
-    auth_release(&api->auth);
+    free_auth(atomic_load(&api->auth));
     live_close(api);
     pthread_mutex_destroy(&api->loops_lock);
     free(api);
@@ -323,7 +359,7 @@ static bool origin_may_change(struct api_loop *loop, struct http_exchange *excha
 {
     if (request->origin.bytes == NULL || http_exchange_notes(exchange)->cors != 0)
         return true;
-    const char *refusal = auth_may_change_from(&loop->api->auth, request->origin, request->host);
+    const char *refusal = auth_may_change_from(api_auth(loop->api), request->origin, request->host);
     if (refusal != NULL)
         reply_problem_about(loop, exchange, PROBLEM_UNAUTHORIZED, refusal, NULL);
     return refusal == NULL;
@@ -392,7 +428,7 @@ static bool is_local(struct api_loop *loop, struct http_exchange *exchange,
     if (!request->is_forwarded && loop->local_host.length > 0 &&
         span_equal(request->host, loop->local_host))
         return true;
-    const char *refusal = auth_may_ask(&loop->api->auth, request);
+    const char *refusal = auth_may_ask(api_auth(loop->api), request);
     if (refusal != NULL) {
         /* That it lives is no secret. */
         if (span_equal(request->path, SPAN("/healthz")))
@@ -427,7 +463,7 @@ static void handle(void *context, struct http_exchange *exchange,
     if (loop->api->proxies.count > 0 && request->is_forwarded &&
         !count_client(loop, exchange, request))
         return;
-    if (loop->api->auth.local_only && !is_local(loop, exchange, request))
+    if (api_auth(loop->api)->local_only && !is_local(loop, exchange, request))
         return;
     if (loop->api->addresses == NULL && !loop->api->logs_requests && !loop->api->only_watched &&
         handle_crowd(loop, exchange, request))

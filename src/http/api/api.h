@@ -43,6 +43,11 @@ const struct proxies *api_proxies(const struct api *api);
 /* The server that runs it, for its counters and to know when it stops. */
 void api_attach(struct api *api, struct http_server *server);
 
+/* Takes the tokens and the users' key as these settings have them; who has begun is answered by the
+ * old ones. On any thread, one at a time. CONFLICT: not the same kinds are set. */
+enum status api_reload(struct api *api, const struct config *config,
+                       struct error *error) MUST_CHECK;
+
 /* Ends what works beside the loops: when they have ended, and before the service closes. */
 void api_stop(struct api *api);
 void api_close(struct api *api);

@@ -178,7 +178,7 @@ static void refuse_guess(const struct ask *ask, const struct rate_limit *limit)
 bool guess_may_try_code(struct ask *ask)
 {
     struct api *api = ask->loop->api;
-    if (!api->auth.has_tokens)
+    if (!api_auth(api)->has_tokens)
         return true;
     if (!ask_identify(ask))
         return false;
@@ -279,7 +279,7 @@ static bool read_params(struct ask *ask)
 bool ask_keeps_rules(struct ask *ask)
 {
     const struct route *route = ask->route;
-    if ((route->access == ROUTE_ADMIN && !ask_admin(ask)) ||
+    if ((route_role(route) != ACCESS_NOTHING && !ask_role(ask, route_role(route))) ||
         (route->access == ROUTE_KNOWN && !ask_identify(ask)) || !read_params(ask) ||
         (route->access == ROUTE_OWNER && !ask_may_see(ask, &ask->id)) ||
         ((route->flags & ROUTE_QUERY) == 0 && !ask_no_query(ask)))
@@ -313,14 +313,14 @@ static enum pool_queue queue_of(const struct auth *auth, const struct caller *ca
 
 static void identify(struct ask *ask)
 {
-    auth_identify_request(&ask->loop->api->auth, ask->request, http_loop_wall_ms(ask->loop->http),
-                          &ask->caller);
+    auth_identify_request(api_auth(ask->loop->api), ask->request,
+                          http_loop_wall_ms(ask->loop->http), &ask->caller);
     struct http_exchange_notes *notes = http_exchange_notes(ask->exchange);
     notes->token = ask->caller.token;
     notes->client = ask_address(ask);
-    notes->queue = queue_of(&ask->loop->api->auth, &ask->caller);
+    notes->queue = queue_of(api_auth(ask->loop->api), &ask->caller);
     notes->acts_for_many = ask->caller.kind == CALLER_ADMIN || ask->caller.kind == CALLER_SERVICE ||
-                           !ask->loop->api->auth.has_tokens;
+                           !api_auth(ask->loop->api)->has_tokens;
 }
 
 bool ask_identify(struct ask *ask)
@@ -334,7 +334,7 @@ bool ask_is_admin(struct ask *ask)
     identify(ask);
     if (ask->caller.is_guess)
         guess_note_wrong(ask, GUESS_TOKEN);
-    return auth_may_administer(&ask->loop->api->auth, &ask->caller) == NULL;
+    return auth_may_administer(api_auth(ask->loop->api), &ask->caller, ACCESS_VIEWER) == NULL;
 }
 
 static bool allow(struct ask *ask, const char *refusal)
@@ -345,9 +345,10 @@ static bool allow(struct ask *ask, const char *refusal)
     return false;
 }
 
-bool ask_admin(struct ask *ask)
+bool ask_role(struct ask *ask, enum access_role role)
 {
-    if (!ask_identify(ask) || !allow(ask, auth_may_administer(&ask->loop->api->auth, &ask->caller)))
+    if (!ask_identify(ask) ||
+        !allow(ask, auth_may_administer(api_auth(ask->loop->api), &ask->caller, role)))
         return false;
     http_exchange_notes(ask->exchange)->queue = POOL_ADMINS;
     return true;
@@ -355,7 +356,8 @@ bool ask_admin(struct ask *ask)
 
 bool ask_may_see(struct ask *ask, const struct id *user)
 {
-    return ask_identify(ask) && allow(ask, auth_may_see(&ask->loop->api->auth, &ask->caller, user));
+    return ask_identify(ask) &&
+           allow(ask, auth_may_see(api_auth(ask->loop->api), &ask->caller, user));
 }
 
 bool ask_query(struct ask *ask, struct query_param *params, size_t count)

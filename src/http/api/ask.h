@@ -83,10 +83,10 @@ struct address ask_address(const struct ask *ask);
  * not ask leaves them among the strangers. False only after answering 429 to someone who guesses
  * tokens. */
 bool ask_identify(struct ask *ask);
-/* Whether the caller is an admin, for what is answered to all and says more to admins. */
+/* Whether the caller is at least a viewer, for what is answered to all and says more to admins. */
 bool ask_is_admin(struct ask *ask);
-/* 401 unless the caller is an admin; identifies first. */
-bool ask_admin(struct ask *ask);
+/* 401 unless the caller has that role, or a higher one; identifies first. */
+bool ask_role(struct ask *ask, enum access_role role);
 /* 401 unless the caller may see this user's claims; identifies first. */
 bool ask_may_see(struct ask *ask, const struct id *user);
 

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "http/api/actions.h"
 #include "http/api/call.h"
 #include "http/api/handlers.h"
 #include "http/api/reply.h"
@@ -211,6 +212,7 @@ static void work_repair(struct call *call, struct service *service)
         return;
     call_log(call, "repair_asked",
              LOG_FIELD("repaired", LOG_FLAG(done.ledger.is_done || done.policy_count > 0)));
+    action_note(call, service, "repaired", "audit", NULL, NULL);
     audit_write_repair(call_json(call, 200), &done);
 }
 

@@ -292,20 +292,49 @@ static void digest(const struct auth *auth, struct span secret, uint8_t result[A
                        auth->digest_key, sizeof(auth->digest_key));
 }
 
+static void add_admin(struct auth *auth, const char *name, enum access_role role, struct span token)
+{
+    struct auth_admin *admin = &auth->admins[auth->admin_count++];
+
+    snprintf(admin->name, sizeof(admin->name), "%s", name);
+    admin->role = role;
+    digest(auth, token, admin->digest);
+    session_key_derive(&admin->session_key, token);
+}
+
+static void add_admins(struct auth *auth, const struct auth_options *options)
+{
+    struct named_token tokens[NAMED_TOKENS_MAX];
+    size_t count = 0;
+
+    if (options->admin_token.bytes != NULL)
+        add_admin(auth, "admin_token", ACCESS_ADMIN, options->admin_token);
+    if (options->admin_tokens.bytes != NULL)
+        ensure(named_tokens_read(options->admin_tokens, tokens, &count, NULL) == STATUS_OK);
+    for (size_t i = 0; i < count; i++)
+        add_admin(auth, tokens[i].name, tokens[i].role, tokens[i].token);
+    sodium_memzero(tokens, sizeof(tokens));
+}
+
+bool auth_is_alike(const struct auth *auth, const struct auth *other)
+{
+    return auth->has_admin_token == other->has_admin_token &&
+           auth->has_service_token == other->has_service_token &&
+           auth->has_user_key == other->has_user_key &&
+           auth->claims_are_open == other->claims_are_open;
+}
+
 void auth_init(struct auth *auth, const struct auth_options *options)
 {
     memset(auth, 0, sizeof(*auth));
     random_bytes(auth->digest_key, sizeof(auth->digest_key));
-    auth->has_admin_token = options->admin_token.bytes != NULL;
+    add_admins(auth, options);
+    auth->has_admin_token = auth->admin_count > 0;
     auth->has_service_token = options->service_token.bytes != NULL;
     auth->has_user_key = options->user_key.bytes != NULL;
     auth->local_only = !auth->has_admin_token && !options->only_watched;
     auth->has_tokens = auth->has_admin_token || auth->has_service_token || auth->has_user_key;
     auth->claims_are_open = !auth->has_tokens || (options->claims_open && !auth->has_user_key);
-    if (auth->has_admin_token) {
-        digest(auth, options->admin_token, auth->admin_digest);
-        session_key_derive(&auth->session_key, options->admin_token);
-    }
     if (auth->has_service_token)
         digest(auth, options->service_token, auth->service_digest);
     if (auth->has_user_key)
@@ -318,11 +347,21 @@ void auth_release(struct auth *auth)
     sodium_memzero(auth, sizeof(*auth));
 }
 
+static const struct auth_admin *find_admin(const struct auth *auth,
+                                           const uint8_t given[AUTH_DIGEST_SIZE])
+{
+    for (size_t i = 0; i < auth->admin_count; i++)
+        if (sodium_memcmp(given, auth->admins[i].digest, AUTH_DIGEST_SIZE) == 0)
+            return &auth->admins[i];
+    return NULL;
+}
+
 void auth_identify(const struct auth *auth, struct span authorization, int64_t now_ms,
                    struct caller *caller)
 {
     caller->kind = CALLER_NOBODY;
     caller->user.length = 0;
+    caller->role = ACCESS_NOTHING;
     caller->words = NULL;
     caller->token = "none";
     caller->is_guess = false;
@@ -336,9 +375,11 @@ void auth_identify(const struct auth *auth, struct span authorization, int64_t n
     }
     uint8_t given[AUTH_DIGEST_SIZE];
     digest(auth, token, given);
-    if (auth->has_admin_token && sodium_memcmp(given, auth->admin_digest, sizeof(given)) == 0) {
+    const struct auth_admin *admin = find_admin(auth, given);
+    if (admin != NULL) {
         caller->kind = CALLER_ADMIN;
-        caller->token = "admin_token";
+        caller->role = admin->role;
+        caller->token = admin->name;
         return;
     }
     if (auth->has_service_token && sodium_memcmp(given, auth->service_digest, sizeof(given)) == 0) {
@@ -362,11 +403,11 @@ void auth_identify(const struct auth *auth, struct span authorization, int64_t n
     }
 }
 
-bool auth_is_admin_token(const struct auth *auth, struct span token)
+const struct auth_admin *auth_find_admin(const struct auth *auth, struct span token)
 {
     uint8_t given[AUTH_DIGEST_SIZE];
     digest(auth, token, given);
-    return auth->has_admin_token && sodium_memcmp(given, auth->admin_digest, sizeof(given)) == 0;
+    return find_admin(auth, given);
 }
 
 /* Another page can make a browser send any request, also with the cookie where SameSite is not
@@ -382,19 +423,38 @@ static bool cookie_counts(const struct http_request *request)
     return reads && by_hand && request->origin.bytes == NULL;
 }
 
+/* Whose session it is. Of those that do not count, the one that once did tells more. */
+static enum session_verdict find_session(const struct auth *auth, struct span cookie,
+                                         int64_t now_ms, const struct auth_admin **admin)
+{
+    enum session_verdict found = SESSION_ABSENT;
+
+    *admin = NULL;
+    for (size_t i = 0; i < auth->admin_count && found != SESSION_VALID; i++) {
+        enum session_verdict verdict = session_check(&auth->admins[i].session_key, cookie, now_ms);
+        found = found == SESSION_EXPIRED && verdict == SESSION_WRONG ? found : verdict;
+        *admin = &auth->admins[i];
+    }
+    return found;
+}
+
 void auth_identify_request(const struct auth *auth, const struct http_request *request,
                            int64_t now_ms, struct caller *caller)
 {
     auth_identify(auth, request->authorization, now_ms, caller);
     if (caller->kind != CALLER_NOBODY || request->cookie.bytes == NULL || !auth->has_admin_token)
         return;
-    switch (session_check(&auth->session_key, request->cookie, now_ms)) {
+    const struct auth_admin *admin;
+    switch (find_session(auth, request->cookie, now_ms, &admin)) {
     case SESSION_ABSENT:
         return;
     case SESSION_VALID:
         if (cookie_counts(request)) {
             caller->kind = CALLER_ADMIN;
-            caller->token = "session";
+            caller->role = admin->role;
+            caller->token = admin->role == ACCESS_ADMIN && strcmp(admin->name, "admin_token") == 0
+                                ? "session"
+                                : admin->name;
             return;
         }
         caller->words = "With the session's cookie, only this server's own pages may do this.";
@@ -430,11 +490,22 @@ const char *auth_may_ask(const struct auth *auth, const struct http_request *req
                  "name are served: set admin_token_file (or the variable DIBS_ADMIN_TOKEN).";
 }
 
-const char *auth_may_administer(const struct auth *auth, const struct caller *caller)
+const char *auth_may_administer(const struct auth *auth, const struct caller *caller,
+                                enum access_role role)
 {
-    return !auth->has_admin_token || caller->kind == CALLER_ADMIN
-               ? NULL
-               : refuse(caller, "This call needs the admin token.");
+    if (!auth->has_admin_token || (caller->kind == CALLER_ADMIN && caller->role >= role))
+        return NULL;
+    if (caller->kind == CALLER_ADMIN)
+        return role == ACCESS_ADMIN ? "This call needs an admin's token."
+                                    : "This call needs an operator's token; yours may only look.";
+    return refuse(caller, "This call needs the admin token.");
+}
+
+/* Who acts for users, as the shop's backend does. */
+static bool acts_for_users(const struct caller *caller)
+{
+    return caller->kind == CALLER_SERVICE ||
+           (caller->kind == CALLER_ADMIN && caller->role >= ACCESS_OPERATOR);
 }
 
 const char *auth_may_claim(const struct auth *auth, const struct caller *caller,
@@ -445,7 +516,7 @@ const char *auth_may_claim(const struct auth *auth, const struct caller *caller,
             return refuse(caller, "A claim needs the user's token.");
         return id_equal(&caller->user, user) ? NULL : "The token is another user's.";
     }
-    if (!auth->has_tokens || caller->kind == CALLER_SERVICE || caller->kind == CALLER_ADMIN ||
+    if (!auth->has_tokens || acts_for_users(caller) ||
         (auth->claims_are_open && caller->kind == CALLER_NOBODY))
         return NULL;
     return refuse(caller, "A claim needs the service token.");
@@ -459,7 +530,7 @@ bool auth_may_see_held_code(const struct auth *auth, const struct caller *caller
 const char *auth_may_see(const struct auth *auth, const struct caller *caller,
                          const struct id *user)
 {
-    if (caller->kind == CALLER_ADMIN || caller->kind == CALLER_SERVICE)
+    if (acts_for_users(caller))
         return NULL;
     if (caller->kind == CALLER_USER)
         return id_equal(&caller->user, user) ? NULL : "The token is another user's.";

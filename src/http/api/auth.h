@@ -31,6 +31,7 @@
 
 #include "base/buffer.h"
 #include "base/model.h"
+#include "config/tokens.h"
 #include "http/server/server.h"
 
 /* --- users' tokens --- */
@@ -117,13 +118,15 @@ struct caller {
     enum caller_kind kind;
     struct id user; /* of CALLER_USER */
     const char *words;
-    const char *token; /* what it rests on, for logs: "admin_token", "session", ... */
+    enum access_role role; /* of CALLER_ADMIN */
+    const char *token; /* what it rests on, for logs: "admin_token", "session", a token's name */
     bool is_guess;     /* of CALLER_WRONG: one that was never a token of ours */
 };
 
 /* Secrets with bytes == NULL are not set. They are not kept. */
 struct auth_options {
     struct span admin_token;
+    struct span admin_tokens; /* as config/tokens.h has them, and right */
     struct span service_token;
     struct span user_key;
     struct span user_audience; /* borrowed for the life of the auth; empty: not checked */
@@ -139,15 +142,24 @@ struct auth {
     bool has_tokens;      /* any of them; else there is nothing to look at on a claim's way */
     bool claims_are_open; /* a claim needs no token */
     uint8_t digest_key[AUTH_DIGEST_SIZE];
-    uint8_t admin_digest[AUTH_DIGEST_SIZE];
     uint8_t service_digest[AUTH_DIGEST_SIZE];
-    struct session_key session_key; /* of the admin token, if there is one */
+    struct auth_admin {
+        char name[NAMED_TOKEN_NAME_MAX + 1];
+        enum access_role role;
+        uint8_t digest[AUTH_DIGEST_SIZE];
+        struct session_key session_key;
+    } admins[NAMED_TOKENS_MAX + 1]; /* that of admin_token is called so */
+    size_t admin_count;
+    struct auth *older; /* of an API whose tokens were read again */
     struct token_verifier verifier;
 };
 
 void auth_init(struct auth *auth, const struct auth_options *options);
 /* Wipes what it knew. */
 void auth_release(struct auth *auth);
+
+/* Whether the same kinds of tokens are set: only then may one take the place of the other. */
+bool auth_is_alike(const struct auth *auth, const struct auth *other);
 
 /* Reads the Authorization header. */
 void auth_identify(const struct auth *auth, struct span authorization, int64_t now_ms,
@@ -157,14 +169,15 @@ void auth_identify(const struct auth *auth, struct span authorization, int64_t n
 void auth_identify_request(const struct auth *auth, const struct http_request *request,
                            int64_t now_ms, struct caller *caller);
 
-/* For a login: in constant time. False when there is no admin token. */
-bool auth_is_admin_token(const struct auth *auth, struct span token);
+/* For a login: in constant time. NULL: it is no admin's token. */
+const struct auth_admin *auth_find_admin(const struct auth *auth, struct span token);
 
 /* Ask anything at all: without an admin token only this machine itself. */
 const char *auth_may_ask(const struct auth *auth, const struct http_request *request);
 
-/* Create, change and close policies, block users, redeem and cancel by id. */
-const char *auth_may_administer(const struct auth *auth, const struct caller *caller);
+/* What needs that role, or a higher one. */
+const char *auth_may_administer(const struct auth *auth, const struct caller *caller,
+                                enum access_role role);
 
 /* Claim for `user`. */
 const char *auth_may_claim(const struct auth *auth, const struct caller *caller,

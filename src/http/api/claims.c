@@ -32,7 +32,7 @@ void claims_loop_init(struct api_loop *loop)
         .name = "user",
         .kind = JSON_ID,
         /* With user tokens the token says who it is. */
-        .presence = loop->api->auth.has_user_key ? JSON_OPTIONAL : JSON_REQUIRED,
+        .presence = api_auth(loop->api)->has_user_key ? JSON_OPTIONAL : JSON_REQUIRED,
         .target = &loop->claim_user,
         .seen = &loop->claim_user_seen,
     };
@@ -83,7 +83,7 @@ static bool read_body(struct api_loop *loop, struct http_exchange *exchange,
 static bool identify(struct api_loop *loop, struct http_exchange *exchange,
                      const struct http_request *request, struct caller *caller)
 {
-    const struct auth *auth = &loop->api->auth;
+    const struct auth *auth = api_auth(loop->api);
     auth_identify(auth, request->authorization, http_loop_wall_ms(loop->http), caller);
     const char *refusal = auth_may_claim(auth, caller, &caller->user);
     if (refusal == NULL) {
@@ -138,7 +138,7 @@ void claims_post(struct api_loop *loop, struct http_exchange *exchange,
 {
     struct caller caller = {.kind = CALLER_NOBODY};
     struct wish wish;
-    if ((loop->api->auth.has_tokens && !identify(loop, exchange, request, &caller)) ||
+    if ((api_auth(loop->api)->has_tokens && !identify(loop, exchange, request, &caller)) ||
         !read_body(loop, exchange, request) || !choose_user(loop, exchange, &caller, &wish.user))
         return;
     if (request->idempotency_key.bytes == NULL) {

@@ -67,7 +67,7 @@ struct api {
     struct service *service;
     const struct config *config;
     struct http_server *server;
-    struct auth auth;
+    struct auth *_Atomic auth; /* the tokens as last read; older ones stay until the end */
     struct proxies proxies;
     struct rate_limiter *users;     /* NULL: off */
     struct rate_limiter *addresses; /* NULL: off */
@@ -89,6 +89,12 @@ struct api {
     pthread_mutex_t loops_lock;
     struct api_loop **loops;
 };
+
+/* For the length of a request. */
+static inline const struct auth *api_auth(const struct api *api)
+{
+    return atomic_load_explicit(&api->auth, memory_order_acquire);
+}
 
 struct call;
 struct ranking_answer;

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "claim/code.h"
+#include "http/api/actions.h"
 #include "http/api/call.h"
 #include "http/api/handlers.h"
 #include "http/api/render.h"
@@ -38,16 +39,17 @@ static bool read_coupon(struct ask *ask, struct coupon_call *self)
         memcpy(self->traceparent, traceparent.bytes, TRACEPARENT_LENGTH);
     if (kind == CODE_ID || kind == CODE_FULL)
         return true;
-    if (kind == CODE_WRONG && ask->loop->api->auth.has_tokens && !guess_was_wrong(ask, GUESS_CODE))
+    if (kind == CODE_WRONG && api_auth(ask->loop->api)->has_tokens &&
+        !guess_was_wrong(ask, GUESS_CODE))
         return false;
     reply_problem(ask->loop, ask->exchange, PROBLEM_NOT_FOUND);
     return false;
 }
 
-/* By the code, which is the permission, or by an admin. */
+/* By the code, which is the permission, or by an operator. */
 static bool may_settle(struct ask *ask, struct coupon_call *self)
 {
-    return read_coupon(ask, self) && (self->by_code || ask_admin(ask));
+    return read_coupon(ask, self) && (self->by_code || ask_role(ask, ACCESS_OPERATOR));
 }
 
 /* --- show --- */
@@ -60,7 +62,7 @@ static void work_show(struct call *call, struct service *service)
     enum status status = service_coupon_get(service, self->policy_id, self->seq, &coupon, &error);
     /* Another user's: to this one there is no such coupon. */
     if (status == STATUS_OK && !self->by_code &&
-        auth_may_see(&call->loop->api->auth, &self->caller, &coupon.claim.user) != NULL)
+        auth_may_see(api_auth(call->loop->api), &self->caller, &coupon.claim.user) != NULL)
         status = STATUS_NOT_FOUND;
     if (call_is_done(call, status, &error, PROBLEM_NOT_FOUND))
         render_coupon(call_json(call, 200), service, &coupon, clock_wall_ms(), CODE_SHOWN);
@@ -182,20 +184,45 @@ void coupons_cancel(struct ask *ask)
 
 /* --- users: blocked, or not any more --- */
 
+#define USER_TARGET_MAX 96
+
 struct user_call {
     struct call call;
     bool blocked;
 };
 
+static void note_block(struct call *call, struct service *service, bool blocked)
+{
+    char target[USER_TARGET_MAX];
+    char texts[2][32];
+    struct buffer states[2];
+
+    for (int i = 0; i < 2; i++) {
+        states[i] = (struct buffer){
+            .bytes = texts[i], .capacity = sizeof(texts[i]), .length_max = sizeof(texts[i]) - 1};
+        json_begin(&states[i], '{');
+        json_put_flag(&states[i], "blocked", (i == 1) == blocked);
+        buffer_append_literal(&states[i], "}");
+    }
+    snprintf(target, sizeof(target), "users/%.*s", (int)call->id.length, call->id.bytes);
+    action_note(call, service, blocked ? "user_blocked" : "user_unblocked", target, &states[0],
+                &states[1]);
+}
+
 static void work_block(struct call *call, struct service *service)
 {
     struct user_call *self = (struct user_call *)(void *)call;
     struct error error;
+    bool was_blocked = false;
+    bool is_known =
+        ledger_user_blocked(service_ledger(service), &call->id, &was_blocked, &error) == STATUS_OK;
     enum status status = service_user_block(service, &call->id, self->blocked, &error);
     if (!call_is_done(call, status, &error, PROBLEM_NOT_FOUND))
         return;
     call_log(call, self->blocked ? "user_blocked" : "user_unblocked",
              LOG_FIELD("user", LOG_SPAN(id_span(&call->id))));
+    if (!is_known || was_blocked != self->blocked)
+        note_block(call, service, self->blocked);
     struct buffer *out = call_json(call, 200);
     buffer_append_literal(out, "{");
     json_put(out, "user", id_span(&call->id));

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "claim/code.h"
+#include "http/api/actions.h"
 #include "http/api/call.h"
 #include "http/api/handlers.h"
 #include "http/api/render.h"
@@ -102,6 +103,15 @@ static void submit_about(struct ask *ask, call_work *work)
         reply_problem(ask->loop, ask->exchange, PROBLEM_NOT_FOUND);
 }
 
+static void note(const struct dead_call *self, struct service *service, const char *what)
+{
+    char target[64];
+
+    snprintf(target, sizeof(target), "dead/%lld-%lld", (long long)self->policy_id,
+             (long long)self->seq);
+    action_note(&self->call, service, what, target, NULL, NULL);
+}
+
 static void work_retry(struct call *call, struct service *service)
 {
     struct dead_call *self = (struct dead_call *)(void *)call;
@@ -113,6 +123,7 @@ static void work_retry(struct call *call, struct service *service)
         return;
     call_log(call, "letter_retried", LOG_FIELD("policy", LOG_I64(self->policy_id)),
              LOG_FIELD("seq", LOG_I64(self->seq)), LOG_FIELD("new_seq", LOG_I64(wish.seq)));
+    note(self, service, "dead_letter_retried");
     render_claim(call_json(call, wish.is_accepted ? 202 : 201), service, &wish, CODE_SHOWN);
 }
 
@@ -133,6 +144,7 @@ static void work_drop(struct call *call, struct service *service)
         return;
     call_log(call, "letter_dropped", LOG_FIELD("policy", LOG_I64(self->policy_id)),
              LOG_FIELD("seq", LOG_I64(self->seq)));
+    note(self, service, "dead_letter_dropped");
     append_dead_letter(call_json(call, 200), &letter);
 }
 

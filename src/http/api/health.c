@@ -418,7 +418,7 @@ void health_metrics(struct ask *ask)
 {
     const struct api *api = ask->loop->api;
     bool is_elsewhere = !api->only_watched && api->config->metrics_listen[0] != '\0';
-    if (is_elsewhere && !ask_admin(ask))
+    if (is_elsewhere && !ask_role(ask, ACCESS_VIEWER))
         return;
     bool is_fresh = span_equal(ask->request->query, SPAN("fresh=true")) && ask_is_admin(ask);
     metrics_page_send(api->metrics, ask->loop, ask->exchange, is_fresh ? 0 : METRICS_AGE_MS);

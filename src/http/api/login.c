@@ -49,15 +49,16 @@ static void log_login(struct ask *ask)
               LOG_FIELD("address", LOG_TEXT(address)));
 }
 
-static bool check_token(struct ask *ask, struct span token)
+static const struct auth_admin *check_token(struct ask *ask, struct span token)
 {
-    if (auth_is_admin_token(&ask->loop->api->auth, token))
-        return true;
+    const struct auth_admin *admin = auth_find_admin(api_auth(ask->loop->api), token);
+    if (admin != NULL)
+        return admin;
     if (guess_was_wrong(ask, GUESS_TOKEN)) {
         reply_problem_about(ask->loop, ask->exchange, PROBLEM_UNAUTHORIZED,
                             "This is not the admin token.", "token");
     }
-    return false;
+    return NULL;
 }
 
 void login_create(struct ask *ask)
@@ -68,16 +69,17 @@ void login_create(struct ask *ask)
     };
     if (refuse_elsewhere(ask) || !ask_body(ask, ASK_BODY_REQUIRED, fields, 1))
         return;
-    const struct auth *auth = &ask->loop->api->auth;
+    const struct auth *auth = api_auth(ask->loop->api);
     if (!auth->has_admin_token) {
         reply_problem_about(ask->loop, ask->exchange, PROBLEM_CONFLICT,
                             "This server has no admin token: no login is needed.", NULL);
         return;
     }
-    if (check_token(ask, token)) {
+    const struct auth_admin *admin = check_token(ask, token);
+    if (admin != NULL) {
         char value[SESSION_VALUE_SIZE];
         int64_t now_s = http_loop_wall_ms(ask->loop->http) / 1000;
-        session_write(&auth->session_key, now_s + SESSION_LIFE_S, value);
+        session_write(&admin->session_key, now_s + SESSION_LIFE_S, value);
         log_login(ask);
         reply_begin(ask->loop, ask->exchange, 204, (struct span){NULL, 0});
         set_cookie(ask, value, SESSION_LIFE_S);
@@ -87,12 +89,14 @@ void login_create(struct ask *ask)
 
 void login_show(struct ask *ask)
 {
-    const struct auth *auth = &ask->loop->api->auth;
-    bool admin = auth_may_administer(auth, &ask->caller) == NULL;
+    const struct auth *auth = api_auth(ask->loop->api);
+    bool admin = auth_may_administer(auth, &ask->caller, ACCESS_VIEWER) == NULL;
+    enum access_role role = auth->has_admin_token ? ask->caller.role : ACCESS_ADMIN;
     struct buffer *body = &ask->loop->body;
     buffer_clear(body);
     json_begin(body, '{');
     json_put_flag(body, "admin", admin);
+    json_put(body, "role", role != ACCESS_NOTHING ? access_role_name(role) : "none");
     json_put(body, "login", auth->has_admin_token ? "token" : "none");
     json_put_flag(body, "user_tokens", auth->has_user_key);
     json_put(body, "claims",

@@ -7,15 +7,18 @@
 #include "base/log.h"
 #include "base/policy.h"
 #include "claim/preflight.h"
+#include "http/api/actions.h"
 #include "http/api/call.h"
 #include "http/api/handlers.h"
 #include "http/api/render.h"
 #include "http/api/reply.h"
 #include "http/live/live.h"
 
-#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+#define POLICY_TARGET_SIZE 32
+#define POLICY_STATE_MAX   8192
+#define COUNT_OF(array)    (sizeof(array) / sizeof((array)[0]))
 
-#define CURSOR_KIND     'p'
+#define CURSOR_KIND        'p'
 
 struct policy_call {
     struct call call;
@@ -73,6 +76,27 @@ static bool read_body(struct ask *ask, const struct json_field *fields, size_t c
             *number = 1;
     }
     return true;
+}
+
+/* --- what was done --- */
+
+/* `was` without an id: there was none. */
+static void note_policy(struct call *call, struct service *service, const char *what,
+                        const struct policy *was, const struct policy *became)
+{
+    char target[POLICY_TARGET_SIZE];
+    struct buffer states[2];
+
+    for (int i = 0; i < 2; i++)
+        buffer_init(&states[i], POLICY_STATE_MAX);
+    if (was->id != 0)
+        action_write_policy(&states[0], was);
+    action_write_policy(&states[1], became);
+    snprintf(target, sizeof(target), "policies/%" PRId64, became->id);
+    if (!span_equal(buffer_span(&states[0]), buffer_span(&states[1])))
+        action_note(call, service, what, target, &states[0], &states[1]);
+    for (int i = 0; i < 2; i++)
+        buffer_release(&states[i]);
 }
 
 /* --- create --- */
@@ -160,6 +184,7 @@ static void work_create(struct call *call, struct service *service)
     call_log(call, "policy_created", LOG_FIELD("policy", LOG_I64(view.policy.id)),
              LOG_FIELD("total", LOG_I64(view.policy.total)));
     live_policy_created(call->loop->api, &view);
+    note_policy(call, service, "policy_created", &(struct policy){.id = 0}, &view.policy);
     render_policy(call_json(call, 201), &view);
     snprintf(call->location, sizeof(call->location), "/v1/policies/%" PRId64, view.policy.id);
 }
@@ -232,7 +257,10 @@ static void work_change(struct call *call, struct service *service)
 {
     struct policy_call *self = (struct policy_call *)(void *)call;
     struct policy_view view;
+    struct policy was;
     struct error error;
+    if (ledger_policy_get(service_ledger(service), call->policy_id, &was, &error) != STATUS_OK)
+        was.id = 0;
     enum status status =
         service_policy_change(service, call->policy_id, &self->change, &view, &error);
     if (status == STATUS_CONFLICT && policy_change_sets(&self->change, POLICY_COLUMN_total)) {
@@ -242,6 +270,8 @@ static void work_change(struct call *call, struct service *service)
                  LOG_FIELD("policy", LOG_I64(call->policy_id)),
                  LOG_FIELD("version", LOG_I64(view.policy.version)));
         live_policy_changed(call->loop->api, call->policy_id);
+        note_policy(call, service, self->change.closes ? "policy_closed" : "policy_changed", &was,
+                    &view.policy);
         render_policy(call_json(call, 200), &view);
     }
 }

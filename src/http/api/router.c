@@ -21,6 +21,20 @@ enum {
 const struct route routes[] = {ROUTES(ROUTE_ROW)};
 const size_t route_count = sizeof(routes) / sizeof(routes[0]);
 
+enum access_role route_role(const struct route *route)
+{
+    switch (route->access) {
+    case ROUTE_VIEWER:
+        return ACCESS_VIEWER;
+    case ROUTE_OPERATOR:
+        return ACCESS_OPERATOR;
+    case ROUTE_ADMIN:
+        return ACCESS_ADMIN;
+    default:
+        return ACCESS_NOTHING;
+    }
+}
+
 bool percent_decode(struct span text, char *bytes, size_t size, size_t *length)
 {
     size_t written = 0;

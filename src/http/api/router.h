@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/buffer.h"
+#include "config/tokens.h"
 #include "http/server/server.h"
 
 struct ask;
@@ -22,8 +23,10 @@ struct ask;
 /* Who may call. */
 enum route_access {
     ROUTE_ANYONE,
-    ROUTE_KNOWN,   /* anyone, but whoever is known waits in a shorter queue than strangers */
-    ROUTE_ADMIN,   /* 401 to all others */
+    ROUTE_KNOWN,  /* anyone, but whoever is known waits in a shorter queue than strangers */
+    ROUTE_VIEWER, /* whoever has an admin's token of that role or a higher one; 401 to all others */
+    ROUTE_OPERATOR,
+    ROUTE_ADMIN,
     ROUTE_OWNER,   /* the path's {user}, and those who act for any user; 401 to all others */
     ROUTE_HOLDER,  /* whoever has the coupon's code, or a right to it: the handler says */
     ROUTE_CLAIMER, /* whoever may claim: the handler says */
@@ -41,43 +44,44 @@ enum {
 #define ROUTES(X)                                                                                  \
     X(POST, "/v1/policies/{policy_id}/claims", CLAIMER, QUERY, CLAIM_BODY_MAX, claims_post_routed) \
     X(GET, "/v1/policies/{policy_id}/claims/{user}", OWNER, QUERY, BODY, status_get)               \
-    X(GET, "/v1/policies", ADMIN, QUERY | LARGE, BODY, policies_list)                              \
+    X(GET, "/v1/policies", VIEWER, QUERY | LARGE, BODY, policies_list)                             \
     X(POST, "/v1/policies", ADMIN, 0, BODY, policies_create)                                       \
     X(GET, "/v1/policies/{policy_id}", KNOWN, 0, BODY, policies_show)                              \
-    X(PATCH, "/v1/policies/{policy_id}", ADMIN, 0, BODY, policies_change)                          \
+    X(PATCH, "/v1/policies/{policy_id}", OPERATOR, 0, BODY, policies_change)                       \
     X(DELETE, "/v1/policies/{policy_id}", ADMIN, 0, BODY, policies_close)                          \
     X(GET, "/v1/policies/{policy_id}/events", KNOWN, LARGE, BODY, events_policy)                   \
-    X(GET, "/v1/policies/{policy_id}/live", ADMIN, LARGE, BODY, live_policy)                       \
-    X(GET, "/v1/live", ADMIN, LARGE, BODY, live_board)                                             \
+    X(GET, "/v1/policies/{policy_id}/live", VIEWER, LARGE, BODY, live_policy)                      \
+    X(GET, "/v1/live", VIEWER, LARGE, BODY, live_board)                                            \
     X(GET, "/v1/policies/{policy_id}/claims/{user}/events", OWNER, 0, BODY, status_events)         \
-    X(GET, "/v1/policies/{policy_id}/preflight", ADMIN, LARGE, BODY, preflight_show)               \
-    X(GET, "/v1/policies/{policy_id}/pending", ADMIN, QUERY | LARGE, BODY, pending_list)           \
-    X(GET, "/v1/policies/{policy_id}/stats", ADMIN, LARGE, BODY, stats_show)                       \
-    X(GET, "/v1/policies/{policy_id}/winners.csv", ADMIN, LARGE, BODY, winners_download)           \
-    X(PUT, "/v1/users/{user}", ADMIN, 0, BODY, users_put)                                          \
+    X(GET, "/v1/policies/{policy_id}/preflight", VIEWER, LARGE, BODY, preflight_show)              \
+    X(GET, "/v1/policies/{policy_id}/pending", VIEWER, QUERY | LARGE, BODY, pending_list)          \
+    X(GET, "/v1/policies/{policy_id}/stats", VIEWER, LARGE, BODY, stats_show)                      \
+    X(GET, "/v1/policies/{policy_id}/winners.csv", OPERATOR, LARGE, BODY, winners_download)        \
+    X(PUT, "/v1/users/{user}", OPERATOR, 0, BODY, users_put)                                       \
     X(GET, "/v1/users/{user}/coupons", OWNER, QUERY | LARGE, BODY, coupons_list)                   \
     X(GET, "/v1/coupons/{coupon}", HOLDER, 0, BODY, coupons_show)                                  \
     X(POST, "/v1/coupons/{coupon}/redeem", HOLDER, 0, BODY, coupons_redeem)                        \
     X(POST, "/v1/coupons/{coupon}/cancel", HOLDER, 0, BODY, coupons_cancel)                        \
-    X(POST, "/v1/orders", ADMIN, BULK, BODY, orders_add)                                           \
-    X(GET, "/v1/orders/{order}", ADMIN, 0, BODY, orders_show)                                      \
-    X(POST, "/v1/orders/{order}/refund", ADMIN, 0, BODY, orders_refund)                            \
-    X(POST, "/v1/signals", ADMIN, BULK, BODY, signals_add)                                         \
-    X(POST, "/v1/products", ADMIN, 0, BODY, products_import)                                       \
+    X(POST, "/v1/orders", OPERATOR, BULK, BODY, orders_add)                                        \
+    X(GET, "/v1/orders/{order}", VIEWER, 0, BODY, orders_show)                                     \
+    X(POST, "/v1/orders/{order}/refund", OPERATOR, 0, BODY, orders_refund)                         \
+    X(POST, "/v1/signals", OPERATOR, BULK, BODY, signals_add)                                      \
+    X(POST, "/v1/products", OPERATOR, 0, BODY, products_import)                                    \
     X(GET, "/v1/products/top", ANYONE, QUERY | LARGE, BODY, ranking_show_top)                      \
     X(GET, "/v1/products/{product}/rank", KNOWN, QUERY, BODY, ranking_show_product)                \
     X(GET, "/v1/products/{product}", KNOWN, 0, BODY, products_show)                                \
-    X(PUT, "/v1/products/{product}", ADMIN, 0, BODY, products_put)                                 \
-    X(GET, "/v1/audit", ADMIN, QUERY | LARGE, BODY, audit_show)                                    \
+    X(PUT, "/v1/products/{product}", OPERATOR, 0, BODY, products_put)                              \
+    X(GET, "/v1/audit", VIEWER, QUERY | LARGE, BODY, audit_show)                                   \
     X(POST, "/v1/audit/repair", ADMIN, QUERY, BODY, audit_repair)                                  \
-    X(GET, "/v1/audit/repairs", ADMIN, LARGE, BODY, audit_history)                                 \
-    X(GET, "/v1/dead", ADMIN, QUERY | LARGE, BODY, dead_list)                                      \
-    X(DELETE, "/v1/dead/{letter}", ADMIN, 0, BODY, dead_drop)                                      \
-    X(POST, "/v1/dead/{letter}/retry", ADMIN, 0, BODY, dead_retry)                                 \
-    X(GET, "/v1/webhook", ADMIN, 0, BODY, webhook_show)                                            \
-    X(POST, "/v1/webhook/test", ADMIN, 0, BODY, webhook_try)                                       \
-    X(POST, "/v1/webhook/enable", ADMIN, 0, BODY, webhook_enable)                                  \
-    X(POST, "/v1/webhook/redeliver", ADMIN, 0, BODY, webhook_redeliver)                            \
+    X(GET, "/v1/audit/repairs", VIEWER, LARGE, BODY, audit_history)                                \
+    X(GET, "/v1/dead", VIEWER, QUERY | LARGE, BODY, dead_list)                                     \
+    X(DELETE, "/v1/dead/{letter}", OPERATOR, 0, BODY, dead_drop)                                   \
+    X(POST, "/v1/dead/{letter}/retry", OPERATOR, 0, BODY, dead_retry)                              \
+    X(GET, "/v1/actions", VIEWER, QUERY | LARGE, BODY, actions_list)                               \
+    X(GET, "/v1/webhook", VIEWER, 0, BODY, webhook_show)                                           \
+    X(POST, "/v1/webhook/test", OPERATOR, 0, BODY, webhook_try)                                    \
+    X(POST, "/v1/webhook/enable", OPERATOR, 0, BODY, webhook_enable)                               \
+    X(POST, "/v1/webhook/redeliver", OPERATOR, 0, BODY, webhook_redeliver)                         \
     X(GET, "/v1/session", KNOWN, 0, BODY, login_show)                                              \
     X(POST, "/v1/session", ANYONE, 0, BODY, login_create)                                          \
     X(DELETE, "/v1/session", ANYONE, 0, BODY, login_end)                                           \
@@ -100,6 +104,9 @@ struct route {
     size_t body_max;
     void (*handler)(struct ask *ask);
 };
+
+/* The role that a call needs; ACCESS_NOTHING where that is not the question. */
+enum access_role route_role(const struct route *route);
 
 extern const struct route routes[];
 extern const size_t route_count;

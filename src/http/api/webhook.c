@@ -1,5 +1,6 @@
 /* webhook.c: how the webhook does; tested, tried again at once, told once more; for admins. */
 #include "config/config.h"
+#include "http/api/actions.h"
 #include "http/api/call.h"
 #include "http/api/handlers.h"
 #include "http/api/reply.h"
@@ -88,6 +89,7 @@ static void work_enable(struct call *call, struct service *service)
     if (!call_is_done(call, service_webhook_enable(service, &error), &error, PROBLEM_NOT_FOUND))
         return;
     call_log(call, "webhook_enabled", LOG_FIELD("words", LOG_TEXT("it is tried at once")));
+    action_note(call, service, "webhook_enabled", "webhook", NULL, NULL);
     work_show(call, service);
 }
 
@@ -110,6 +112,7 @@ static void work_redeliver(struct call *call, struct service *service)
     if (!call_is_done(call, status, &error, PROBLEM_POLICY_NOT_FOUND))
         return;
     call_log(call, "webhook_redelivered", LOG_FIELD("events", LOG_I64(count)));
+    action_note(call, service, "webhook_redelivered", "webhook", NULL, NULL);
     struct buffer *out = call_json(call, 200);
     json_begin(out, '{');
     json_put(out, "events", count);

@@ -114,15 +114,15 @@ static void test_auth__who_administers(void **state)
     const char *const others[] = {NULL, "Bearer x", "Bearer " SERVICE, user_header("u", text)};
     for (size_t i = 0; i < 4; i++) {
         struct caller caller = identify(&auth, others[i]);
-        assert_non_null(auth_may_administer(&auth, &caller));
+        assert_non_null(auth_may_administer(&auth, &caller, ACCESS_VIEWER));
     }
     struct caller admin = identify(&auth, "Bearer " ADMIN);
-    assert_null(auth_may_administer(&auth, &admin));
+    assert_null(auth_may_administer(&auth, &admin, ACCESS_VIEWER));
     auth_release(&auth);
 
     open_auth(&auth, 0);
     struct caller nobody = identify(&auth, NULL);
-    assert_null(auth_may_administer(&auth, &nobody));
+    assert_null(auth_may_administer(&auth, &nobody, ACCESS_VIEWER));
     auth_release(&auth);
 }
 
@@ -274,7 +274,7 @@ static void test_auth__a_cookie_counts_for_our_own_pages_only(void **state)
     char value[SESSION_VALUE_SIZE];
     char cookie[128] = SESSION_COOKIE "=";
     open_auth(&auth, HAS_ADMIN | HAS_SERVICE);
-    session_write(&auth.session_key, NOW_MS / 1000 + 1, value);
+    session_write(&auth.admins[0].session_key, NOW_MS / 1000 + 1, value);
     strcat(cookie, value);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct http_request request = {.method = cases[i].method,
@@ -300,7 +300,7 @@ static void test_auth__a_header_goes_before_the_cookie(void **state)
     char value[SESSION_VALUE_SIZE];
     char cookie[128] = SESSION_COOKIE "=";
     open_auth(&auth, HAS_ADMIN | HAS_SERVICE);
-    session_write(&auth.session_key, NOW_MS / 1000 + 1, value);
+    session_write(&auth.admins[0].session_key, NOW_MS / 1000 + 1, value);
     strcat(cookie, value);
     struct http_request request = {.host = own_host, .cookie = span_of(cookie)};
     request.authorization = SPAN("Bearer " SERVICE);
@@ -323,7 +323,47 @@ static void test_auth__a_header_goes_before_the_cookie(void **state)
     request.cookie = span_of(cookie);
     auth_identify_request(&auth, &request, NOW_MS, &caller);
     assert_int_equal(caller.kind, CALLER_NOBODY);
-    assert_false(auth_is_admin_token(&auth, SPAN("")));
+    assert_null(auth_find_admin(&auth, SPAN("")));
+    auth_release(&auth);
+}
+
+/* Each may do what the lower ones may, and the log has their names. */
+static void test_auth__roles_of_named_tokens(void **state)
+{
+    struct auth auth;
+    (void)state;
+    auth_init(&auth, &(struct auth_options){
+                         .admin_token = SPAN(ADMIN),
+                         .admin_tokens = SPAN("# who\n\nvera viewer viewer-token-0123456\n"
+                                              "otto operator operator-token-012345\r\n"
+                                              "anna admin anna-token-0123456789\n"),
+                         .service_token = {NULL, 0},
+                     });
+    static const struct {
+        const char *header;
+        const char *name;
+        enum access_role role;
+    } cases[] = {
+        {"Bearer viewer-token-0123456", "vera", ACCESS_VIEWER},
+        {"Bearer operator-token-012345", "otto", ACCESS_OPERATOR},
+        {"Bearer anna-token-0123456789", "anna", ACCESS_ADMIN},
+        {"Bearer " ADMIN, "admin_token", ACCESS_ADMIN},
+    };
+    struct id user = id_of(SPAN("u1"));
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct caller caller = identify(&auth, cases[i].header);
+        assert_int_equal(caller.kind, CALLER_ADMIN);
+        assert_string_equal(caller.token, cases[i].name);
+        for (enum access_role role = ACCESS_VIEWER; role <= ACCESS_ADMIN; role++)
+            assert_int_equal(auth_may_administer(&auth, &caller, role) == NULL,
+                             role <= cases[i].role);
+        bool acts = cases[i].role >= ACCESS_OPERATOR;
+        assert_int_equal(auth_may_claim(&auth, &caller, &user) == NULL, acts);
+        assert_int_equal(auth_may_see(&auth, &caller, &user) == NULL, acts);
+    }
+    struct caller stranger = identify(&auth, "Bearer viewer-token-0123457");
+    assert_int_equal(stranger.kind, CALLER_WRONG);
+    assert_non_null(auth_may_administer(&auth, &stranger, ACCESS_VIEWER));
     auth_release(&auth);
 }
 
@@ -333,6 +373,7 @@ int main(void)
         cmocka_unit_test(test_auth__tells_callers_apart),
         cmocka_unit_test(test_auth__a_token_that_is_not_set_opens_nothing),
         cmocka_unit_test(test_auth__who_administers),
+        cmocka_unit_test(test_auth__roles_of_named_tokens),
         cmocka_unit_test(test_auth__without_an_admin_token_only_this_machine_asks),
         cmocka_unit_test(test_auth__who_claims),
         cmocka_unit_test(test_auth__who_sees),

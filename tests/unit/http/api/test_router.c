@@ -249,6 +249,8 @@ static void check_operation(const struct route *route, yyjson_val *operation)
     case ROUTE_KNOWN:
         fits = is_open && !security_has(security, "user_token");
         break;
+    case ROUTE_VIEWER:
+    case ROUTE_OPERATOR:
     case ROUTE_ADMIN:
         fits = !is_open && security_has(security, "admin_token") &&
                !security_has(security, "user_token");
