@@ -29,6 +29,7 @@ bool service_has_events(const struct service_options *options, bool tells[LEDGER
 enum status service_open_kafka(struct service *service, struct error *error)
 {
     return kafka_open(&service->kafka, service->options.relay_url, service->options.relay_password,
+                      &service->options.kafka_names,
                       service->works ? KAFKA_PUBLISHES : KAFKA_WATCHES, error);
 }
 

@@ -209,6 +209,17 @@ struct preflight_check preflight_judge_stock(const struct gate_numbers *numbers)
                     "None of the %lld coupons is left.", (long long)numbers->total);
 }
 
+struct preflight_check preflight_judge_reserve(const struct policy *policy)
+{
+    if (policy->reserve == 0)
+        return check_of("reserve", PREFLIGHT_WARN,
+                        "fallback=ledger serves claims from the reserve while Redis is away, and "
+                        "this policy has none: they would get 503.");
+    return check_of("reserve", PREFLIGHT_OK,
+                    "Up to %lld coupons are kept for claims while Redis is away.",
+                    (long long)policy->reserve);
+}
+
 struct preflight_check preflight_judge_clock(int64_t ahead_ms, bool is_synced)
 {
     int64_t apart_ms = ahead_ms < 0 ? -ahead_ms : ahead_ms;
@@ -299,12 +310,15 @@ static void check_ledger(struct service *service, int64_t policy_id, struct pref
         ledger_state(service->ledger, &words);
         status = STATUS_UNAVAILABLE;
     }
-    if (status != STATUS_OK)
+    if (status != STATUS_OK) {
         add(preflight, check_of("ledger", PREFLIGHT_FAIL, "%.400s", words.text));
-    else
-        add(preflight, check_of("ledger", took_ms > LEDGER_SLOW_MS ? PREFLIGHT_WARN : PREFLIGHT_OK,
-                                "%s answered in %lld ms, and commits.",
-                                ledger_kind(service->ledger), took_ms));
+        return;
+    }
+    if (service->fallback != NULL && service->options.fallback == FALLBACK_LEDGER)
+        add(preflight, preflight_judge_reserve(&policy));
+    add(preflight,
+        check_of("ledger", took_ms > LEDGER_SLOW_MS ? PREFLIGHT_WARN : PREFLIGHT_OK,
+                 "%s answered in %lld ms, and commits.", ledger_kind(service->ledger), took_ms));
 }
 
 /* Relay, steward, workers and webhook, as /readyz sees them. Nobody has to wait for the last. */

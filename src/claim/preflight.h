@@ -20,7 +20,7 @@ struct preflight_check {
     char words[512];
 };
 
-#define PREFLIGHT_CHECKS_MAX 11
+#define PREFLIGHT_CHECKS_MAX 12
 
 struct preflight {
     int64_t now_ms;
@@ -43,6 +43,9 @@ const char *preflight_state_name(enum preflight_state state);
 /* Judges the window with the pause, and the stock. */
 struct preflight_check preflight_judge_window(const struct gate_numbers *numbers, int64_t now_ms);
 struct preflight_check preflight_judge_stock(const struct gate_numbers *numbers);
+
+/* Where claims go on from the reserve while the gate is away: whether there is one. */
+struct preflight_check preflight_judge_reserve(const struct policy *policy);
 
 /* Judges the clock that decides about the window, which is so far ahead of ours; `is_synced`: the
  * kernel says that our own clock is synchronized. */

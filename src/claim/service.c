@@ -110,6 +110,7 @@ static enum status service_open_ledger(struct service *service, struct error *er
         .integrity = options->integrity,
         .readers = options->pool_threads + 2,
         .zone = service->zone,
+        .issue_attempts = options->issue_attempts,
         .keeps_moments = scoring_is_on(&service->scoring),
         .on_issued = service->topology->on_issued,
         .on_durable = service->topology->on_durable,
@@ -157,7 +158,11 @@ enum status service_open_board(struct service *service, struct board **board, st
 static enum status service_rank(struct service *service, struct error *error)
 {
     struct ranking_options options = {
-        .ledger = service->ledger, .zone = service->zone, .scoring = &service->scoring};
+        .ledger = service->ledger,
+        .zone = service->zone,
+        .refresh_ms = service->options.ranking_refresh_ms,
+        .scoring = &service->scoring,
+    };
 
     if (service->options.role != SERVICE_SERVES)
         return STATUS_OK;
@@ -174,6 +179,7 @@ enum status service_open_gate(struct service *service, struct error *error)
         .timeout_ms = options->gate_timeout_ms,
         .ack = options->ack,
         .replicas = options->replicas,
+        .page_size = options->worker_batch,
         .stock_changed = service_on_stock,
         .context = service,
         .outlet = {.push = local_on_win, .context = service},

@@ -18,6 +18,7 @@
 #include "claim/notices.h"
 #include "claim/shared/breaker.h"
 #include "claim/worker_pool.h"
+#include "event/kafka/kafka.h"
 #include "event/webhook/webhook.h"
 #include "gate/gate.h"
 #include "ledger/ledger.h"
@@ -56,14 +57,19 @@ struct service_options {
     enum ledger_use ledger_use;
     int64_t ledger_timeout_ms; /* 0: the ledger's default */
     const char *relay_url;
-    const char *relay_password;     /* NULL: as the URL says */
+    const char *relay_password; /* NULL: as the URL says */
+    struct kafka_names kafka_names;
     struct webhook_options webhook; /* its URL "": none */
     enum ledger_integrity integrity;
     enum service_board board;
     int64_t ranking_half_life_ms; /* 0: nothing fades */
     const char *ranking_weights;  /* see ranking/scoring.h; NULL: orders alone */
     const char *timezone;         /* of the days that sales are counted in; NULL: UTC */
+    int64_t ranking_refresh_ms;   /* 0: the ranking's default */
     size_t pending_max;
+    int worker_batch;        /* pending claims that are read at once; 0: as many as can be */
+    int64_t worker_pause_ms; /* between looks at what is quiet, at most; 0: the worker's default */
+    int issue_attempts;      /* of a claim whose row is refused; 0: the ledger's default */
     int64_t ack_timeout_ms;
     unsigned pool_threads; /* threads for blocking operations */
     bool has_code_key;

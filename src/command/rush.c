@@ -349,6 +349,9 @@ static int rush_open_topic(struct rush *rush)
         return COMMAND_FINE;
     if (kafka_target_init(&rush->kafka, url, getenv("DIBS_RELAY_PASSWORD"), &error) != STATUS_OK)
         return command_usage(rush->exchange.call, "--topics: %s", error.text);
+    const struct kafka_names names = {.pended = getenv("DIBS_KAFKA_TOPIC_PENDED")};
+    if (kafka_target_name(&rush->kafka, &names, &error) != STATUS_OK)
+        return command_usage(rush->exchange.call, "--topics: %s", error.text);
     enum status status =
         kafka_reader_open(&rush->reader, &rush->kafka, KAFKA_COUPON_PENDED, &error);
     return status == STATUS_OK ? COMMAND_FINE

@@ -15,6 +15,8 @@
 #include "config/tokens.h"
 #include "config/value.h"
 
+#define TOPIC_LENGTH_MAX 100
+
 /* What follows the colon of "host:port". */
 static bool is_port(const char *text)
 {
@@ -56,6 +58,18 @@ enum status config_check_address(const char *value, struct error *error)
 enum status config_check_address_or_none(const char *value, struct error *error)
 {
     return value[0] == '\0' ? STATUS_OK : config_check_address(value, error);
+}
+
+enum status config_check_topic(const char *value, struct error *error)
+{
+    size_t length =
+        strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
+    bool is_dots = strcmp(value, ".") == 0 || strcmp(value, "..") == 0;
+
+    if (length > 0 && length <= TOPIC_LENGTH_MAX && value[length] == '\0' && !is_dots)
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID, "must be 1 to %d of A-Z a-z 0-9 . _ -, not . or ..",
+                     TOPIC_LENGTH_MAX);
 }
 
 bool config_address_is_loopback(const char *text)

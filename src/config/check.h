@@ -27,6 +27,9 @@ enum status config_check_gate(const char *value, struct error *error) MUST_CHECK
 /* "sqlite:" and a path, or the URL of a database. */
 enum status config_check_ledger(const char *value, struct error *error) MUST_CHECK;
 
+/* What Kafka takes as the name of a topic or a group, with room for a prefix. */
+enum status config_check_topic(const char *value, struct error *error) MUST_CHECK;
+
 /* "direct" or the URL of a Kafka. */
 enum status config_check_webhook(const char *value, struct error *error) MUST_CHECK;
 enum status config_check_relay(const char *value, struct error *error) MUST_CHECK;

@@ -22,7 +22,7 @@
 #include "base/log.h"
 
 /* At least as many as the table has rows. */
-#define CONFIG_KEYS_MAX 64
+#define CONFIG_KEYS_MAX 96
 
 /* The longest value a key may have, and the longest settings or secret file. */
 #define CONFIG_VALUE_LENGTH_MAX 4096
@@ -90,13 +90,22 @@ struct config {
     char *relay; /* "direct", or a URL */
     char *relay_password_file;
     struct config_secret relay_password; /* not set: as the URL says */
-    char *webhook;                       /* "": none; may hold a password */
+    char *kafka_topic_pended;            /* these without the URL's prefix */
+    char *kafka_topic_issued;
+    char *kafka_topic_orders;
+    char *kafka_group;
+    char *kafka_orders_group;
+    int64_t kafka_partitions;
+    char *webhook; /* "": none; may hold a password */
     char *webhook_secret_file;
     struct config_secret webhook_secret; /* one or more */
     char *webhook_ca_file;               /* "": what the system trusts */
     int64_t webhook_timeout_ms;
     int64_t webhook_retry_max_ms;
     int64_t ack_timeout_ms;
+    int64_t worker_batch;
+    int64_t worker_pause_ms;
+    int64_t issue_attempts;
     int64_t pending_max; /* claims waiting for the ledger, over all policies */
     enum config_integrity_check integrity_check;
 
@@ -122,6 +131,7 @@ struct config {
     struct config_list cors_origin; /* empty: off; one item "*": any */
     int64_t ranking_half_life_ms;   /* 0: by what was sold */
     char *ranking_weights;
+    int64_t ranking_refresh_ms;
     char *timezone; /* an IANA name */
 
     int64_t header_timeout_ms;

@@ -163,9 +163,65 @@ const struct config_key config_keys[] = {
     },
     SECRET(relay_password, "Backends", 1, config_check_password, "password for Kafka",
            "the password for Kafka."),
+    {
+        KEY("kafka_topic_pended", "Backends", CONFIG_TEXT, kafka_topic_pended),
+        .fallback = "coupon-pended",
+        .value_name = "NAME",
+        .help =
+            "With Kafka, the topic of claims that are won; its dead letters are in one with -dlq "
+            "behind the name. Every server and worker has to say the same, here and below.",
+        .example = "shop.claims",
+        .check = config_check_topic,
+    },
+    {
+        KEY("kafka_topic_issued", "Backends", CONFIG_TEXT, kafka_topic_issued),
+        .fallback = "coupon-issued",
+        .value_name = "NAME",
+        .help = "With Kafka, the topic that tells what becomes of coupons.",
+        .example = "shop.coupons",
+        .check = config_check_topic,
+    },
+    {
+        KEY("kafka_topic_orders", "Backends", CONFIG_TEXT, kafka_topic_orders),
+        .fallback = "order-completed",
+        .value_name = "NAME",
+        .help = "With Kafka, the topic that orders are read from.",
+        .example = "shop.orders",
+        .check = config_check_topic,
+    },
+    {
+        KEY("kafka_group", "Backends", CONFIG_TEXT, kafka_group),
+        .fallback = "dibs-issuer",
+        .value_name = "NAME",
+        .help = "With Kafka, the group of the workers that turn claims into coupons.",
+        .example = "shop-issuer",
+        .check = config_check_topic,
+    },
+    {
+        KEY("kafka_orders_group", "Backends", CONFIG_TEXT, kafka_orders_group),
+        .fallback = "dibs-orders",
+        .value_name = "NAME",
+        .help = "With Kafka, the group of the workers that count orders.",
+        .example = "shop-counter",
+        .check = config_check_topic,
+    },
+    NUMBER(
+        INTEGER, "kafka_partitions", "Backends", kafka_partitions, "3", 1, 128, "12",
+        "With Kafka, how many partitions a topic gets that dibs creates; one that is there stays "
+        "as it is. The claims of a policy are in one of them."),
     NUMBER(DURATION, "ack_timeout", "Backends", ack_timeout_ms, "5s", 10, 10 * MINUTE_MS, "2s",
            "How long a claim may wait for the ledger before it is answered 503; its retry finds "
            "the claim."),
+    NUMBER(INTEGER, "worker_batch", "Backends", worker_batch, "500", 1, 500, "100",
+           "With Redis, how many pending claims a worker reads at once; those of a batch share a "
+           "transaction of the database."),
+    NUMBER(DURATION, "worker_pause", "Backends", worker_pause_ms, "250ms", 1, 1000, "50ms",
+           "With Redis, how long a worker rests at most before it looks again whether a policy "
+           "that was quiet has claims pending; one that was claimed from in the last 10 s is "
+           "looked at every 20ms, or as often as this says."),
+    NUMBER(INTEGER, "issue_attempts", "Backends", issue_attempts, "6", 1, 100, "10",
+           "With Redis, how often a claim is tried whose row the database refuses, with pauses "
+           "that double from 200ms on; then it is VOID, and a dead letter says why."),
     NUMBER(INTEGER, "pending_max", "Backends", pending_max, "100000", 1, 10000000, "50000",
            "How many claims may wait for the ledger; more are answered 503 before the gate sees "
            "them."),
@@ -268,6 +324,10 @@ const struct config_key config_keys[] = {
            30 * 24 * HOUR_MS, "6h",
            "After this time a sale counts half in the ranking, after twice the time a quarter: 1h "
            "to 720h; 0 ranks by what was sold. The same on every server of a ledger."),
+    NUMBER(DURATION, "ranking_refresh", "Ranking", ranking_refresh_ms, "500ms", 100, 10 * MINUTE_MS,
+           "10s",
+           "How old the best sellers that people are shown may be at least before they are worked "
+           "out anew, once something was sold; fresh=true does not wait for it."),
     {
         KEY("ranking_weights", "Ranking", CONFIG_TEXT, ranking_weights),
         .fallback = "",

@@ -132,6 +132,7 @@ struct gate_options {
     int64_t ack_timeout_ms; /* of GATE_ACK_LEDGER: then it is told as accepted */
     int64_t timeout_ms;     /* for an answer of another process; then UNAVAILABLE */
     int64_t pending_max;    /* over so many pending claims nobody is asked */
+    int page_size;          /* of a shared gate: pending claims that are read at once; 0: most */
     int replicas;           /* of a shared gate: that must have a win before it is told */
     /* Shared gate only, called on its own thread: stock or terms of a policy have changed. */
     void (*stock_changed)(void *context);

@@ -217,6 +217,18 @@ enum status gate_forget(struct shared_gate *gate, int64_t policy_id,
 /* Whether the gate can be asked just now, and if not why; "ok" otherwise. Never blocks. */
 bool gate_is_ready(struct shared_gate *gate, struct error *reason);
 
+/* How full a server of the gate is, as last measured. */
+#define GATE_SERVER_SIZE 300
+struct gate_room {
+    char server[GATE_SERVER_SIZE]; /* host:port */
+    int64_t used_bytes;
+    int64_t limit_bytes; /* 0: none */
+    int64_t key_count;   /* of everyone who uses its database */
+};
+
+/* Those that answered within the last seconds, at most `max`. Never blocks. */
+size_t gate_rooms(struct shared_gate *gate, struct gate_room *rooms, size_t max);
+
 /* Asks the gate's server of this policy now; blocks. UNAVAILABLE: it is away. */
 enum status gate_survey(struct shared_gate *gate, int64_t policy_id, struct gate_survey *survey,
                         struct error *error) MUST_CHECK;

@@ -132,7 +132,7 @@ static enum status issue_prepare(struct sql *sql, struct issue_room *room,
             .claim = &claims[i],
             .state = COUPON_ISSUED,
             .issued_at_ms = now_ms,
-            .is_kept = room->tries_again && claims[i].attempt + 1 < ISSUE_ATTEMPTS_MAX,
+            .is_kept = room->tries_again && claims[i].attempt + 1 < room->attempts_max,
         };
     issue_sort(room->rows, count);
     for (size_t i = 0; i < count && status == STATUS_OK; i++) {

@@ -17,9 +17,10 @@ struct issue_room {
     /* The claims stay in a shared gate until they are settled: one that the database refuses is
      * tried again, and of one that comes to nothing a dead letter is written. */
     bool tries_again;
+    int attempts_max; /* of one that tries again */
 };
 
-/* How often a room that tries again tries a claim that the database refuses. */
+/* So often, when nobody says how often, a room tries a claim again that the database refuses. */
 #define ISSUE_ATTEMPTS_MAX 6
 
 void issue_room_release(struct issue_room *room);

@@ -47,6 +47,7 @@ struct ledger_options {
     int64_t timeout_ms;      /* for a connection, a statement, a lock; 0: 10 s */
     unsigned readers;        /* read-only sessions */
     const struct zone *zone; /* of the days that sales are counted in; NULL: UTC. Outlives it */
+    int issue_attempts;      /* of a claim whose row is refused, where it is shared; 0: 6 */
     bool keeps_moments;      /* of sales, for a ranking by score; see ledger/sales/sales.h */
     /* On the writer thread, after a commit and before its ticket counts as durable: what became
      * of each claim, in order. PENDING, of a shared gate's: the database refuses it for now, and it

@@ -564,6 +564,8 @@ enum status writer_start(struct writer *writer, struct sql sql,
 {
     *writer = (struct writer){.sql = sql, .options = options, .stats = stats};
     writer->room.tries_again = options->use == LEDGER_SHARE;
+    writer->room.attempts_max =
+        options->issue_attempts > 0 ? options->issue_attempts : ISSUE_ATTEMPTS_MAX;
     bool tells = false;
     for (enum ledger_sink sink = 0; sink < LEDGER_SINKS; sink++)
         tells = tells || options->tells[sink];

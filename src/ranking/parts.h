@@ -25,6 +25,7 @@ struct ranking {
     struct ledger *ledger;
     const struct zone *zone;
     struct board *board;
+    int64_t refresh_ms;
     struct scoring scoring;
     struct periodic periodic;
     struct feed_entry *entries; /* the thread's own */

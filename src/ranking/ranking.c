@@ -203,7 +203,9 @@ static bool ranking_is_due(const struct ranking *ranking, int days, int64_t toda
     bool has_board = days <= ranking->board->days_max;
     bool is_old = window->version != ranking->version || window->answer->last_day != today ||
                   (has_board && window->answer->source != RANKING_FROM_BOARD);
-    return is_old && now_ms - window->answer->made_at_ms >= (has_board ? REST_MS : LEDGER_REST_MS);
+    return is_old && now_ms - window->answer->made_at_ms >=
+                         (has_board || ranking->refresh_ms > LEDGER_REST_MS ? ranking->refresh_ms
+                                                                            : LEDGER_REST_MS);
 }
 
 static void ranking_refresh(struct ranking *ranking, int days, int64_t today)
@@ -395,6 +397,7 @@ enum status ranking_open(struct ranking **ranking, const struct ranking_options 
     opened->ledger = options->ledger;
     opened->zone = options->zone;
     opened->board = options->board;
+    opened->refresh_ms = options->refresh_ms > 0 ? options->refresh_ms : REST_MS;
     if (options->scoring != NULL)
         opened->scoring = *options->scoring;
     opened->turn = clock_wall_ms() / BOARD_CACHE_MS;

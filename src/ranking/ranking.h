@@ -34,6 +34,7 @@ struct ranking_options {
     struct ledger *ledger;
     const struct zone *zone; /* in which days end */
     struct board *board;     /* taken over */
+    int64_t refresh_ms;      /* how old an answer may become at least; 0: half a second */
     /* NULL: none. If it is on, the board keeps scores. */
     const struct scoring *scoring;
 };

@@ -89,6 +89,38 @@ def test_kafka__a_rush_shows_the_messages_beside_the_rows(tmp_path, redis, strea
                          ended.stdout), ended
 
 
+def test_kafka__topics_groups_and_partitions_as_they_are_called_here(tmp_path, redis, stream):
+    names = {"kafka_topic_pended": "my.claims", "kafka_topic_issued": "my.coupons",
+             "kafka_topic_orders": "my.orders", "kafka_group": "my-issuer",
+             "kafka_orders_group": "my-counter", "kafka_partitions": 5}
+    topics = stream.broker.topics
+    with Sharing(tmp_path, redis) as shop:
+        server = shop.serve(relay=stream.url, **names)
+        shop.work(relay=stream.url, **names)
+        policy = server.create(total=20)["id"]
+        server.claims(policy, [f"u{i}" for i in range(30)])
+        shop.await_drained(policy)
+        assert len(topics.messages(stream.name("my.claims"))) == 20
+        wait_until(lambda: len(topics.messages(stream.name("my.coupons"))) == 20, "all are told", 30)
+        for topic in ("my.claims", "my.coupons", "my.orders", "my.claims-dlq", "my.orders-dlq"):
+            assert topics.partition_count(stream.name(topic)) == 5, topic
+        topics.produce(stream.name("my.orders"), json.dumps(
+            {"order_id": "o1", "items": [{"product_id": "p", "quantity": 2}]}).encode())
+        wait_until(lambda: [item["sold"] for item in expect(
+            server.get("/v1/products/top?fresh=true"), 200)["items"]] == [2], "it is counted", 30)
+        for group, topic, count in (("my-issuer", "my.claims", 20), ("my-counter", "my.orders", 1)):
+            wait_until(lambda group=group, topic=topic, count=count: sum(
+                topics.committed(stream.prefix + group, stream.name(topic)).values()) == count, f"{group} commits", 30)
+        assert not stream.pended()
+        ended = run_dibs("rush", "--url", f"http://127.0.0.1:{server.address[1]}", "--json",
+                         "--total", "5", "--topics", stream.url, "-c", "4", timeout_s=60,
+                         env={"DIBS_KAFKA_TOPIC_PENDED": "my.claims"})
+        assert json.loads(ended.stdout)["topic"]["messages"] == 5, ended
+    ended = run_dibs("serve", "--relay", stream.url, "--ledger", f"sqlite:{tmp_path}/x.db",
+                     "--kafka-topic-issued", "coupon-pended", "--listen", "127.0.0.1:0")
+    assert ended.returncode == 2 and "two topics of Kafka are called" in ended.stderr, ended
+
+
 def test_kafka__what_is_on_its_way_is_pending(tmp_path, redis, stream):
     """Until its row is there, whether it was published or not."""
     with Sharing(tmp_path, redis) as shop:

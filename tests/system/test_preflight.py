@@ -95,6 +95,22 @@ def test_preflight__of_a_gate_in_redis(tmp_path, redis):
         wait_until(lambda: look(server, policy)[0]["ready"], "it is ready again", 30)
 
 
+def test_preflight__warns_of_a_fallback_without_a_reserve(tmp_path, redis):
+    with Sharing(tmp_path, redis, ledger="sqlite") as shop:
+        server = shop.serve(fallback="ledger")
+        bare = server.create(total=10)["id"]
+        kept = server.create(total=10, reserve=4)["id"]
+        answer, checks = look(server, bare)
+        assert answer["ready"] is True and checks["reserve"]["state"] == "warn"
+        assert "has none" in checks["reserve"]["words"]
+        checks = look(server, kept)[1]
+        assert checks["reserve"]["state"] == "ok" and "4 coupons" in checks["reserve"]["words"]
+        shop.processes[0].stop()
+        shop.processes[0].config["fallback"] = "reject"
+        server.start()
+        assert "reserve" not in look(server, bare)[1]
+
+
 @pytest.mark.heavy
 def test_preflight__of_a_gate_that_nobody_arms(tmp_path, redis):
     """Redis is there and well, and would still refuse every claim."""

@@ -17,6 +17,22 @@ def redis():
         yield server
 
 
+def check_size(redis, process):
+    """What it tells of Redis is what Redis tells, of a few seconds ago."""
+    def told():
+        samples = process.metrics()
+        return {name: samples.get(f'dibs_redis_{name}{{server="127.0.0.1:{redis.port}"}}')
+                for name in ("keys", "memory_limit_bytes")}
+    with redis.client() as client:
+        client.config_set("maxmemory", 1 << 30)
+        client.set(f"strange-{process.pid}", "x")
+        wait_until(lambda: told() == {"keys": client.dbsize(), "memory_limit_bytes": 1 << 30},
+                   "its keys and limit", 60)
+        used = process.metrics()[f'dibs_redis_memory_bytes{{server="127.0.0.1:{redis.port}"}}']
+        assert 0.3 < used / client.info("memory")["used_memory"] < 3
+        client.config_set("maxmemory", 0)
+
+
 def test_redis_worker__is_watched(tmp_path, redis):
     with Sharing(tmp_path, redis) as shop:
         server = shop.serve()
@@ -49,6 +65,8 @@ def test_redis_worker__is_watched(tmp_path, redis):
                 answer = connection.request(method, path, {"user": "u"} if method == "POST"
                                             else None)
                 assert answer.status == 404, answer
+        check_size(redis, server)
+        check_size(redis, worker)
         progress = worker.await_log("draining", 30)
         assert int(progress["claims"]) > 0
         # A Redis that was emptied is built anew, and counted.

@@ -463,7 +463,10 @@ void duty_attend(struct worker *worker, struct duty *duty, int64_t now_ms)
     }
     if (is_busy)
         duty->busy_at_ms = now_ms;
-    int64_t pause_max_ms = now_ms - duty->busy_at_ms < WARM_MS ? PAUSE_WARM_MS : PAUSE_MAX_MS;
+    int64_t said_ms = worker->service->options.worker_pause_ms;
+    int64_t pause_max_ms = said_ms > 0 ? said_ms : PAUSE_MAX_MS;
+    if (now_ms - duty->busy_at_ms < WARM_MS && pause_max_ms > PAUSE_WARM_MS)
+        pause_max_ms = PAUSE_WARM_MS;
     duty->pause_ms = is_busy                          ? 0
                      : duty->pause_ms < DUTY_PAUSE_MS ? DUTY_PAUSE_MS
                                                       : duty->pause_ms * 2;

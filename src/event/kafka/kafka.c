@@ -250,7 +250,7 @@ bool kafka_watch_reached(struct kafka_watch *watch, struct kafka_goal *goal)
 /* --- all of it --- */
 
 enum status kafka_open(struct kafka **kafka, const char *url, const char *password,
-                       enum kafka_use use, struct error *error)
+                       const struct kafka_names *names, enum kafka_use use, struct error *error)
 {
     *kafka = NULL;
     if (strncmp(url, "kafka:", strlen("kafka:")) != 0)
@@ -259,7 +259,10 @@ enum status kafka_open(struct kafka **kafka, const char *url, const char *passwo
     if (opened == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "no memory for Kafka");
     enum status status = kafka_target_init(&opened->target, url, password, error);
+    if (status == STATUS_OK)
+        status = kafka_target_name(&opened->target, names, error);
     if (status != STATUS_OK) {
+        kafka_target_release(&opened->target);
         free(opened);
         return status;
     }

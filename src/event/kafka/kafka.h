@@ -40,8 +40,19 @@ enum kafka_topic {
     KAFKA_ORDER_COMPLETED_DLQ,
 };
 #define KAFKA_TOPICS     (KAFKA_ORDER_COMPLETED_DLQ + 1)
-#define KAFKA_PARTITIONS 3 /* of a topic that is created here */
-#define KAFKA_NAME_SIZE  160
+#define KAFKA_PARTITIONS 3 /* of a topic that is created here, when nobody says how many */
+#define KAFKA_NAME_SIZE  256
+
+/* What topics and groups are called, without the prefix; NULL or 0: as usual. A topic of dead
+ * letters is called as the one they come from, with "-dlq" behind it. */
+struct kafka_names {
+    const char *pended;
+    const char *issued;
+    const char *orders;
+    const char *issuer_group;
+    const char *orders_group;
+    int partitions; /* of a topic that is created here */
+};
 
 struct kafka_target {
     struct url url;
@@ -51,6 +62,7 @@ struct kafka_target {
     const char *mechanism;                      /* NULL: no SASL */
     char topics[KAFKA_TOPICS][KAFKA_NAME_SIZE]; /* with the prefix */
     bool claims_are_direct;                     /* they do not go through their topic */
+    int partitions;                             /* of a topic that is created here */
     int session_ms;                             /* a member that is silent for so long is out */
     char issuer_group[KAFKA_NAME_SIZE];         /* of those who write the ledger */
     char orders_group[KAFKA_NAME_SIZE];         /* of those who count orders */
@@ -61,6 +73,10 @@ struct kafka_target {
 enum status kafka_target_init(struct kafka_target *target, const char *url, const char *password,
                               struct error *error) MUST_CHECK;
 void kafka_target_release(struct kafka_target *target);
+
+/* INVALID: two topics, or both groups, would have the same name. */
+enum status kafka_target_name(struct kafka_target *target, const struct kafka_names *names,
+                              struct error *error) MUST_CHECK;
 
 /* --- clients of librdkafka --- */
 
@@ -200,7 +216,8 @@ struct kafka {
 /* Does not wait for anybody. *kafka is NULL when the URL is not one of Kafka. INVALID: the URL or a
  * file that it names is wrong. `password` may be NULL: as the URL says. */
 enum status kafka_open(struct kafka **kafka, const char *url, const char *password,
-                       enum kafka_use use, struct error *error) MUST_CHECK;
+                       const struct kafka_names *names, enum kafka_use use,
+                       struct error *error) MUST_CHECK;
 
 /* Everything that was sent is reported when this returns, and nothing more is taken. NULL is fine,
  * here and below. */

@@ -140,7 +140,7 @@ static bool kafka_producer_has_topic(struct kafka_producer *producer,
 
     if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
         log_event(LOG_INFO, "topic_created", LOG_FIELD("topic", LOG_TEXT(name)),
-                  LOG_FIELD("partitions", LOG_I64(KAFKA_PARTITIONS)));
+                  LOG_FIELD("partitions", LOG_I64(producer->target->partitions)));
     /* A client that may not create topics may still be allowed to use them. */
     if (code == RD_KAFKA_RESP_ERR_NO_ERROR || code == RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS ||
         kafka_producer_find(producer, name, &is_led))
@@ -180,8 +180,8 @@ static bool kafka_producer_make_topics(struct kafka_producer *producer)
 
     rd_kafka_AdminOptions_set_request_timeout(options, TOPICS_MS, NULL, 0);
     for (size_t i = 0; i < KAFKA_TOPICS; i++) {
-        wanted[i] =
-            rd_kafka_NewTopic_new(producer->target->topics[i], KAFKA_PARTITIONS, -1, NULL, 0);
+        wanted[i] = rd_kafka_NewTopic_new(producer->target->topics[i], producer->target->partitions,
+                                          -1, NULL, 0);
         ensure(wanted[i] != NULL);
     }
     rd_kafka_CreateTopics(producer->handle, wanted, KAFKA_TOPICS, options, queue);

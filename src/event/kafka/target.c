@@ -38,9 +38,7 @@ static const char *const kafka_verifications[] = {"full", "ca", "none", NULL};
 static const char *const kafka_topic_names[KAFKA_TOPICS] = {
     [KAFKA_COUPON_PENDED] = "coupon-pended",
     [KAFKA_COUPON_ISSUED] = "coupon-issued",
-    [KAFKA_COUPON_PENDED_DLQ] = "coupon-pended-dlq",
     [KAFKA_ORDER_COMPLETED] = "order-completed",
-    [KAFKA_ORDER_COMPLETED_DLQ] = "order-completed-dlq",
 };
 
 /* The word of the list that is meant, or NULL. */
@@ -98,10 +96,45 @@ static enum status kafka_target_read_names(struct kafka_target *target, struct e
         return error_set(error, STATUS_INVALID,
                          "relay: prefix has up to %d of A-Z a-z 0-9 . _ -, as topics do",
                          PREFIX_MAX);
-    for (size_t i = 0; i < KAFKA_TOPICS; i++)
-        snprintf(target->topics[i], KAFKA_NAME_SIZE, "%s%s", prefix, kafka_topic_names[i]);
-    snprintf(target->issuer_group, KAFKA_NAME_SIZE, "%sdibs-issuer", prefix);
-    snprintf(target->orders_group, KAFKA_NAME_SIZE, "%sdibs-orders", prefix);
+    return kafka_target_name(target, &(struct kafka_names){.partitions = 0}, error);
+}
+
+static void kafka_name(char *out, const char *prefix, const char *name, const char *usual,
+                       const char *end)
+{
+    snprintf(out, KAFKA_NAME_SIZE, "%s%s%s", prefix, name != NULL ? name : usual, end);
+}
+
+enum status kafka_target_name(struct kafka_target *target, const struct kafka_names *names,
+                              struct error *error)
+{
+    static const enum kafka_topic dead_letters_of[KAFKA_TOPICS] = {
+        [KAFKA_COUPON_PENDED_DLQ] = KAFKA_COUPON_PENDED,
+        [KAFKA_ORDER_COMPLETED_DLQ] = KAFKA_ORDER_COMPLETED,
+    };
+    const char *said[KAFKA_TOPICS] = {[KAFKA_COUPON_PENDED] = names->pended,
+                                      [KAFKA_COUPON_ISSUED] = names->issued,
+                                      [KAFKA_ORDER_COMPLETED] = names->orders};
+    const char *prefix = url_parameter(&target->url, "prefix");
+
+    if (prefix == NULL)
+        prefix = "";
+    for (size_t i = 0; i < KAFKA_TOPICS; i++) {
+        bool is_dlq = i == KAFKA_COUPON_PENDED_DLQ || i == KAFKA_ORDER_COMPLETED_DLQ;
+        size_t named = is_dlq ? dead_letters_of[i] : i;
+        kafka_name(target->topics[i], prefix, said[named], kafka_topic_names[named],
+                   is_dlq ? "-dlq" : "");
+        for (size_t other = 0; other < i; other++)
+            if (strcmp(target->topics[i], target->topics[other]) == 0)
+                return error_set(error, STATUS_INVALID, "two topics of Kafka are called %.100s",
+                                 target->topics[i]);
+    }
+    kafka_name(target->issuer_group, prefix, names->issuer_group, "dibs-issuer", "");
+    kafka_name(target->orders_group, prefix, names->orders_group, "dibs-orders", "");
+    if (strcmp(target->issuer_group, target->orders_group) == 0)
+        return error_set(error, STATUS_INVALID, "both groups of Kafka are called %.100s",
+                         target->issuer_group);
+    target->partitions = names->partitions > 0 ? names->partitions : KAFKA_PARTITIONS;
     return STATUS_OK;
 }
 

@@ -37,15 +37,15 @@ static bool redis_read_pending(const redisReply *member, int64_t seq, const redi
 /* Members and seqs by turns, what their users hold, and their traces or NULL, each a text or
  * nothing; the traces are for the relay and the ledger to find. What its user does not hold is
  * passed over, and counted. False: it is not readable. */
-static bool redis_read_claims(const redisReply *reply, int64_t policy_id,
+static bool redis_read_claims(const redisReply *reply, int64_t policy_id, size_t page_size,
                               struct gate_pending *pending, int64_t *last_seq, struct traces *found)
 {
     const redisReply *members = redis_reply_at(reply, 1);
     const redisReply *texts = redis_reply_at(reply, 2);
     size_t count = redis_reply_count(texts);
 
-    if (!redis_reply_is_array(members) || !redis_reply_is_array(texts) ||
-        count > GATE_PENDING_MAX || redis_reply_count(members) != 2 * count)
+    if (!redis_reply_is_array(members) || !redis_reply_is_array(texts) || count > page_size ||
+        redis_reply_count(members) != 2 * count)
         return false;
     for (size_t i = 0; i < count; i++) {
         struct claim *claim = &pending->claims[pending->claim_count];
@@ -53,7 +53,7 @@ static bool redis_read_claims(const redisReply *reply, int64_t policy_id,
         int64_t seq;
         if (!redis_read_score(redis_reply_at(members, 2 * i + 1), &seq))
             return false;
-        if (count == GATE_PENDING_MAX && seq > 0)
+        if (count == page_size && seq > 0)
             *last_seq = seq;
         if (!redis_read_pending(redis_reply_at(members, 2 * i), seq, redis_reply_at(texts, i),
                                 claim)) {
@@ -117,16 +117,16 @@ static enum status redis_read_page(struct gate_redis *redis, int64_t policy_id, 
                                    struct error *error)
 {
     redisReply *reply = NULL;
-    const struct redis_argument arguments[] = {redis_number(after_seq),
-                                               redis_number(GATE_PENDING_MAX)};
+    int page_size = redis->options.page_size > 0 ? redis->options.page_size : GATE_PENDING_MAX;
+    const struct redis_argument arguments[] = {redis_number(after_seq), redis_number(page_size)};
     enum status status =
         redis_ask(&redis->pool, policy_id, "dibs_pending", arguments, 2, &reply, error);
 
     *last_seq = 0;
-    if (status == STATUS_OK &&
-        !(redis_read_numbers(redis_reply_at(reply, 0), pending) &&
-          redis_read_claims(reply, policy_id, pending, last_seq, redis->options.traces) &&
-          redis_read_bindings(redis_reply_at(reply, 3), policy_id, pending)))
+    if (status == STATUS_OK && !(redis_read_numbers(redis_reply_at(reply, 0), pending) &&
+                                 redis_read_claims(reply, policy_id, (size_t)page_size, pending,
+                                                   last_seq, redis->options.traces) &&
+                                 redis_read_bindings(redis_reply_at(reply, 3), policy_id, pending)))
         status = redis_reply_is_strange("dibs_pending", error);
     freeReplyObject(reply);
     return status;

@@ -10,6 +10,7 @@
 #include "base/traces.h"
 #include "gate/blocklist.h"
 #include "gate/redis/pool.h"
+#include "gate/redis/room.h"
 #include "gate/shared.h"
 
 /* --- the watch ---
@@ -58,6 +59,7 @@ struct redis_watch {
     int64_t pending_count; /* of all policies: as looked at, and what was won since */
     int64_t asking_count;  /* wishes that Redis has not answered yet */
     struct error trouble;  /* why Redis cannot be asked; "" */
+    struct redis_rooms rooms;
 };
 
 enum status redis_watch_start(struct redis_watch *watch, struct redis_pool *pool,

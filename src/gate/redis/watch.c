@@ -266,46 +266,25 @@ static bool redis_round_is_away(const struct redis_round *round, struct redis_ma
     return false;
 }
 
-/* A Redis that is full, or cannot write its files, answers and decides nothing. What it knows is
- * looked at all the same, and what the ledger has is told to it. */
-static enum status redis_watch_check_room(struct redis_watch *watch,
-                                          const struct redis_address *address, struct error *error)
-{
-    redisContext *link = NULL;
-    enum status status = redis_pool_take(watch->pool, address, &link, error);
-
-    if (status != STATUS_OK)
-        return status;
-    redisReply *reply = redisCommand(link, "FCALL dibs_room 0");
-    const char *message = reply == NULL ? link->errstr : redis_reply_error(reply);
-    if (message != NULL && strncmp(message, "OOM", 3) == 0)
-        status = error_set(error, STATUS_UNAVAILABLE,
-                           "Redis at %s is full (maxmemory), and takes no claims",
-                           redis_address_text(address).text);
-    else if (message != NULL)
-        status = error_set(error, STATUS_UNAVAILABLE, "Redis at %s: %.300s",
-                           redis_address_text(address).text, message);
-    if (reply == NULL)
-        redisFree(link);
-    else
-        redis_pool_give(watch->pool, address, link);
-    freeReplyObject(reply);
-    return status;
-}
-
 static void redis_watch_poll_servers(struct redis_watch *watch, struct redis_round *round)
 {
     struct redis_address addresses[REDIS_NODES_MAX];
     struct error error = {""};
     size_t count = redis_map_list(watch->pool->map, addresses, REDIS_NODES_MAX);
+    bool measures = redis_rooms_begin(&watch->rooms);
     for (size_t i = 0; i < count; i++) {
         enum status status = redis_pool_check(watch->pool, &addresses[i], &error);
         redis_round_note(round, status, &error);
         if (status != STATUS_OK)
             round->away[round->away_count++] = addresses[i];
         else
-            redis_round_note(round, redis_watch_check_room(watch, &addresses[i], &error), &error);
+            redis_round_note(round,
+                             redis_room_check(watch->pool, &addresses[i],
+                                              measures ? &watch->rooms : NULL, &error),
+                             &error);
     }
+    if (measures)
+        redis_rooms_end(&watch->rooms);
     if (count == 0 || round->away_count > 0)
         redis_round_note(round, redis_map_refresh(watch->pool->map, &error), &error);
 }
@@ -358,6 +337,7 @@ enum status redis_watch_start(struct redis_watch *watch, struct redis_pool *pool
     *watch = (struct redis_watch){
         .pool = pool, .stock_changed = stock_changed, .context = context, .key = hash_key_random()};
     pthread_mutex_init(&watch->lock, NULL);
+    redis_rooms_init(&watch->rooms);
     return periodic_start(&watch->periodic, "redis-watch", redis_watch_poll_all, watch, 0, error);
 }
 
@@ -367,6 +347,7 @@ void redis_watch_stop(struct redis_watch *watch)
     for (size_t i = 0; i < watch->policy_count; i++)
         free(watch->policies[i].winners.hashes);
     free(watch->policies);
+    redis_rooms_release(&watch->rooms);
     pthread_mutex_destroy(&watch->lock);
 }
 
@@ -503,6 +484,11 @@ void redis_watch_answered(struct redis_watch *watch, int64_t policy_id, size_t c
         redis_watch_note_pending(watch, seen, seen->pending_count + (int64_t)won_count);
     }
     pthread_mutex_unlock(&watch->lock);
+}
+
+size_t gate_rooms(struct shared_gate *gate, struct gate_room *rooms, size_t max)
+{
+    return redis_rooms_copy(&gate_redis_shared(gate)->watch.rooms, rooms, max);
 }
 
 bool gate_is_ready(struct shared_gate *gate, struct error *reason)

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "claim/audit.h"
+#include "gate/shared.h"
 #include "http/api/handlers.h"
 #include "http/api/reply.h"
 #include "ranking/ranking.h"
@@ -13,6 +14,7 @@
 
 /* More policies than this are not shown one by one. */
 #define POLICIES_SHOWN_MAX 1000
+#define ROOMS_SHOWN_MAX    64
 #define NANOSECONDS        1e9
 /* The same text is sent again within this time. */
 #define METRICS_AGE_MS 1000
@@ -279,6 +281,31 @@ static void write_ranking(struct buffer *out, struct api *api, const struct tota
     metrics_sample_u64(out, "dibs_rankings_total", "source=\"ledger\"", numbers.from_ledger);
 }
 
+/* How full the gate's servers are. */
+static void write_gate_rooms(struct buffer *out, struct api *api)
+{
+    static const char *const names[3] = {"dibs_redis_memory_bytes", "dibs_redis_memory_limit_bytes",
+                                         "dibs_redis_keys"};
+    static const char *const helps[3] = {"Memory that Redis uses.",
+                                         "Its maxmemory; 0 is none: all that the machine has.",
+                                         "Keys in its database, of dibs and of others."};
+    struct shared_gate *gate = gate_shared(service_gate(api->service));
+    struct gate_room *rooms = gate == NULL ? NULL : malloc(ROOMS_SHOWN_MAX * sizeof(*rooms));
+    size_t count = rooms == NULL ? 0 : gate_rooms(gate, rooms, ROOMS_SHOWN_MAX);
+
+    for (unsigned kind = 0; kind < 3 && rooms != NULL; kind++) {
+        metrics_family(out, names[kind], METRICS_GAUGE, helps[kind]);
+        for (size_t index = 0; index < count; index++) {
+            const struct gate_room *of = &rooms[index];
+            int64_t values[3] = {of->used_bytes, of->limit_bytes, of->key_count};
+            char labels[GATE_SERVER_SIZE + 16];
+            snprintf(labels, sizeof(labels), "server=\"%s\"", of->server);
+            metrics_sample_u64(out, names[kind], labels, (uint64_t)values[kind]);
+        }
+    }
+    free(rooms);
+}
+
 /* Metrics of a gate in another process, which may be away. */
 static void write_fallback(struct buffer *out, struct api *api)
 {
@@ -409,6 +436,7 @@ void health_write_metrics(struct buffer *out, struct api *api)
     write_ranking(out, api, &totals);
     service_write_flow(api->service, out);
     write_fallback(out, api);
+    write_gate_rooms(out, api);
     write_http(out, api, &totals);
     write_policies(out, api, clock_wall_ms());
 }

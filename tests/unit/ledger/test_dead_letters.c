@@ -24,6 +24,7 @@ static int set_up(void **state)
         (struct policy){.name = "test", .discount_value = 1, .total = 10, .per_user_limit = 1};
     database_write(&fixture->database, transaction_create_policy, &create);
     fixture->room.tries_again = true;
+    fixture->room.attempts_max = ISSUE_ATTEMPTS_MAX;
     *state = fixture;
     return 0;
 }
