@@ -312,7 +312,7 @@ static const struct command commands[] = {
         .name = "rush",
         .summary = "Storms a drop and proves that it was exact",
         .examples = EXAMPLES(
-            "dibs rush --total 1000 --users 5000",
+            "dibs rush", "dibs rush --total 1000 --users 5000",
             "dibs rush --policy 42 --users 100000 --rate 50000 --duration 30s --report rush.html",
             "dibs rush --total 1000 --users 2000 --bursts 200 --every 2s --retry 3",
             "dibs rush --policies 4 --total 200 --users 1000 --topics kafka://localhost:9092",
@@ -326,13 +326,15 @@ static const struct command commands[] = {
             "The coupons of a --policy that is there are really given out.",
         .options = OPTIONS(
             {"policy", "N", "Storm this policy, or rehearse it."},
-            {"total", "N", "Make a policy of so many coupons, and close it in the end."},
+            {"total", "N", "Make a policy of so many coupons, and close it in the end. [1000]"},
             {"per-user-limit", "N", "Of the policy that is made. [1]"},
             {"policies", "N", "Make so many policies of --total coupons, and storm all at once."},
             {"rehearse", NULL, "Storm a copy of --policy, which itself is left alone."},
             {"users", "N",
              "How many people press, in each policy. [twice the coupons, at least "
              "100]"},
+            {"user-key-file", "FILE", "Sign a token for each of them with this key: the server's."},
+            {"user-audience", "TEXT", "With --user-key-file: the aud of their tokens."},
             {"connections", "N", "How many connections they share; -c for short. [256]"},
             {"closed", NULL, "Press again as soon as an answer is there: the default."},
             {"rate", "N", "Press so often a second, whatever the answers do."},

@@ -204,6 +204,7 @@ static int rush_storm(struct rush *rush)
         .plan = &rush->plan,
         .target = &rush->target,
         .run = rush->run,
+        .signer = rush->options.user_key_file != NULL ? &rush->signer : NULL,
         .policy_id = rush->policy_id,
         .sends_keys = rush->evidence.per_user_limit > 1,
         .retry_max = rush->options.retry_max,
@@ -448,7 +449,7 @@ static int rush_judge(struct rush *rush)
         .evidence = &rush->evidence,
         .proof = &proof,
         .figures = &figures,
-        .first_refusal = rush->storm.first_refusal,
+        .first_failure = rush->storm.first_failure,
         .topic = rush->reader != NULL ? &rush->topic : NULL,
         .p99_target_ms = rush->options.p99_target_ms,
     };
@@ -491,14 +492,16 @@ static int rush_prepare(struct rush *rush)
                                         .authority = client->authority,
                                         .token = client->token,
                                         .agent = "dibs-rush/" DIBS_VERSION};
+    random_bytes(&number, sizeof(number));
+    snprintf(rush->run, sizeof(rush->run), "%08x", (unsigned)(number & 0xffffffff));
     int code = rush_open_topic(rush);
 
+    if (code == COMMAND_FINE)
+        code = rush_take_tokens(rush);
     if (code == COMMAND_FINE)
         code = rush_find_policy(rush);
     if (code != COMMAND_FINE)
         return code;
-    random_bytes(&number, sizeof(number));
-    snprintf(rush->run, sizeof(rush->run), "%08x", (unsigned)(number & 0xffffffff));
     rush->options.plan.seed = number;
     if (rush->options.plan.user_count == 0) {
         int64_t users = 2 * rush->evidence.before.remaining;

@@ -34,6 +34,8 @@ struct rush_options {
     int64_t settle_ms;
     int64_t p99_target_ms; /* 0: none */
     const char *report_path;
+    const char *user_key_file; /* with the key of users' tokens; NULL: none */
+    const char *user_audience;
     const char *topics_url; /* the Kafka that claims go through; NULL: nobody asks */
     int64_t policy_count;   /* storms at once */
     struct rush_plan_options plan;
@@ -48,6 +50,7 @@ struct rush {
     struct rush_plan plan;
     struct wire *wire;
     struct wire_target target;
+    struct rush_signer signer; /* where there is a key */
     struct storm storm;
     struct rush_holdings holdings;
     struct rush_evidence evidence;
@@ -62,6 +65,9 @@ struct rush {
 
 /* Reads the flags. COMMAND_FINE, or COMMAND_USAGE in words. */
 int rush_read_options(const struct command_call *call, struct rush_options *options);
+
+/* Reads the key of users' tokens, if there is one, and asks the server whether one is needed. */
+int rush_take_tokens(struct rush *rush);
 
 /* One storm, its report on stdout; the exit code. */
 int rush_one(const struct command_call *call, const struct rush_gun *gun);

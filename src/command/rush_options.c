@@ -7,6 +7,7 @@
 #include "command/rush.h"
 
 #define CONNECTIONS_DEFAULT 256
+#define TOTAL_DEFAULT       1000
 #define SETTLE_DEFAULT_MS   30000
 #define EVERY_DEFAULT_MS    1000
 #define RETRY_MAX           100
@@ -111,16 +112,27 @@ static int rush_take_target(const struct command_call *call, struct rush_options
     options->policy_id = policy != NULL ? strtoll(policy, NULL, 10) : 0;
     options->is_rehearsal = command_option(call, "rehearse") != NULL;
     options->keeps_policy = command_option(call, "keep") != NULL;
-    if ((policy != NULL) == (options->total > 0)) {
+    if (policy != NULL && options->total > 0) {
         return command_usage(call, "say either --policy N, which is there, or --total N, for one "
                                    "that is made and closed again");
     }
     if (options->is_rehearsal && policy == NULL)
         return command_usage(call, "--rehearse needs the --policy to rehearse");
+    if (policy == NULL && options->total == 0)
+        options->total = TOTAL_DEFAULT;
     if (policy != NULL && command_option(call, "per-user-limit") != NULL) {
         return command_usage(call, "--per-user-limit goes with --total; policy %s has its own",
                              policy);
     }
+    return COMMAND_FINE;
+}
+
+static int rush_take_user_key(const struct command_call *call, struct rush_options *options)
+{
+    options->user_key_file = command_option(call, "user-key-file");
+    options->user_audience = command_option(call, "user-audience");
+    if (options->user_audience != NULL && options->user_key_file == NULL)
+        return command_usage(call, "--user-audience goes with --user-key-file");
     return COMMAND_FINE;
 }
 
@@ -134,6 +146,8 @@ int rush_read_options(const struct command_call *call, struct rush_options *opti
     options->report_path = command_option(call, "report");
     options->topics_url = command_option(call, "topics");
     int code = rush_take_target(call, options);
+    if (code == COMMAND_FINE)
+        code = rush_take_user_key(call, options);
     if (code == COMMAND_FINE)
         code = command_number(call, "users", 1, RUSH_USERS_MAX, &users);
     if (code == COMMAND_FINE)

@@ -93,12 +93,17 @@ static void report_outcomes(struct buffer *out, const struct rush_report *report
     if (outcomes[RUSH_LIMIT] > 0)
         report_line(out, "over limit", (int64_t)outcomes[RUSH_LIMIT], "");
     if (outcomes[RUSH_REFUSED] > 0)
-        report_line(out, "refused", (int64_t)outcomes[RUSH_REFUSED], report->first_refusal);
+        report_line(out, "refused", (int64_t)outcomes[RUSH_REFUSED], "");
+    for (size_t i = 0; i < report->numbers->refusal_count; i++)
+        report_line(out, "", (int64_t)report->numbers->refusals[i].count,
+                    report->numbers->refusals[i].text);
     uint64_t failed = outcomes[RUSH_NONE] + outcomes[RUSH_BUSY];
     snprintf(words, sizeof(words), "%" PRIu64 " tries without an answer, %" PRIu64 " repeated",
              report->numbers->failures, report->numbers->retries);
     report_line(out, "no verdict", (int64_t)failed,
                 report->numbers->failures + report->numbers->retries > 0 ? words : "");
+    if (report->first_failure[0] != '\0')
+        buffer_printf(out, "  %14s         %s\n", "", report->first_failure);
 }
 
 static void report_latencies(struct buffer *out, const struct rush_report *report)
@@ -192,6 +197,11 @@ static void report_json_outcomes(struct buffer *out, const struct rush_report *r
     for (enum rush_outcome outcome = RUSH_WON; outcome < RUSH_OUTCOMES; outcome++)
         report_number(out, rush_outcome_name(outcome), numbers->outcomes[outcome]);
     report_number(out, rush_outcome_name(RUSH_NONE), numbers->outcomes[RUSH_NONE]);
+    buffer_append_text(out, ",\"refusals\":{");
+    for (size_t i = 0; i < numbers->refusal_count; i++)
+        buffer_printf(out, "%s\"%s\":%" PRIu64, i > 0 ? "," : "", numbers->refusals[i].text,
+                      numbers->refusals[i].count);
+    buffer_append_text(out, "}");
     json_put(out, "winners", report->proof->winner_count);
     json_put(out, "first_seq", report->proof->first_seq);
     json_put(out, "last_seq", report->proof->last_seq);

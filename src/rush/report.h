@@ -35,7 +35,7 @@ struct rush_report {
     const struct rush_evidence *evidence;
     const struct rush_proof *proof;
     const struct rush_figures *figures;
-    const char *first_refusal;
+    const char *first_failure;
     const struct rush_topic *topic; /* NULL: nobody asked */
     int64_t p99_target_ms;          /* 0: none */
 };

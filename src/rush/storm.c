@@ -146,7 +146,16 @@ void rush_user_name(char name[RUSH_USER_SIZE], const char *run, uint32_t user)
     snprintf(name, RUSH_USER_SIZE, "rush-%.8s-%08u", run, user % 100000000);
 }
 
-/* All requests are alike but for the digits of user and key. */
+/* Where the text is in the request. */
+static size_t storm_find(const struct buffer *request, const char *text)
+{
+    const char *found = memmem(request->bytes, request->length, text, strlen(text));
+
+    ensure(found != NULL);
+    return (size_t)(found - request->bytes);
+}
+
+/* All requests are alike but for the digits of user and key, and the user's token. */
 static enum status storm_write_request(struct storm *storm, struct error *error)
 {
     const struct storm_options *options = &storm->options;
@@ -154,17 +163,25 @@ static enum status storm_write_request(struct storm *storm, struct error *error)
     char path[64];
     char body[64];
     char key[80] = "";
+    char token[SIGNER_TOKEN_SIZE] = "";
+    struct wire_target target = *options->target;
 
     rush_user_name(user, options->run, 0);
     snprintf(path, sizeof(path), "/v1/policies/%" PRId64 "/claims", options->policy_id);
     snprintf(body, sizeof(body), "{\"user\":\"%s\"}", user);
     if (options->sends_keys)
         snprintf(key, sizeof(key), "Idempotency-Key: rush-%.8s-%08u\r\n", options->run, 0);
+    if (options->signer != NULL) {
+        rush_signer_write(options->signer, 0, token);
+        target.token = token;
+    }
     buffer_init(&storm->request, REQUEST_MAX);
-    wire_append_request(&storm->request, options->target, "POST", path, key, span_of(body));
+    wire_append_request(&storm->request, &target, "POST", path, key, span_of(body));
     if (storm->request.overflowed)
         return error_set(error, STATUS_INVALID, "the URL and the token make too long a request");
     storm->user_at = storm->request.length - strlen("\"}") - NUMBER_DIGITS;
+    if (options->signer != NULL)
+        storm->token_at = storm_find(&storm->request, token);
     if (options->sends_keys)
         storm->key_at = storm->request.length - strlen(body) - strlen("\r\n\r\n") - NUMBER_DIGITS;
     return STATUS_OK;
@@ -262,6 +279,9 @@ static bool storm_next(void *context, int64_t now_ns, struct span *request, uint
     struct rush_press *press = &storm->presses[number];
     press->tries++;
     storm_put_number(storm->request.bytes + storm->user_at, press->user);
+    if (storm->token_at != 0)
+        rush_signer_write(storm->options.signer, press->user,
+                          storm->request.bytes + storm->token_at);
     if (storm->key_at != 0)
         storm_put_number(storm->request.bytes + storm->key_at, number);
     *request = buffer_span(&storm->request);
@@ -294,6 +314,24 @@ static void storm_finish(struct storm *storm, struct rush_press *press, int64_t 
                      (uint64_t)((press->answered_ns - press->due_ns) / MICROSECOND_NS));
 }
 
+/* The last place is for all that find no other. */
+static void storm_count_refusal(struct storm_numbers *numbers, int status, const char *code)
+{
+    char text[sizeof(numbers->refusals[0].text)];
+    size_t at = 0;
+
+    snprintf(text, sizeof(text), "%d %s", status, code);
+    while (at < numbers->refusal_count && at < STORM_REFUSALS_MAX - 1 &&
+           strcmp(numbers->refusals[at].text, text) != 0)
+        at++;
+    if (at == numbers->refusal_count) {
+        snprintf(numbers->refusals[at].text, sizeof(text), "%s",
+                 at == STORM_REFUSALS_MAX - 1 ? "others" : text);
+        numbers->refusal_count++;
+    }
+    numbers->refusals[at].count++;
+}
+
 static void storm_answered(void *context, uint64_t job, int64_t now_ns,
                            const struct rush_reply *reply)
 {
@@ -313,9 +351,8 @@ static void storm_answered(void *context, uint64_t job, int64_t now_ns,
     press->seq = claim.seq;
     press->nth = claim.nth;
     press->is_issued = claim.is_issued;
-    if (claim.outcome == RUSH_REFUSED && storm->first_refusal[0] == '\0')
-        snprintf(storm->first_refusal, sizeof(storm->first_refusal), "%d %s", reply->status,
-                 claim.code);
+    if (claim.outcome == RUSH_REFUSED)
+        storm_count_refusal(&storm->numbers, reply->status, claim.code);
     storm_finish(storm, press, now_ns);
 }
 
@@ -330,8 +367,8 @@ static void storm_failed(void *context, uint64_t job, int64_t now_ns, const char
     press->status = 0;
     if (storm_tries_again(storm, (uint32_t)job, now_ns, 0))
         return;
-    if (storm->first_refusal[0] == '\0')
-        snprintf(storm->first_refusal, sizeof(storm->first_refusal), "%s", why);
+    if (storm->first_failure[0] == '\0')
+        snprintf(storm->first_failure, sizeof(storm->first_failure), "%s", why);
     storm_finish(storm, press, now_ns);
 }
 

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/histogram.h"
 #include "rush/reply.h"
+#include "rush/signer.h"
 #include "rush/wire.h"
 
 /* --- the plan: who presses the button when, worked out before it begins ---
@@ -79,11 +80,20 @@ struct rush_press {
     int64_t answered_ns;
 };
 
+/* Why presses were refused, and how many: "401 UNAUTHORIZED". */
+#define STORM_REFUSALS_MAX 8
+struct storm_refusal {
+    char text[48];
+    uint64_t count;
+};
+
 struct storm_numbers {
     uint64_t press_count;
     uint64_t sent;
     uint64_t answered;
     uint64_t outcomes[RUSH_OUTCOMES];
+    struct storm_refusal refusals[STORM_REFUSALS_MAX];
+    size_t refusal_count;
     uint64_t retries;
     uint64_t failures; /* tries without an answer */
     int64_t elapsed_ns;
@@ -97,7 +107,8 @@ struct storm_options {
     struct wire *wire;
     const struct rush_plan *plan;
     const struct wire_target *target;
-    const char *run; /* the run's name: 8 characters in the names of users and keys */
+    const char *run;            /* the run's name: 8 characters in the names of users and keys */
+    struct rush_signer *signer; /* of the users' tokens; NULL: the target's token is everybody's */
     int64_t policy_id;
     bool sends_keys; /* an Idempotency-Key for every press, the same on every try of it */
     int retry_max;   /* how often a press is repeated that was not done, or may not have been */
@@ -111,7 +122,7 @@ struct storm {
     struct rush_press *presses; /* in the order of the plan */
     size_t press_count;
     struct storm_numbers numbers;
-    char first_refusal[160]; /* in the server's words; "": none */
+    char first_failure[160]; /* why a press had no answer; "": none */
 
     /* its own */
     struct histogram latencies_us;
@@ -122,7 +133,8 @@ struct storm {
     uint64_t random;
     struct buffer request;
     size_t user_at;
-    size_t key_at; /* 0: no key */
+    size_t key_at;   /* 0: no key */
+    size_t token_at; /* 0: the target's */
 };
 
 /* "rush-RRRRRRRR-NNNNNNNN" and a NUL. */

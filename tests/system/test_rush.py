@@ -8,9 +8,10 @@ import time
 import pytest
 
 from double import DROP, Double
-from harness import expect, run_dibs, wait_until
+from harness import expect, run_dibs, wait_until, write_secret
 
 TOTAL, USERS, CONNECTIONS = 40, 100, 16
+ADMIN = "admin-token-of-the-rush-test"
 
 
 def rush(url, *arguments, code=0):
@@ -226,7 +227,7 @@ def test_rush__others_who_claim_meanwhile_are_no_breach(shared):
 
 
 @pytest.mark.parametrize("arguments", [
-    [], ["--total", "0"], ["--total", "5", "--policy", "1"], ["--policy", "x"],
+    ["--user-audience", "shop"], ["--total", "0"], ["--total", "5", "--policy", "1"], ["--policy", "x"],
     ["--total", "5", "--rate", "10", "--closed"], ["--total", "5", "--duration", "1s"],
     ["--total", "5", "--ramp"], ["--rehearse", "--total", "5"], ["--total", "5", "--at", "noon"],
     ["--total", "5", "--duplicates", "0.1"], ["--total", "5", "--connections", "100000"],
@@ -410,3 +411,43 @@ def test_rush__a_server_that_does_not_tell_is_not_called_broken(shared):
         result = rush(double.url, "--total", "10", "--users", "20", "--settle", "1s", code=1)
     assert not result["exact"] and not result["broken"]
     assert verdicts(result)["coupons"] == "cannot_say"
+
+
+# --- real settings ---
+
+def test_rush__bare_it_storms_the_server_of_this_machine(shared):
+    """Without a word about what: a policy of its own, at the usual size."""
+    result = rush(url_of(shared))
+    assert result["exact"] and result["winners"] == 1000 and result["users"] == 2000
+
+
+def test_rush__signs_its_users_tokens(serve, tmp_path):
+    key = write_secret(tmp_path, "key", b"a key of the users' tokens, of 32 bytes and more\n")
+    server = serve(config={"user_key_file": key, "user_audience": "shop",
+                           "admin_token_file": write_secret(tmp_path, "admin", ADMIN)})
+    url, env = url_of(server), {"DIBS_ADMIN_TOKEN": ADMIN}
+    told = run_dibs("rush", "--url", url, env=env)
+    assert told.returncode == 1 and "--user-key-file" in told.stderr, told
+
+    def storm(key_file, *more, code):
+        ended = run_dibs("rush", "--url", url, "--connections", "8", "--json", "--total", "40",
+                         "--users", "100", "--user-key-file", key_file, *more, env=env)
+        assert ended.returncode == code, ended
+        return json.loads(ended.stdout) if ended.stdout else ended.stderr
+
+    result = storm(key, "--user-audience", "shop", code=0)
+    assert result["exact"] and result["winners"] == 40 and result["refusals"] == {}
+    # Why they are refused, and how many.
+    refused = storm(key, code=1)
+    assert refused["refusals"] == {"401 UNAUTHORIZED": 100}
+    assert refused["winners"] == 0
+    short = write_secret(tmp_path, "short", "short")
+    assert "32" in storm(short, code=1)
+
+
+def test_rush__says_why_presses_were_refused(serve):
+    server = serve()
+    policy = server.create(total=10)["id"]
+    expect(server.patch(policy, paused=True), 200)
+    result = run_dibs("rush", "--url", url_of(server), "--policy", policy, "--users", "20")
+    assert re.search(r"refused +20\n +20  403 PAUSED\n", result.stdout), result.stdout
