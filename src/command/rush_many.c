@@ -11,8 +11,8 @@
 #include "command/rush.h"
 
 struct rush_child {
-    pid_t pid; /* 0: there is none */
     FILE *report;
+    pid_t pid; /* 0: there is none */
     int code;
 };
 
