@@ -477,16 +477,12 @@ static int rush_prepare(struct rush *rush)
     struct wire_options options = {
         .host = rush->exchange.client.host,
         .port = rush->exchange.client.port,
+        .is_tls = strncmp(rush->exchange.client.url, "https:", strlen("https:")) == 0,
         .connection_count = rush->options.connection_count,
         .timeout_ms = rush->exchange.client.timeout_ms,
     };
     uint64_t number;
 
-    if (strncmp(rush->exchange.client.url, "https:", strlen("https:")) == 0)
-        return command_usage(rush->exchange.call,
-                             "a rush is without TLS: give it the http:// address of the server "
-                             "behind the proxy of %s",
-                             rush->exchange.client.url);
     const struct client *client = &rush->exchange.client;
     rush->target = (struct wire_target){.base = client->base,
                                         .authority = client->authority,

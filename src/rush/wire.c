@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "rush/tls.h"
 
 #define EVENTS_MAX         512
 #define ROOM_FIRST         4096
@@ -21,10 +22,11 @@
 #define DESCRIPTORS_BESIDE 64
 #define MILLISECOND_NS     INT64_C(1000000)
 
-enum wire_state { WIRE_CLOSED, WIRE_CONNECTING, WIRE_IDLE, WIRE_BUSY };
+enum wire_state { WIRE_CLOSED, WIRE_CONNECTING, WIRE_SHAKING, WIRE_IDLE, WIRE_BUSY };
 
 struct connection {
     int fd;
+    SSL *tls; /* NULL: none */
     enum wire_state state;
     int64_t since_ns; /* when it began to connect, or was given its request */
     uint64_t job;
@@ -41,6 +43,8 @@ struct wire {
     struct sockaddr_storage address;
     socklen_t address_length;
     int family;
+    struct rush_tls tls; /* no context: none */
+    char tls_words[160]; /* why a connection was not made; "": not for that */
     int64_t timeout_ns;
     int epoll_fd;
     struct connection *connections;
@@ -58,6 +62,8 @@ struct wire {
 
 static void wire_drop(struct wire *wire, struct connection *connection)
 {
+    SSL_free(connection->tls);
+    connection->tls = NULL;
     if (connection->fd >= 0)
         close(connection->fd);
     if (connection->state == WIRE_IDLE || connection->state == WIRE_BUSY)
@@ -139,11 +145,23 @@ void wire_append_request(struct buffer *out, const struct wire_target *target, c
     buffer_append_span(out, body);
 }
 
+static ssize_t wire_put(struct connection *connection, const char *bytes, size_t length)
+{
+    return connection->tls != NULL ? rush_tls_send(connection->tls, bytes, length)
+                                   : send(connection->fd, bytes, length, MSG_NOSIGNAL);
+}
+
+static ssize_t wire_take(struct connection *connection, char *bytes, size_t room)
+{
+    return connection->tls != NULL ? rush_tls_receive(connection->tls, bytes, room)
+                                   : recv(connection->fd, bytes, room, 0);
+}
+
 static void wire_flush(struct connection *connection)
 {
     while (connection->out != NULL) {
-        ssize_t sent = send(connection->fd, connection->out + connection->out_sent,
-                            connection->out_length - connection->out_sent, MSG_NOSIGNAL);
+        ssize_t sent = wire_put(connection, connection->out + connection->out_sent,
+                                connection->out_length - connection->out_sent);
         if (sent < 0)
             return; /* a broken connection says so when it is read */
         connection->out_sent += (size_t)sent;
@@ -157,7 +175,7 @@ static void wire_flush(struct connection *connection)
 static void wire_send(struct wire *wire, struct connection *connection, struct span request,
                       int64_t now_ns)
 {
-    ssize_t sent = send(connection->fd, request.bytes, request.length, MSG_NOSIGNAL);
+    ssize_t sent = wire_put(connection, request.bytes, request.length);
 
     connection->state = WIRE_BUSY;
     connection->since_ns = now_ns;
@@ -250,19 +268,35 @@ static void wire_read(struct wire *wire, struct connection *connection)
             return;
         }
         size_t room = connection->in_room - connection->in_length;
-        ssize_t got = recv(connection->fd, connection->in + connection->in_length, room, 0);
-        if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        ssize_t got = wire_take(connection, connection->in + connection->in_length, room);
+        if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+            if (connection->tls != NULL && connection->in_length > 0)
+                wire_understand(wire, connection);
             return;
+        }
         if (got <= 0) {
             wire_break(wire, connection, clock_monotonic_ns(), "the server closed the connection");
             return;
         }
         connection->in_length += (size_t)got;
-        if ((size_t)got < room) {
+        /* TLS gives a record at a time, and the socket may have more of them. */
+        if ((size_t)got < room && connection->tls == NULL) {
             wire_understand(wire, connection);
             return;
         }
     }
+}
+
+static void wire_shake(struct wire *wire, struct connection *connection)
+{
+    int done = rush_tls_shake(connection->tls, wire->tls_words);
+
+    if (done < 0)
+        wire_drop(wire, connection); /* tried again by the next sweep */
+    if (done != 1)
+        return;
+    wire->connected_count++;
+    wire_use(wire, connection, clock_monotonic_ns());
 }
 
 static void wire_connected(struct wire *wire, struct connection *connection, uint32_t events)
@@ -277,8 +311,23 @@ static void wire_connected(struct wire *wire, struct connection *connection, uin
         wire_drop(wire, connection); /* tried again by the next sweep */
         return;
     }
-    wire->connected_count++;
-    wire_use(wire, connection, clock_monotonic_ns());
+    if (wire->tls.context == NULL) {
+        wire->connected_count++;
+        wire_use(wire, connection, clock_monotonic_ns());
+        return;
+    }
+    connection->tls = rush_tls_begin(&wire->tls, connection->fd);
+    ensure(connection->tls != NULL);
+    connection->state = WIRE_SHAKING;
+    wire_shake(wire, connection);
+}
+
+/* Between requests TLS may have something to say to itself. */
+static bool wire_is_quiet(struct connection *connection)
+{
+    char byte;
+
+    return connection->tls != NULL && wire_take(connection, &byte, 1) < 0 && errno == EAGAIN;
 }
 
 static void wire_on_event(struct wire *wire, struct connection *connection, uint32_t events)
@@ -287,6 +336,9 @@ static void wire_on_event(struct wire *wire, struct connection *connection, uint
     case WIRE_CONNECTING:
         wire_connected(wire, connection, events);
         return;
+    case WIRE_SHAKING:
+        wire_shake(wire, connection);
+        return;
     case WIRE_BUSY:
         if (connection->out != NULL && (events & EPOLLOUT) != 0)
             wire_flush(connection);
@@ -294,7 +346,8 @@ static void wire_on_event(struct wire *wire, struct connection *connection, uint
             wire_read(wire, connection);
         return;
     case WIRE_IDLE:
-        if ((events & (EPOLLIN | EPOLLRDHUP | EPOLLERR | EPOLLHUP)) != 0)
+        if ((events & (EPOLLIN | EPOLLRDHUP | EPOLLERR | EPOLLHUP)) != 0 &&
+            !wire_is_quiet(connection))
             wire_break(wire, connection, clock_monotonic_ns(), "closed while idle");
         return;
     case WIRE_CLOSED:
@@ -313,7 +366,8 @@ static void wire_sweep(struct wire *wire, int64_t now_ns)
             wire_connect(wire, connection, now_ns);
         else if (connection->state == WIRE_BUSY && age_ns > wire->timeout_ns)
             wire_break(wire, connection, now_ns, "no answer in time");
-        else if (connection->state == WIRE_CONNECTING && age_ns > wire->timeout_ns)
+        else if ((connection->state == WIRE_CONNECTING || connection->state == WIRE_SHAKING) &&
+                 age_ns > wire->timeout_ns)
             wire_drop(wire, connection);
     }
 }
@@ -427,14 +481,17 @@ static enum status wire_connect_all(struct wire *wire, struct error *error)
         wire_wait(wire, 20 * MILLISECOND_NS);
         now_ns = clock_monotonic_ns();
         wire_sweep(wire, now_ns);
-        if (wire->connected_count == 0 && wire->last_errno == ECONNREFUSED)
+        if (wire->connected_count == 0 &&
+            (wire->last_errno == ECONNREFUSED || wire->tls_words[0] != '\0'))
             break;
     }
     if (wire->connected_count == wire->connection_count)
         return STATUS_OK;
     return error_set(error, STATUS_UNAVAILABLE, "only %zu of %zu connections could be made: %s",
                      wire->connected_count, wire->connection_count,
-                     wire->last_errno != 0 ? strerror(wire->last_errno) : "timed out");
+                     wire->tls_words[0] != '\0' ? wire->tls_words
+                     : wire->last_errno != 0    ? strerror(wire->last_errno)
+                                                : "timed out");
 }
 
 enum status wire_open(struct wire **wire, const struct wire_options *options, struct error *error)
@@ -454,6 +511,8 @@ enum status wire_open(struct wire **wire, const struct wire_options *options, st
     for (size_t i = 0; i < opened->connection_count; i++)
         opened->connections[i].fd = -1;
     enum status status = wire_raise_limit(options->connection_count, error);
+    if (status == STATUS_OK && options->is_tls)
+        status = rush_tls_open(&opened->tls, options->host, error);
     if (status == STATUS_OK)
         status = wire_resolve(opened, options, error);
     return status == STATUS_OK ? wire_connect_all(opened, error) : status;
@@ -465,6 +524,7 @@ void wire_close(struct wire *wire)
         return;
     for (size_t i = 0; i < wire->connection_count; i++) {
         struct connection *connection = &wire->connections[i];
+        SSL_free(connection->tls);
         if (connection->fd >= 0)
             close(connection->fd);
         free(connection->in);
@@ -472,6 +532,7 @@ void wire_close(struct wire *wire)
     }
     if (wire->epoll_fd >= 0)
         close(wire->epoll_fd);
+    rush_tls_close(&wire->tls);
     free(wire->connections);
     free(wire->idle);
     free(wire);

@@ -23,6 +23,7 @@ struct wire;
 struct wire_options {
     const char *host;
     const char *port;
+    bool is_tls;
     size_t connection_count;
     int64_t timeout_ms; /* for a connection, and for an answer */
 };

@@ -173,5 +173,11 @@ def test_proxy__the_commands_speak_tls_to_it(serve):
             assert json.loads(made.stdout)["total"] == 5
             stranger = run_dibs("status", "--url", url, env={"DIBS_ADMIN_TOKEN": ADMIN})
             assert stranger.returncode == 1 and "SSL_CERT_FILE" in stranger.stderr, stranger
-            rush = run_dibs("rush", "--url", url, "--policy", 1, env=trusting)
-            assert rush.returncode == 2 and "without TLS" in rush.stderr, rush
+            rush = run_dibs("rush", "--url", url, "--total", 200, "--users", 500, "--connections",
+                            16, "--json", env=trusting)
+            assert rush.returncode == 0 and json.loads(rush.stdout)["exact"], rush
+            assert json.loads(rush.stdout)["winners"] == 200
+            for other in (url, "https://localhost:{}".format(nginx.address[1])):
+                wrong = run_dibs("rush", "--url", other, env={"DIBS_ADMIN_TOKEN": ADMIN} | (
+                    trusting if other != url else {}))
+                assert wrong.returncode == 1 and "certificate" in wrong.stderr, wrong
