@@ -118,7 +118,7 @@ static const struct command product_commands[] = {
                              "dibs product top --json | jq -r '.items[].product_id'"),
         .options = OPTIONS({"days", "N", "Of so many days, today included: 1 to 30. [3]"},
                            {"limit", "N", "How many: 1 to 100. [5]"},
-                           {"fresh", NULL, "At most a second behind, whatever is at hand."}),
+                           {"fresh", NULL, "With every order that was answered before."}),
         .shared_options = exchange_options,
         .run = command_product_top,
     },

@@ -16,6 +16,7 @@ struct ranking_window {
     _Atomic int64_t asked_at_ms;           /* monotonic; 0: never; a second more or less */
     bool is_wanted;                        /* somebody waits for it */
     bool is_wanted_fresh;                  /* and not for what was worked out before */
+    int64_t wanted_after_ms;               /* monotonic: the last that such a question came */
     uint64_t version;                      /* of the board when the answer was made */
     uint64_t attempts;                     /* to make one, to see that one came after a question */
     struct ranking_answer *_Atomic answer; /* changed under the lock */

@@ -15,7 +15,7 @@
 #define RETRY_MS   1000 /* after a failure */
 
 /* Between two answers of a window, for those who do not ask for a fresh one. */
-#define REST_MS        (RANKING_FRESH_MS / 2)
+#define REST_MS        500
 #define LEDGER_REST_MS 10000 /* of one that no board keeps */
 
 /* --- following the feed --- */
@@ -218,11 +218,19 @@ static void ranking_refresh(struct ranking *ranking, int days, int64_t today)
                    !window->is_wanted_fresh &&
                    (window->answer == NULL || window->answer->last_day != today);
     uint64_t version = ranking->version;
+    /* Nothing was sold since it was worked out: whoever waits for a fresh one takes it. */
+    bool is_confirmed = window->is_wanted_fresh && window->answer != NULL &&
+                        window->answer->last_day == today &&
+                        window->answer->fresh_at_ms > window->wanted_after_ms;
     /* A caller that asks from now on may have seen sales that this answer will not have. */
     window->is_wanted = false;
     window->is_wanted_fresh = false;
+    if (is_confirmed) {
+        window->attempts++;
+        pthread_cond_broadcast(&ranking->done);
+    }
     pthread_mutex_unlock(&ranking->lock);
-    if (!is_due)
+    if (!is_due || is_confirmed)
         return;
     struct ranking_answer *answer =
         is_cold ? ranking_make_once(ranking, today) : ranking_make(ranking, days, today);
@@ -260,8 +268,8 @@ static void ranking_note_asked(struct ranking_window *window, int64_t now_ms)
         atomic_store_explicit(&window->asked_at_ms, now_ms, memory_order_relaxed);
 }
 
-bool ranking_still(struct ranking *ranking, const struct ranking_answer *answer,
-                   enum ranking_wish wish, int64_t wall_ms, int64_t now_ms)
+bool ranking_still(struct ranking *ranking, const struct ranking_answer *answer, int64_t wall_ms,
+                   int64_t now_ms)
 {
     struct ranking_window *window = &ranking->windows[answer->days];
     int64_t fresh_at_ms = atomic_load_explicit(&answer->fresh_at_ms, memory_order_relaxed);
@@ -270,18 +278,19 @@ bool ranking_still(struct ranking *ranking, const struct ranking_answer *answer,
     /* The caller holds it, so no other answer can have its address. */
     return atomic_load_explicit(&window->answer, memory_order_relaxed) == answer &&
            wall_ms >= answer->day_start_ms && wall_ms < answer->day_end_ms &&
-           now_ms - fresh_at_ms <= (wish == RANKING_FRESH ? RANKING_FRESH_MS : BOARD_CACHE_MS);
+           now_ms - fresh_at_ms <= BOARD_CACHE_MS;
 }
 
-/* The window's answer, when it is good enough; with one more holder. Under the lock. */
-static struct ranking_answer *ranking_take(struct ranking *ranking, int days,
-                                           enum ranking_wish wish)
+/* The window's answer, when nothing was known after that time that it does not have; with one more
+ * holder. Under the lock. */
+static struct ranking_answer *ranking_take(struct ranking *ranking, int days, int64_t after_ms)
 {
     struct ranking_answer *answer = ranking->windows[days].answer;
     int64_t now_ms = clock_monotonic_ms();
 
     ranking_note_asked(&ranking->windows[days], now_ms);
-    if (answer == NULL || !ranking_still(ranking, answer, wish, clock_wall_ms(), now_ms))
+    if (answer == NULL || answer->fresh_at_ms <= after_ms ||
+        !ranking_still(ranking, answer, clock_wall_ms(), now_ms))
         return NULL;
     atomic_fetch_add(&answer->holder_count, 1);
     return answer;
@@ -294,17 +303,17 @@ static struct ranking_answer *ranking_take_since(struct ranking *ranking, int da
     struct ranking_answer *answer = ranking->windows[days].answer;
 
     if (answer == NULL || answer->made_at_ms < asked_at_ms ||
-        !ranking_still(ranking, answer, RANKING_CACHED, clock_wall_ms(), clock_monotonic_ms()))
+        !ranking_still(ranking, answer, clock_wall_ms(), clock_monotonic_ms()))
         return NULL;
     atomic_fetch_add(&answer->holder_count, 1);
     return answer;
 }
 
-struct ranking_answer *ranking_peek(struct ranking *ranking, int days, enum ranking_wish wish)
+struct ranking_answer *ranking_peek(struct ranking *ranking, int days)
 {
     ensure(days >= 1 && days <= RANKING_DAYS_MAX);
     pthread_mutex_lock(&ranking->lock);
-    struct ranking_answer *answer = ranking_take(ranking, days, wish);
+    struct ranking_answer *answer = ranking_take(ranking, days, INT64_MIN);
     pthread_mutex_unlock(&ranking->lock);
     return answer;
 }
@@ -314,25 +323,34 @@ enum status ranking_top(struct ranking *ranking, int days, enum ranking_wish wis
 {
     struct timespec until = clock_deadline_in_ms(TIMEOUT_MS);
     int64_t asked_at_ms = clock_monotonic_ms();
+    bool is_fresh = wish == RANKING_FRESH;
+    int64_t after_ms = is_fresh ? asked_at_ms : INT64_MIN;
     enum status status = STATUS_OK;
 
     ensure(days >= 1 && days <= RANKING_DAYS_MAX);
+    /* What begins from now on is told by its time from what began before. */
+    while (is_fresh && clock_monotonic_ms() == asked_at_ms)
+        nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
     pthread_mutex_lock(&ranking->lock);
-    *answer = ranking_take(ranking, days, wish);
+    *answer = ranking_take(ranking, days, after_ms);
     uint64_t attempts = ranking->windows[days].attempts;
     while (*answer == NULL && status == STATUS_OK) {
-        /* The first attempt may have begun before the question; the second has not. */
-        if (ranking->windows[days].attempts >= attempts + 2 || ranking->is_stopping) {
+        /* The first attempt may have begun before the question, and with a board in trouble the
+         * second; the others have not. */
+        if (ranking->windows[days].attempts >= attempts + (is_fresh ? 4 : 2) ||
+            ranking->is_stopping) {
             status = error_set(error, STATUS_UNAVAILABLE, "the ranking cannot be worked out now");
             break;
         }
         ranking->windows[days].is_wanted = true;
-        ranking->windows[days].is_wanted_fresh |= wish == RANKING_FRESH;
+        ranking->windows[days].is_wanted_fresh |= is_fresh;
+        if (is_fresh && ranking->windows[days].wanted_after_ms < asked_at_ms)
+            ranking->windows[days].wanted_after_ms = asked_at_ms;
         periodic_wake(&ranking->periodic);
         if (pthread_cond_timedwait(&ranking->done, &ranking->lock, &until) != 0)
             status = error_set(error, STATUS_UNAVAILABLE, "the ranking takes too long");
-        *answer = ranking_take(ranking, days, wish);
-        if (*answer == NULL)
+        *answer = ranking_take(ranking, days, after_ms);
+        if (*answer == NULL && !is_fresh)
             *answer = ranking_take_since(ranking, days, asked_at_ms);
     }
     pthread_mutex_unlock(&ranking->lock);

@@ -25,8 +25,7 @@
 #define RANKING_DISTANCE    2         /* neighbours on each side of a product's rank */
 #define RANKING_CACHE_DAYS  3         /* of the answer that servers share */
 #define RANKING_CHANGE_NONE INT64_MIN /* a newcomer: not in yesterday's window */
-#define RANKING_FRESH_MS    1000
-#define RANKING_LATE_MS     1000 /* a board that is further behind is not asked */
+#define RANKING_LATE_MS     1000      /* a board that is further behind is not asked */
 
 struct ranking;
 
@@ -77,15 +76,17 @@ void ranking_wake(struct ranking *ranking);
 
 enum ranking_wish { RANKING_CACHED, RANKING_FRESH };
 
-/* The last answer, if it is fresh enough for that wish; else NULL. Never waits. */
-struct ranking_answer *ranking_peek(struct ranking *ranking, int days, enum ranking_wish wish);
+/* The last answer, if it is good enough for who does not ask for a fresh one; else NULL. Never
+ * waits. */
+struct ranking_answer *ranking_peek(struct ranking *ranking, int days);
 
 /* Whether ranking_peek() would hand out this very answer, which the caller holds, at that time
  * (wall and monotonic). Takes no lock and writes to nothing that others read often. */
-bool ranking_still(struct ranking *ranking, const struct ranking_answer *answer,
-                   enum ranking_wish wish, int64_t wall_ms, int64_t now_ms);
+bool ranking_still(struct ranking *ranking, const struct ranking_answer *answer, int64_t wall_ms,
+                   int64_t now_ms);
 
-/* Waits for one. FRESH is at most a second behind. UNAVAILABLE: neither board nor ledger answers.
+/* Waits for one. FRESH has every sale that was committed before the call. UNAVAILABLE: neither
+ * board nor ledger answers.
  */
 enum status ranking_top(struct ranking *ranking, int days, enum ranking_wish wish,
                         struct ranking_answer **answer, struct error *error) MUST_CHECK;

@@ -72,6 +72,19 @@ def test_ranking__nothing_sold(serve):
     assert rank["rank"] is None and rank["sold"] == 0 and rank["neighbours"] == []
 
 
+def test_ranking__a_fresh_one_has_every_order_that_was_answered(serve):
+    """At once, not within a second; also the refunds, and of any window."""
+    server = serve()
+    for number in range(1, 41):
+        order(server, {"mug": 1}, order_id=f"mug-{number}")
+        days = 1 + number % 5
+        assert [item["sold"] for item in top(server, fresh=True, days=days)["items"]] == [number]
+    expect(server.post("/v1/orders/mug-1/refund"), 200)
+    assert [item["sold"] for item in top(server, fresh=True)["items"]] == [39]
+    # Nothing sold meanwhile: the same, and no older than the question.
+    assert seen(top(server, fresh=True)) == seen(top(server, fresh=True)) == [(1, "mug", 39, None)]
+
+
 def test_ranking__names_prices_and_ties(serve):
     server = serve()
     expect(server.request("PUT", "/v1/products/mug", {"name": "Mug", "price": 1990}), 200)

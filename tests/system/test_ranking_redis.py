@@ -97,8 +97,8 @@ def test_ranking_redis__two_servers_share_a_board(shop):
             reference.add(paid_at.date(), items)
         if step % 40 == 39:
             for days, limit, asked in itertools.product((1, 2, 3, 5), (3, 100), (one, two)):
-                wait_until(lambda: seen(top(asked, days=days, limit=limit, fresh=True)) ==
-                           reference.answer(now.date(), days, limit), (step, days))
+                assert seen(top(asked, days=days, limit=limit, fresh=True)) == \
+                    reference.answer(now.date(), days, limit), (step, days)
     await_board(shop, one)
     # What the board does not keep, the ledger knows.
     assert top(one, days=4, fresh=True)["source"] == "ledger"

@@ -107,7 +107,6 @@ struct winners_call;
 #define RANKING_PAGES     8
 struct ranking_page {
     struct ranking_answer *answer; /* one of its holders is this; NULL: none */
-    bool is_fresh;                 /* the query says so */
     uint8_t query_length;
     char query[RANKING_QUERY_MAX];
     struct buffer body;

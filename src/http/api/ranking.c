@@ -109,7 +109,6 @@ bool ranking_send_again(struct api_loop *loop, struct http_exchange *exchange, s
     if (page->answer == NULL ||
         !span_equal(query, (struct span){page->query, page->query_length}) ||
         !ranking_still(service_ranking(loop->api->service), page->answer,
-                       page->is_fresh ? RANKING_FRESH : RANKING_CACHED,
                        http_loop_wall_ms(loop->http),
                        http_exchange_notes(exchange)->started_ns / 1000000))
         return false;
@@ -119,8 +118,7 @@ bool ranking_send_again(struct api_loop *loop, struct http_exchange *exchange, s
 }
 
 /* Sends the answer at hand; takes it over. */
-static void send_at_hand(struct ask *ask, struct ranking_answer *answer, size_t limit,
-                         enum ranking_wish wish)
+static void send_at_hand(struct ask *ask, struct ranking_answer *answer, size_t limit)
 {
     struct span query = ask->request->query;
     struct ranking_page *page = page_of(ask->loop, query);
@@ -128,11 +126,10 @@ static void send_at_hand(struct ask *ask, struct ranking_answer *answer, size_t 
     struct buffer *body = is_kept ? &page->body : &ask->loop->body;
     buffer_clear(body);
     append_top(body, ranking_scoring(service_ranking(ask->loop->api->service)), answer, limit,
-               wish == RANKING_CACHED);
+               true);
     if (is_kept) {
         ranking_answer_release(page->answer);
         page->answer = answer;
-        page->is_fresh = wish == RANKING_FRESH;
         page->query_length = (uint8_t)query.length;
         if (query.length > 0)
             memcpy(page->query, query.bytes, query.length);
@@ -167,9 +164,10 @@ void ranking_show_top(struct ask *ask)
         return;
     counter_add(&ask->loop->counters.rankings, 1);
     struct ranking *ranking = service_ranking(ask->loop->api->service);
-    struct ranking_answer *answer = ranking_peek(ranking, (int)days, wish);
+    struct ranking_answer *answer =
+        wish == RANKING_CACHED ? ranking_peek(ranking, (int)days) : NULL;
     if (answer != NULL) {
-        send_at_hand(ask, answer, (size_t)limit, wish);
+        send_at_hand(ask, answer, (size_t)limit);
         return;
     }
     if (ask_identify(ask))
