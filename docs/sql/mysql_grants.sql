@@ -11,6 +11,7 @@ GRANT SELECT, INSERT, UPDATE ON outbox_counter TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON duty TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON repair TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON sink_state TO dibs_serve;
+GRANT SELECT, INSERT, UPDATE ON claim_total TO dibs_serve;
 GRANT SELECT, INSERT ON action TO dibs_serve;
 GRANT SELECT, INSERT ON refused_claim TO dibs_serve;
 GRANT SELECT, INSERT ON reserve_coupon TO dibs_serve;
@@ -18,6 +19,7 @@ GRANT SELECT, INSERT, DELETE ON outbox TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE, DELETE ON writer TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE, DELETE ON steward_holder TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE, DELETE ON entering_coupon TO dibs_serve;
+GRANT SELECT, INSERT, UPDATE, DELETE ON claim_total_batch TO dibs_serve;
 
 -- No row of these is ever changed; but to leave a row alone that is there already, MySQL wants UPDATE.
 GRANT SELECT, INSERT, UPDATE ON claim_key TO dibs_serve;

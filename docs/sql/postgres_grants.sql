@@ -3,11 +3,11 @@
 
 GRANT SELECT ON schema_migration, short_code_policy TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON policy, lease, coupon, steward, outbox_counter, duty TO dibs_serve;
-GRANT SELECT, INSERT, UPDATE ON repair, sink_state TO dibs_serve;
+GRANT SELECT, INSERT, UPDATE ON repair, sink_state, claim_total TO dibs_serve;
 GRANT SELECT, INSERT ON action TO dibs_serve;
 GRANT SELECT, INSERT ON claim_key, refused_claim, reserve_coupon, secret TO dibs_serve;
 GRANT SELECT, INSERT, DELETE ON blocked_user, dead_letter, outbox TO dibs_serve;
-GRANT SELECT, INSERT, UPDATE, DELETE ON writer, steward_holder, entering_coupon TO dibs_serve;
+GRANT SELECT, INSERT, UPDATE, DELETE ON writer, steward_holder, entering_coupon, claim_total_batch TO dibs_serve;
 -- Only for `dibs audit --repair`, which writes leases with the numbers they had.
 GRANT UPDATE ON SEQUENCE lease_id_seq TO dibs_serve;
 

@@ -379,7 +379,8 @@ static void test_repair__tells_what_it_writes(void **state)
     write_first(fixture, 4);
     gate->claims[0].state = COUPON_CANCELLED;
     gate->claims[5].state = COUPON_REDEEMED;
-    outbox_init(&outbox, NULL, NULL);
+    struct ledger_options options = {.tells = {[LEDGER_SINK_KAFKA] = true}};
+    outbox_init(&outbox, &options);
     fixture->database.sql.outbox = &outbox;
     for (int i = 0; i < 2; i++) {
         outbox_begin(&outbox);
