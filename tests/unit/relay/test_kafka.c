@@ -154,7 +154,8 @@ static uint64_t counted(int number)
 
 static void open_relay(void)
 {
-    assert_int_equal(kafka_open(&stage.kafka, stage.mock.url, NULL, KAFKA_PUBLISHES, &error),
+    assert_int_equal(kafka_open(&stage.kafka, stage.mock.url, NULL,
+                                &(struct kafka_names){.partitions = 0}, KAFKA_PUBLISHES, &error),
                      STATUS_OK);
     assert_int_equal(relay_kafka_open(&stage.opened, stage.kafka, &outlet, NULL, &error),
                      STATUS_OK);

@@ -145,7 +145,8 @@ static int open_relay(void **state)
 {
     static struct stage stage;
 
-    assert_int_equal(kafka_open(&stage.kafka, "kafka://127.0.0.1:1", NULL, KAFKA_PUBLISHES, &error),
+    assert_int_equal(kafka_open(&stage.kafka, "kafka://127.0.0.1:1", NULL,
+                                &(struct kafka_names){.partitions = 0}, KAFKA_PUBLISHES, &error),
                      STATUS_OK);
     assert_int_equal(relay_kafka_open(&stage.opened, stage.kafka, &outlet, NULL, &error),
                      STATUS_OK);
