@@ -7,7 +7,7 @@
 #include "claim/parts.h"
 
 #define PAGE_COUPONS 500
-#define PATIENCE_MS  INT64_C(86400000)
+#define GIVEN_UP_MS  INT64_C(86400000)
 #define REPEAT_MAX   500 /* of one transaction */
 
 static enum status webhook_is_set(const struct service *service, struct error *error)
@@ -31,7 +31,7 @@ enum status service_webhook_show(struct service *service, struct webhook_view *v
     if (status == STATUS_OK)
         status = ledger_event_backlog(service->ledger, LEDGER_SINK_WEBHOOK, &view->backlog, error);
     int64_t since_ms = view->state.failing_since_ms;
-    view->is_given_up = since_ms != 0 && clock_wall_ms() - since_ms >= PATIENCE_MS;
+    view->is_given_up = since_ms != 0 && clock_wall_ms() - since_ms >= GIVEN_UP_MS;
     return status;
 }
 

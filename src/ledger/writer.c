@@ -14,9 +14,9 @@
 
 #define RETRY_PAUSE_MIN_MS 20
 #define RETRY_PAUSE_MAX_MS 1000
-#define BUSY_PATIENCE_MS   1000
+#define BUSY_WAIT_MAX_MS   1000
 #define BUSY_TRIES_MIN     3 /* PostgreSQL takes a second to see a deadlock */
-#define WRITE_PATIENCE_MS  2000
+#define WRITE_WAIT_MAX_MS  2000
 #define WRITE_PAUSE_MIN_MS 5
 #define WRITE_PAUSE_MAX_MS 200
 #define IDLE_CHECK_MS      1000
@@ -25,12 +25,6 @@
 #define LINGER_CLAIMS_MIN  32
 #define LINGER_STEP_NS     200000
 #define LINGER_MAX_NS      2000000
-
-static void write_batch_init(struct write_batch *batch)
-{
-    *batch = (struct write_batch){0};
-    batch->writes_end = &batch->writes;
-}
 
 static void write_batch_release(struct write_batch *batch)
 {
@@ -108,7 +102,7 @@ static enum status writer_run_once(struct writer *writer, enum write_turn turn, 
 enum status writer_run_in(struct writer *writer, enum write_turn turn, write_fn apply,
                           void *argument, struct error *error)
 {
-    int64_t deadline_ms = clock_monotonic_ms() + WRITE_PATIENCE_MS;
+    int64_t deadline_ms = clock_monotonic_ms() + WRITE_WAIT_MAX_MS;
     int64_t pause_ms = WRITE_PAUSE_MIN_MS;
     enum status status = writer_run_once(writer, turn, apply, argument, error);
 
@@ -312,7 +306,7 @@ void writer_sleep_ms(int64_t milliseconds)
 static enum status writer_try(struct writer *writer, struct write_batch *batch, struct error *error)
 {
     enum issue_care care = ISSUE_WHOLE;
-    int64_t deadline_ms = clock_monotonic_ms() + BUSY_PATIENCE_MS;
+    int64_t deadline_ms = clock_monotonic_ms() + BUSY_WAIT_MAX_MS;
 
     for (int i = 0; i < WRITER_BUSY_TRIES; i++) {
         enum status status = STATUS_UNAVAILABLE;
@@ -574,8 +568,8 @@ enum status writer_start(struct writer *writer, struct sql sql,
         writer->sql.outbox = &writer->outbox;
     }
     atomic_store(&writer->healthy, true);
-    write_batch_init(&writer->gathering);
-    write_batch_init(&writer->writing);
+    write_batch_clear(&writer->gathering);
+    write_batch_clear(&writer->writing);
     pthread_mutex_init(&writer->lock, NULL);
     clock_condition_init(&writer->work);
     pthread_cond_init(&writer->finished, NULL);
