@@ -8,6 +8,7 @@
 #include <yyjson.h>
 
 #include "base/clock.h"
+#include "base/model.h"
 #include "base/utf8.h"
 
 /* One bit per field remembers what an object has already had. */
@@ -129,10 +130,7 @@ static enum status refuse_kind(const struct json_reading *reading, const struct 
                       "must be a string of %" PRId64 " to %" PRId64 " characters without U+0000%s",
                       field->minimum, field->maximum, or_null);
     case JSON_ID:
-        return refuse(reading, place,
-                      "must be 1 to 64 characters of A-Z a-z 0-9 . _ : @ - and not \".\" or "
-                      "\"..\", or an integer from 0%s",
-                      or_null);
+        return refuse(reading, place, JSON_ID_WORDS ", or an integer from 0%s", or_null);
     case JSON_INTEGER:
         return refuse(reading, place, "must be an integer from %" PRId64 " to %" PRId64 "%s",
                       field->minimum, field->maximum, or_null);
@@ -433,20 +431,31 @@ enum status json_read_object(struct json_reader *reader, struct span body,
     return read_object(&reading, NULL, root, fields, field_count);
 }
 
+/* Where an id has a byte that is not plain ASCII: the rest, character by character. */
+static bool id_is_printable(struct span id)
+{
+    uint32_t code_point;
+    for (size_t at = 0, count; at < id.length; at += count) {
+        count = utf8_decode(id.bytes + at, id.length - at, &code_point);
+        bool is_at_end = at == 0 || at + count == id.length;
+        if (count == 0 || code_point == '/' || utf8_is_deceptive(code_point) ||
+            (is_at_end && utf8_is_space(code_point)))
+            return false;
+    }
+    return true;
+}
+
 bool json_id_valid(struct span id)
 {
-    static const bool allowed[256] = {
-        ['0' ... '9'] = true, ['A' ... 'Z'] = true, ['a' ... 'z'] = true, ['.'] = true,
-        ['_'] = true,         [':'] = true,         ['@'] = true,         ['-'] = true,
-    };
-    if (id.length < 1 || id.length > 64)
+    static const bool plain[256] = {['!' ... '.'] = true, ['0' ... '~'] = true};
+    if (id.length < 1 || id.length > ID_LENGTH_MAX)
         return false;
-    bool all_allowed = true; /* most ids are good, so none is left early */
+    bool all_plain = true; /* most ids are, so none is left early */
     for (size_t i = 0; i < id.length; i++)
-        all_allowed &= allowed[(unsigned char)id.bytes[i]];
+        all_plain &= plain[(unsigned char)id.bytes[i]];
     /* "." and ".." mean something else in a URL's path. */
     bool dots = id.length <= 2 && id.bytes[0] == '.' && id.bytes[id.length - 1] == '.';
-    return all_allowed && !dots;
+    return !dots && (all_plain || id_is_printable(id));
 }
 
 static void append_escape(struct buffer *out, unsigned char byte)

@@ -24,8 +24,8 @@
 enum json_kind {
     JSON_TEXT,    /* struct span: decoded string without U+0000, `minimum`..`maximum` counts
                      characters */
-    JSON_ID,      /* struct span: an id (user, product, order): 1-64 bytes of the id alphabet,
-                     not "." or ".."; an integer >= 0 is taken as its decimal digits */
+    JSON_ID,      /* struct span: an id (user, product, order), as json_id_valid() has it; an
+                     integer >= 0 is taken as its decimal digits */
     JSON_INTEGER, /* int64_t within minimum..maximum */
     JSON_FLAG,    /* bool */
     JSON_TIME,    /* int64_t wall ms > 0, from RFC 3339 text */
@@ -85,7 +85,13 @@ enum status json_read_object(struct json_reader *reader, struct span body,
                              const struct json_field *fields, size_t field_count, char *field,
                              struct error *error) MUST_CHECK;
 
-/* True for 1-64 bytes of A-Z a-z 0-9 . _ : @ -, not "." or "..". */
+/* What an id is, in the words of a refusal. */
+#define JSON_ID_WORDS                                                              \
+    "must be 1 to 128 bytes of UTF-8 without control characters, \"/\" or spaces " \
+    "at its ends, and not \".\" or \"..\""
+
+/* True for 1-128 bytes of UTF-8 without "/", what utf8_is_deceptive() and spaces at the ends; "."
+ * and ".." are none. Ids are compared byte for byte. */
 bool json_id_valid(struct span id);
 
 /* Appends a quoted, escaped string; bytes that are not UTF-8 become U+FFFD. */

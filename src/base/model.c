@@ -33,11 +33,13 @@ const char *coupon_state_name(enum coupon_state state)
     return names[state];
 }
 
-int64_t coupon_expires_at_ms(const struct policy *policy, int64_t requested_at_ms)
+int64_t coupon_expires_at_ms(int64_t valid_days, int64_t expires_at_ms, int64_t requested_at_ms)
 {
-    if (policy->coupon_valid_days != 0)
-        return requested_at_ms + policy->coupon_valid_days * DAY_MS;
-    return policy->closes_at_ms;
+    int64_t after_days_ms = requested_at_ms + valid_days * DAY_MS;
+
+    if (valid_days == 0)
+        return expires_at_ms;
+    return expires_at_ms != 0 && expires_at_ms < after_days_ms ? expires_at_ms : after_days_ms;
 }
 
 enum coupon_state coupon_state_at(enum coupon_state state, int64_t expires_at_ms, int64_t now_ms)

@@ -17,10 +17,10 @@
 #include "base/policy.h"
 #include "base/verdict.h"
 
-#define ID_LENGTH_MAX 64
+#define ID_LENGTH_MAX 128
 #define REASON_SIZE   128
 
-/* A user, product or order id: 1-64 bytes of a small alphabet, checked where it enters. */
+/* A user, product or order id: json_id_valid() of base/json.h, checked where it enters. */
 struct id {
     uint8_t length;
     char bytes[ID_LENGTH_MAX];
@@ -139,7 +139,7 @@ struct coupon {
     struct claim claim;
     enum coupon_state state;
     int64_t issued_at_ms;
-    int64_t expires_at_ms; /* from coupon_valid_days or the policy's closes_at; 0: never */
+    int64_t expires_at_ms; /* coupon_expires_at_ms(); 0: never */
     int64_t redeemed_at_ms;
     int64_t cancelled_at_ms;
     int64_t merged_into_seq;  /* of a MERGED claim: the seq the user holds instead */
@@ -182,9 +182,15 @@ struct claim_visitor {
 
 #define DAY_MS INT64_C(86400000)
 
-/* When a coupon won at that time ends: after coupon_valid_days, else with the policy's window;
- * 0: never. */
-int64_t coupon_expires_at_ms(const struct policy *policy, int64_t requested_at_ms);
+/* When a coupon won at that time ends: after its policy's coupon_valid_days (0: none) or at its
+ * coupon_expires_at (0: none), whichever is earlier; 0: never. */
+int64_t coupon_expires_at_ms(int64_t valid_days, int64_t expires_at_ms, int64_t requested_at_ms);
+
+static inline int64_t policy_coupon_ends_ms(const struct policy *policy, int64_t requested_at_ms)
+{
+    return coupon_expires_at_ms(policy->coupon_valid_days, policy->coupon_expires_at_ms,
+                                requested_at_ms);
+}
 
 /* The state a person sees: ISSUED turns into EXPIRED once its time has passed. */
 enum coupon_state coupon_state_at(enum coupon_state state, int64_t expires_at_ms, int64_t now_ms);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/array.h"
 #include "base/error.h"
 #include "base/json.h"
 
@@ -46,7 +47,8 @@ bool policy_set_number(struct policy *policy, enum policy_column column, int64_t
     const struct policy_column_rule *rule = &policy_columns[column];
     char *member = (char *)policy + rule->offset;
     bool is_none =
-        number == 0 && (rule->kind == POLICY_NUMBER_OR_NONE || rule->kind == POLICY_TIME_OR_NONE);
+        number == 0 && (rule->kind == POLICY_NUMBER_OR_NONE || rule->kind == POLICY_TIME_OR_NONE ||
+                        rule->kind == POLICY_CURRENCY);
     int32_t small = (int32_t)number;
 
     ensure(rule->kind != POLICY_TEXT);
@@ -65,6 +67,29 @@ bool policy_set_number(struct policy *policy, enum policy_column column, int64_t
     return true;
 }
 
+const char *policy_broken_rule(const struct policy *policy, const char **field)
+{
+    const struct {
+        bool is_broken;
+        const char *field;
+        const char *words;
+    } rules[] = {
+        {policy->reserve > policy->total, "reserve", "reserve: must not be more than total"},
+        {policy->closes_at_ms != 0 && policy->closes_at_ms <= policy->opens_at_ms, "closes_at",
+         "closes_at: must be after opens_at"},
+        {policy->coupon_expires_at_ms != 0 && policy->coupon_expires_at_ms <= policy->opens_at_ms,
+         "coupon_expires_at", "coupon_expires_at: must be after opens_at"},
+    };
+
+    for (size_t i = 0; i < COUNT_OF(rules); i++) {
+        if (rules[i].is_broken) {
+            *field = rules[i].field;
+            return rules[i].words;
+        }
+    }
+    return NULL;
+}
+
 void policy_put(struct buffer *out, const struct policy *policy, enum policy_column column)
 {
     const struct policy_column_rule *rule = &policy_columns[column];
@@ -81,6 +106,12 @@ void policy_put(struct buffer *out, const struct policy *policy, enum policy_col
     case POLICY_TIME_OR_NONE:
         json_append_time(out, policy_number(policy, column));
         break;
+    case POLICY_CURRENCY: {
+        char text[CURRENCY_TEXT_SIZE];
+        json_append_chars(
+            out, policy->currency == CURRENCY_NONE ? NULL : currency_text(policy->currency, text));
+        break;
+    }
     default:
         if (rule->kind == POLICY_NUMBER_OR_NONE && policy_number(policy, column) == 0)
             buffer_append_literal(out, "null");

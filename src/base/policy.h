@@ -15,6 +15,7 @@
 
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "base/currency.h"
 #include "base/verdict.h"
 
 #define POLICY_ID_MAX              INT64_C(9007199254740991) /* 2^53 - 1: exact in every JSON reader */
@@ -36,9 +37,11 @@ struct policy {
     int64_t discount_value;
     int64_t total;
     int32_t per_user_limit;
-    int32_t coupon_valid_days; /* 0: none */
-    int64_t opens_at_ms;       /* 0: open from the start */
-    int64_t closes_at_ms;      /* 0: never by itself */
+    int32_t coupon_valid_days;    /* 0: none */
+    int64_t opens_at_ms;          /* 0: open from the start */
+    int64_t closes_at_ms;         /* 0: never by itself */
+    int64_t coupon_expires_at_ms; /* 0: none */
+    int32_t currency;             /* of a fixed discount; CURRENCY_NONE: not said */
     int64_t reserve;
     bool paused;
     int64_t closed_at_ms; /* 0: not closed by hand */
@@ -79,6 +82,7 @@ enum policy_kind {
     POLICY_TIME,
     POLICY_TIME_OR_NONE,
     POLICY_FLAG,
+    POLICY_CURRENCY, /* letters as base/currency.h packs them; text or NULL */
     POLICY_DISCOUNT, /* enum discount_type; "percent" or "fixed" */
     POLICY_TEXT,
 };
@@ -86,28 +90,37 @@ enum policy_kind {
 /* Whether whoever creates a policy says it. */
 enum policy_given { POLICY_NOT_GIVEN, POLICY_OPTIONAL, POLICY_REQUIRED };
 
-/* Whether it may be changed later, by whoever may. */
-enum policy_later { POLICY_STAYS, POLICY_CHANGES };
+/* Whether it may be changed later, by whoever may: never, as long as nobody can have claimed, or at
+ * any time. */
+enum policy_later { POLICY_STAYS, POLICY_UNTIL_OPEN, POLICY_CHANGES };
+
+/* Gates hear of a change a moment after the ledger: this long before the opening it is too late for
+ * what has to stay from then on. */
+#define POLICY_OPENING_MS 5000
 
 /* Column, member of struct policy, kind, whether it is given, whether it may be changed, and the
  * least and the most it may be (of a text: characters). */
-#define POLICY_COLUMNS(X)                                                                        \
-    X(id, id, NUMBER, OPTIONAL, STAYS, 1, POLICY_ID_MAX)                                         \
-    X(name, name, TEXT, REQUIRED, STAYS, 1, POLICY_NAME_CHARACTERS_MAX)                          \
-    X(discount_type, discount_type, DISCOUNT, REQUIRED, STAYS, DISCOUNT_PERCENT, DISCOUNT_FIXED) \
-    X(discount_value, discount_value, NUMBER, REQUIRED, STAYS, 1, DISCOUNT_FIXED_MAX)            \
-    X(total, total, NUMBER, REQUIRED, CHANGES, 1, POLICY_TOTAL_MAX)                              \
-    X(per_user_limit, per_user_limit, NUMBER, OPTIONAL, STAYS, 1, PER_USER_LIMIT_MAX)            \
-    X(opens_at, opens_at_ms, TIME_OR_NONE, OPTIONAL, CHANGES, 1, CLOCK_WALL_MAX_MS)              \
-    X(closes_at, closes_at_ms, TIME_OR_NONE, OPTIONAL, CHANGES, 1, CLOCK_WALL_MAX_MS)            \
-    X(coupon_valid_days, coupon_valid_days, NUMBER_OR_NONE, OPTIONAL, STAYS, 1,                  \
-      COUPON_VALID_DAYS_MAX)                                                                     \
-    X(reserve, reserve, NUMBER, OPTIONAL, STAYS, 0, POLICY_TOTAL_MAX)                            \
-    X(paused, paused, FLAG, NOT_GIVEN, CHANGES, 0, 1)                                            \
-    X(created_at, created_at_ms, TIME, NOT_GIVEN, STAYS, 0, CLOCK_WALL_MAX_MS)                   \
-    X(closed_at, closed_at_ms, TIME_OR_NONE, NOT_GIVEN, STAYS, 1, CLOCK_WALL_MAX_MS)             \
-    X(version, version, NUMBER, NOT_GIVEN, STAYS, 0, POLICY_ID_MAX)                              \
-    X(unleased, unleased, NUMBER, NOT_GIVEN, STAYS, 0, POLICY_ID_MAX)                            \
+#define POLICY_COLUMNS(X)                                                                  \
+    X(id, id, NUMBER, OPTIONAL, STAYS, 1, POLICY_ID_MAX)                                   \
+    X(name, name, TEXT, REQUIRED, UNTIL_OPEN, 1, POLICY_NAME_CHARACTERS_MAX)               \
+    X(discount_type, discount_type, DISCOUNT, REQUIRED, UNTIL_OPEN, DISCOUNT_PERCENT,      \
+      DISCOUNT_FIXED)                                                                      \
+    X(discount_value, discount_value, NUMBER, REQUIRED, UNTIL_OPEN, 1, DISCOUNT_FIXED_MAX) \
+    X(total, total, NUMBER, REQUIRED, CHANGES, 1, POLICY_TOTAL_MAX)                        \
+    X(per_user_limit, per_user_limit, NUMBER, OPTIONAL, UNTIL_OPEN, 1, PER_USER_LIMIT_MAX) \
+    X(opens_at, opens_at_ms, TIME_OR_NONE, OPTIONAL, CHANGES, 1, CLOCK_WALL_MAX_MS)        \
+    X(closes_at, closes_at_ms, TIME_OR_NONE, OPTIONAL, CHANGES, 1, CLOCK_WALL_MAX_MS)      \
+    X(coupon_valid_days, coupon_valid_days, NUMBER_OR_NONE, OPTIONAL, UNTIL_OPEN, 1,       \
+      COUPON_VALID_DAYS_MAX)                                                               \
+    X(coupon_expires_at, coupon_expires_at_ms, TIME_OR_NONE, OPTIONAL, UNTIL_OPEN, 1,      \
+      CLOCK_WALL_MAX_MS)                                                                   \
+    X(currency, currency, CURRENCY, OPTIONAL, UNTIL_OPEN, 1, CURRENCY_MAX)                 \
+    X(reserve, reserve, NUMBER, OPTIONAL, STAYS, 0, POLICY_TOTAL_MAX)                      \
+    X(paused, paused, FLAG, NOT_GIVEN, CHANGES, 0, 1)                                      \
+    X(created_at, created_at_ms, TIME, NOT_GIVEN, STAYS, 0, CLOCK_WALL_MAX_MS)             \
+    X(closed_at, closed_at_ms, TIME_OR_NONE, NOT_GIVEN, STAYS, 1, CLOCK_WALL_MAX_MS)       \
+    X(version, version, NUMBER, NOT_GIVEN, STAYS, 0, POLICY_ID_MAX)                        \
+    X(unleased, unleased, NUMBER, NOT_GIVEN, STAYS, 0, POLICY_ID_MAX)                      \
     X(next_seq, next_seq, NUMBER, NOT_GIVEN, STAYS, 1, POLICY_ID_MAX)
 
 enum policy_column {
@@ -137,6 +150,10 @@ int64_t policy_number(const struct policy *policy, enum policy_column column);
 /* False: that number is not one that the column may have, and the policy is as it was. */
 bool policy_set_number(struct policy *policy, enum policy_column column, int64_t number);
 
+/* The words of the first rule between its columns that a policy breaks, and the API's name of what
+ * is wrong; NULL: none. */
+const char *policy_broken_rule(const struct policy *policy, const char **field);
+
 /* Writes a column as a member of a JSON object. */
 void policy_put(struct buffer *out, const struct policy *policy, enum policy_column column);
 
@@ -144,6 +161,7 @@ void policy_put(struct buffer *out, const struct policy *policy, enum policy_col
 struct policy_change {
     uint32_t sets;                   /* the columns, 1 << column each */
     int64_t to[POLICY_COLUMN_COUNT]; /* numbers that the columns may have */
+    char name[POLICY_NAME_SIZE];
     bool closes;
     int64_t term; /* of a steward's change; CONFLICT: there is a later one */
     int64_t now_ms;

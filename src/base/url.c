@@ -373,3 +373,19 @@ void url_mask(struct buffer *out, const char *text)
     buffer_append_text(out, text + from);
     url_release(&url);
 }
+
+void url_append_word(struct buffer *out, struct span word)
+{
+    static const char digits[] = "0123456789ABCDEF";
+
+    for (size_t at = 0; at < word.length; at++) {
+        unsigned char byte = (unsigned char)word.bytes[at];
+        char escape[3] = {'%', digits[byte >> 4], digits[byte & 15]};
+        bool is_plain = (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
+                        (byte >= '0' && byte <= '9') || strchr("-._~:@", byte) != NULL;
+        if (is_plain && byte != '\0')
+            buffer_append(out, word.bytes + at, 1);
+        else
+            buffer_append(out, escape, sizeof(escape));
+    }
+}

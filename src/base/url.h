@@ -62,6 +62,9 @@ const char *url_parameter(const struct url *url, const char *name);
 /* True when it carries a password: that of the user, or a parameter with "password" in its name. */
 bool url_has_password(const struct url *url);
 
+/* Appends a word of a path or query, percent-encoded but for letters, digits and - . _ ~ : @ */
+void url_append_word(struct buffer *out, struct span word);
+
 /* Appends `text` with "***" for every password in it. Of a text that url_parse() refuses, only what
  * cannot belong to a password is shown. */
 void url_mask(struct buffer *out, const char *text);

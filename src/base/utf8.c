@@ -37,6 +37,13 @@ bool utf8_is_deceptive(uint32_t code_point)
            (code_point >= 0x2066 && code_point <= 0x2069) || code_point == 0xfeff;
 }
 
+bool utf8_is_space(uint32_t code_point)
+{
+    return code_point == ' ' || code_point == 0xa0 || code_point == 0x1680 ||
+           (code_point >= 0x2000 && code_point <= 0x200a) || code_point == 0x202f ||
+           code_point == 0x205f || code_point == 0x3000;
+}
+
 void utf8_append_visible(struct buffer *out, struct span text)
 {
     size_t at = 0;

@@ -20,6 +20,9 @@ size_t utf8_decode(const char *bytes, size_t length, uint32_t *code_point);
  * U+10000, so that \uXXXX can stand for them. */
 bool utf8_is_deceptive(uint32_t code_point);
 
+/* Whether it is a blank in Unicode that ends no line: one at an end of a word is not seen. */
+bool utf8_is_space(uint32_t code_point);
+
 /* Appends the text with \uXXXX for each deceptive character, and U+FFFD for what is malformed. */
 void utf8_append_visible(struct buffer *out, struct span text);
 

@@ -177,6 +177,26 @@ static enum status service_recall_for(struct service *service, const struct poli
     return status;
 }
 
+/* The opening may have been put off when some had claimed already: what their coupons are stays. */
+static enum status service_check_given(struct service *service, const struct policy_change *change,
+                                       struct policy_view *view, struct error *error)
+{
+    const char *column = NULL;
+
+    for (int i = 0; i < POLICY_COLUMN_COUNT; i++)
+        if (policy_change_sets(change, i) && policy_columns[i].later == POLICY_UNTIL_OPEN &&
+            i != POLICY_COLUMN_name)
+            column = policy_columns[i].name;
+    if (column == NULL)
+        return STATUS_OK;
+    enum status status = service_count(service, NUMBERS_NOW, view, error);
+    int64_t given = view->numbers.issued + view->numbers.pending;
+    return status != STATUS_OK || given == 0
+               ? status
+               : error_set(error, STATUS_CONFLICT, "%s: %lld coupons are issued or pending", column,
+                           (long long)given);
+}
+
 /* A closed policy's stock goes home. The policy is closed already, in ledger and gate: if this is
  * cut short, the next start closes the leases that are left. */
 static void service_empty_gate(struct service *service, int64_t policy_id)
@@ -205,6 +225,8 @@ enum status service_policy_change(struct service *service, int64_t id,
     enum status status = steward_is_settled(&service->steward, id)
                              ? ledger_policy_get(service->ledger, id, &view->policy, error)
                              : service_not_yet(error);
+    if (status == STATUS_OK)
+        status = service_check_given(service, change, view, error);
     if (status == STATUS_OK)
         status = service_recall_for(service, &view->policy, &dated, shrunk, &shrunk_count, error);
     if (status == STATUS_OK) {

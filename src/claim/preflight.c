@@ -236,20 +236,35 @@ struct preflight_check preflight_judge_clock(int64_t ahead_ms, bool is_synced)
     return check_of("clock", PREFLIGHT_OK, "The clocks agree to %lld ms.", (long long)apart_ms);
 }
 
+/* "445 MB", "79 GB". */
+static const char *size_text(int64_t bytes, char text[32])
+{
+    long long megabytes = (long long)(bytes / MEGABYTE);
+
+    if (megabytes < 10000)
+        snprintf(text, 32, "%lld MB", megabytes);
+    else
+        snprintf(text, 32, "%lld GB", megabytes / 1000);
+    return text;
+}
+
 struct preflight_check preflight_judge_disk(int64_t free_bytes, int64_t coupons)
 {
     int64_t wanted = coupons * COUPON_BYTES + LOG_BYTES;
+    char free_text[32];
+    char wanted_text[32];
 
+    size_text(wanted, wanted_text);
     if (free_bytes < 0)
         return check_of("disk", PREFLIGHT_OK,
-                        "The database's disk is not seen from here; it needs about %lld MB free.",
-                        (long long)(wanted / MEGABYTE));
+                        "The database's disk is not seen from here; it needs about %s free.",
+                        wanted_text);
     return check_of("disk",
                     free_bytes < wanted       ? PREFLIGHT_FAIL
                     : free_bytes < 2 * wanted ? PREFLIGHT_WARN
                                               : PREFLIGHT_OK,
-                    "%lld MB are free under the ledger, and it may need %lld MB.",
-                    (long long)(free_bytes / MEGABYTE), (long long)(wanted / MEGABYTE));
+                    "%s are free under the ledger, and it may need %s.",
+                    size_text(free_bytes, free_text), wanted_text);
 }
 
 struct preflight_check preflight_judge_loss(enum gate_loss loss, int replicas)

@@ -1,7 +1,6 @@
 /* exchange.c: a client command's common way from flags to an answer that people can read. */
 #include "command/exchange.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include "base/digits.h"
 #include "base/json.h"
 #include "base/model.h"
+#include "base/url.h"
 #include "base/utf8.h"
 #include "config/value.h"
 
@@ -177,11 +177,24 @@ int exchange_refused(struct exchange *exchange)
 }
 
 /* COMMAND_FINE when the server said yes (2xx), printed when --json asks for that. */
+void exchange_show(const struct exchange *exchange, void (*show)(yyjson_val *root))
+{
+    if (exchange->json)
+        print_raw(&exchange->answer.body);
+    else
+        show(exchange->root);
+}
+
+bool exchange_was_refused(const struct exchange *exchange)
+{
+    return exchange->answer.status < 200 || exchange->answer.status > 299;
+}
+
 static int exchange_send(struct exchange *exchange, const struct client_request *request)
 {
     if (!exchange_ask(exchange, request))
         return COMMAND_FAILED;
-    if (exchange->answer.status < 200 || exchange->answer.status > 299)
+    if (exchange_was_refused(exchange))
         return exchange_refused(exchange);
     if (exchange->json)
         print_raw(&exchange->answer.body);
@@ -289,11 +302,7 @@ static int send_for_page(struct exchange *exchange, const struct exchange_listin
     buffer_init(&path, PATH_LENGTH);
     buffer_printf(&path, "%s?limit=%" PRId64 "%s", list->path, limit,
                   after[0] != '\0' ? "&after=" : "");
-    for (const char *at = after; *at != '\0'; at++)
-        if (isalnum((unsigned char)*at) || strchr("-._~", *at) != NULL)
-            buffer_append(&path, at, 1);
-        else
-            buffer_printf(&path, "%%%02X", (unsigned char)*at);
+    url_append_word(&path, span_of(after));
     int code =
         exchange_send(exchange, &(struct client_request){.method = "GET", .path = path.bytes});
     buffer_release(&path);
@@ -359,7 +368,5 @@ int exchange_check_id(const struct command_call *call, const char *what, const c
 {
     if (json_id_valid(span_of(word)))
         return COMMAND_FINE;
-    return command_usage(call,
-                         "\"%s\" is not %s's id: 1 to %d of A-Z a-z 0-9 . _ : @ - (not . or ..)",
-                         word, what, ID_LENGTH_MAX);
+    return command_usage(call, "\"%s\" is not %s's id: it " JSON_ID_WORDS, word, what);
 }

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/policy.h"
+#include "base/url.h"
 #include "command/exchange.h"
 
 #define BODY_MAX       (16 * 1024)
@@ -60,10 +61,27 @@ static int add_time(struct buffer *body, const struct command_call *call, const 
     return COMMAND_FINE;
 }
 
+/* --name TEXT, --currency KRW; "none" takes the currency away. */
+static int add_text(struct buffer *body, const struct command_call *call, const char *flag,
+                    const struct policy_column_rule *rule)
+{
+    const char *text = command_option(call, flag);
+    if (text == NULL)
+        return COMMAND_FINE;
+    begin_member(body, rule->name);
+    if (rule->kind == POLICY_CURRENCY && strcmp(text, NONE) == 0)
+        buffer_append_text(body, "null");
+    else
+        json_append_text(body, span_of(text));
+    return COMMAND_FINE;
+}
+
 /* "10%" is a percentage, "5000" a fixed amount. */
 static int add_discount(struct buffer *body, const struct command_call *call)
 {
     const char *text = command_option(call, "discount");
+    if (text == NULL)
+        return COMMAND_FINE;
     size_t digits = strspn(text, "0123456789");
     bool percent = strcmp(text + digits, "%") == 0;
     if (digits == 0 || digits > 15 || (!percent && text[digits] != '\0')) {
@@ -87,8 +105,17 @@ static int add_column(struct buffer *body, const struct command_call *call,
     snprintf(flag, sizeof(flag), "%s", rule->name);
     for (char *at = flag; (at = strchr(at, '_')) != NULL;)
         *at = '-';
-    return rule->kind == POLICY_TIME_OR_NONE ? add_time(body, call, flag, rule->name)
-                                             : add_number(body, call, flag, rule->name);
+    switch (rule->kind) {
+    case POLICY_DISCOUNT:
+        return add_discount(body, call);
+    case POLICY_TIME_OR_NONE:
+        return add_time(body, call, flag, rule->name);
+    case POLICY_TEXT:
+    case POLICY_CURRENCY:
+        return add_text(body, call, flag, rule);
+    default:
+        return add_number(body, call, flag, rule->name);
+    }
 }
 
 static int write_new_policy(struct buffer *body, const struct command_call *call)
@@ -97,13 +124,10 @@ static int write_new_policy(struct buffer *body, const struct command_call *call
     for (size_t i = 0; i < COUNT_OF(required); i++)
         if (command_option(call, required[i]) == NULL)
             return command_usage(call, "--%s is missing", required[i]);
+    int code = COMMAND_FINE;
     buffer_append_text(body, "{");
-    begin_member(body, "name");
-    json_append_text(body, span_of(command_option(call, "name")));
-    int code = add_discount(body, call);
     for (int i = 0; i < POLICY_COLUMN_COUNT && code == COMMAND_FINE; i++)
-        if (policy_columns[i].given != POLICY_NOT_GIVEN && i != POLICY_COLUMN_name &&
-            i != POLICY_COLUMN_discount_type && i != POLICY_COLUMN_discount_value)
+        if (policy_columns[i].given != POLICY_NOT_GIVEN && i != POLICY_COLUMN_discount_value)
             code = add_column(body, call, (enum policy_column)i);
     buffer_append_text(body, "}");
     return code;
@@ -115,9 +139,14 @@ static const char *discount_text(yyjson_val *policy, char text[EXCHANGE_TEXT_SIZ
 {
     yyjson_val *discount = yyjson_obj_get(policy, "discount");
     bool percent = yyjson_equals_str(yyjson_obj_get(discount, "type"), "percent");
-    exchange_text(discount, "value", text);
+    int64_t value = yyjson_get_sint(yyjson_obj_get(discount, "value"));
+    const char *code = yyjson_get_str(yyjson_obj_get(policy, "currency"));
+    char amount[CURRENCY_AMOUNT_SIZE];
     if (percent)
-        strncat(text, "%", EXCHANGE_TEXT_SIZE - strlen(text) - 1);
+        snprintf(text, EXCHANGE_TEXT_SIZE, "%" PRId64 "%%", value);
+    else
+        snprintf(text, EXCHANGE_TEXT_SIZE, "%s",
+                 currency_amount(currency_of(span_of(code != NULL ? code : "")), value, amount));
     return text;
 }
 
@@ -137,6 +166,7 @@ static void show_policy(yyjson_val *policy)
         FACT("opens at", "opens_at"),
         FACT("closes at", "closes_at"),
         FACT("coupon valid days", "coupon_valid_days"),
+        FACT("coupon expires at", "coupon_expires_at"),
         FACT("created at", "created_at"),
         FACT("closed at", "closed_at"),
     };
@@ -239,11 +269,14 @@ int command_policy_update(const struct command_call *call)
     buffer_init(&body, BODY_MAX);
     buffer_append_text(&body, "{");
     for (int i = 0; i < POLICY_COLUMN_COUNT && code == COMMAND_FINE; i++)
-        if (policy_columns[i].later == POLICY_CHANGES && policy_columns[i].kind != POLICY_FLAG)
+        if (policy_columns[i].later != POLICY_STAYS && policy_columns[i].kind != POLICY_FLAG &&
+            i != POLICY_COLUMN_discount_value)
             code = add_column(&body, call, (enum policy_column)i);
     buffer_append_text(&body, "}");
     if (code == COMMAND_FINE && body.length == strlen("{}"))
-        code = command_usage(call, "nothing to change: use --total, --opens-at or --closes-at");
+        code = command_usage(
+            call, "nothing to change: use --total, --opens-at, --closes-at or another of "
+                  "its flags");
     if (code == COMMAND_FINE)
         code = ask_about_policy(call, "PATCH", buffer_span(&body));
     buffer_release(&body);
@@ -279,7 +312,7 @@ int command_claim(const struct command_call *call)
 {
     const char *key = command_option(call, "key");
     char path[64];
-    char body[128];
+    struct buffer body;
     int code = exchange_check_policy(call, call->words[0]);
     if (code == COMMAND_FINE)
         code = exchange_check_id(call, "a user", call->words[1]);
@@ -288,12 +321,17 @@ int command_claim(const struct command_call *call)
     if (code != COMMAND_FINE)
         return code;
     snprintf(path, sizeof(path), "/v1/policies/%s/claims", call->words[0]);
-    snprintf(body, sizeof(body), "{\"user\":\"%s\"}", call->words[1]);
-    return exchange_once(
+    buffer_init(&body, BODY_MAX);
+    json_begin(&body, '{');
+    json_put(&body, "user", call->words[1]);
+    buffer_append_literal(&body, "}");
+    code = exchange_once(
         call, EXCHANGE_SERVICE,
         &(struct client_request){
-            .method = "POST", .path = path, .body = span_of(body), .idempotency_key = key},
+            .method = "POST", .path = path, .body = buffer_span(&body), .idempotency_key = key},
         show_claim);
+    buffer_release(&body);
+    return code;
 }
 
 /* --- `dibs status` --- */
@@ -393,7 +431,7 @@ static void show_status(yyjson_val *status)
 
 static int ask_about_claim(const struct command_call *call)
 {
-    char path[160];
+    struct buffer path;
     int64_t wait_s = 0;
     int code = command_number(call, "wait", 0, WAIT_MAX_S, &wait_s);
     if (code == COMMAND_FINE)
@@ -402,14 +440,18 @@ static int ask_about_claim(const struct command_call *call)
         code = exchange_check_id(call, "a user", call->words[1]);
     if (code != COMMAND_FINE)
         return code;
-    int length =
-        snprintf(path, sizeof(path), "/v1/policies/%s/claims/%s", call->words[0], call->words[1]);
+    buffer_init(&path, BODY_MAX);
+    buffer_printf(&path, "/v1/policies/%s/claims/", call->words[0]);
+    url_append_word(&path, span_of(call->words[1]));
     if (command_option(call, "wait") != NULL)
-        snprintf(path + length, sizeof(path) - (size_t)length, "?wait=%" PRId64, wait_s);
-    return exchange_once(
-        call, EXCHANGE_SERVICE,
-        &(struct client_request){.method = "GET", .path = path, .extra_timeout_ms = wait_s * 1000},
-        show_status);
+        buffer_printf(&path, "?wait=%" PRId64, wait_s);
+    code =
+        exchange_once(call, EXCHANGE_SERVICE,
+                      &(struct client_request){
+                          .method = "GET", .path = path.bytes, .extra_timeout_ms = wait_s * 1000},
+                      show_status);
+    buffer_release(&path);
+    return code;
 }
 
 int command_status(const struct command_call *call)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/url.h"
 #include "command/exchange.h"
 
 /* What a body of the server's may have, with some room for what is around the lines. */
@@ -207,13 +208,19 @@ int command_product_top(const struct command_call *call)
 int command_product_rank(const struct command_call *call)
 {
     int64_t days = 3;
-    char path[PATH_SIZE];
+    struct buffer path;
     int code = command_number(call, "days", 0, NUMBER_MAX, &days);
     if (code == COMMAND_FINE)
         code = exchange_check_id(call, "a product", call->words[0]);
     if (code != COMMAND_FINE)
         return code;
-    snprintf(path, sizeof(path), "/v1/products/%s/rank?days=%" PRId64, call->words[0], days);
-    return exchange_once(call, EXCHANGE_ADMIN,
-                         &(struct client_request){.method = "GET", .path = path}, show_neighbours);
+    buffer_init(&path, BODY_LENGTH_MAX);
+    buffer_append_literal(&path, "/v1/products/");
+    url_append_word(&path, span_of(call->words[0]));
+    buffer_printf(&path, "/rank?days=%" PRId64, days);
+    code = exchange_once(call, EXCHANGE_ADMIN,
+                         &(struct client_request){.method = "GET", .path = path.bytes},
+                         show_neighbours);
+    buffer_release(&path);
+    return code;
 }

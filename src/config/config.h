@@ -133,6 +133,7 @@ struct config {
     char *ranking_weights;
     int64_t ranking_refresh_ms;
     char *timezone; /* an IANA name */
+    char *shop_file; /* "": none */
 
     int64_t header_timeout_ms;
     int64_t body_timeout_ms;

@@ -337,6 +337,12 @@ const struct config_key config_keys[] = {
         .example = "view:1,cart:5,order:20",
     },
     {
+        KEY("shop_file", "Pages", CONFIG_FILE, shop_file),
+        .fallback = "",
+        .help = "A JSON file that says whose the storefront is: name, logo, colour, links.",
+        .example = "/etc/dibs/shop.json",
+    },
+    {
         KEY("timezone", "Time and logs", CONFIG_TEXT, timezone),
         .fallback = "UTC",
         .value_name = "NAME",

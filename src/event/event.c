@@ -335,11 +335,11 @@ static bool event_own_number(struct span *text, int64_t maximum, int64_t *number
     return true;
 }
 
-/* What stands before the next quote. */
+/* What stands before the next quote, where nothing is escaped. */
 static bool event_own_text(struct span *text, struct span *found)
 {
     const char *quote = memchr(text->bytes, '"', text->length);
-    if (quote == NULL)
+    if (quote == NULL || memchr(text->bytes, '\\', (size_t)(quote - text->bytes)) != NULL)
         return false;
     *found = (struct span){.bytes = text->bytes, .length = (size_t)(quote - text->bytes)};
     text->bytes += found->length;

@@ -40,7 +40,7 @@ struct event_message {
 /* --- writing --- */
 
 #define EVENT_HEADERS_MAX 7
-#define EVENT_VALUE_SIZE  1536
+#define EVENT_VALUE_SIZE  2048
 
 /* A message and all that it points to; it must not be moved or copied. */
 struct event {

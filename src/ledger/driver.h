@@ -75,7 +75,8 @@ struct coupon_row {
     enum coupon_state state;
     int64_t issued_at_ms;
     int64_t expires_at_ms;
-    int64_t ends_at_ms; /* with its policy, as it is now; for the event only */
+    int64_t
+        ends_at_ms; /* where it has no end of its own, as its policy is now; for the event only */
     int64_t merged_into_seq;
     int32_t moved_nth;  /* its place among the user's coupons where the claim's is taken; 0 */
     const char *reason; /* NULL: none */

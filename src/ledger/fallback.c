@@ -112,8 +112,9 @@ static enum status fallback_win(struct sql *sql, struct policy *policy,
                           .nth = nth,
                           .user = wish->user};
     struct coupon_row row = {.claim = &claim, .state = COUPON_ISSUED, .issued_at_ms = wish->now_ms};
+    int64_t ends_at_ms = policy_coupon_ends_ms(policy, wish->now_ms);
     if (policy->coupon_valid_days != 0)
-        row.expires_at_ms = wish->now_ms + policy->coupon_valid_days * DAY_MS;
+        row.expires_at_ms = ends_at_ms;
     enum status status = sql->driver->insert_coupons(sql->session, &row, 1, error);
     if (status == STATUS_CONFLICT || (status == STATUS_OK && row.conflicts))
         return error_set(error, STATUS_BUSY, "the user's slot is being taken");
@@ -124,9 +125,9 @@ static enum status fallback_win(struct sql *sql, struct policy *policy,
     wish->coupon = (struct coupon){.claim = claim,
                                    .state = COUPON_ISSUED,
                                    .issued_at_ms = wish->now_ms,
-                                   .expires_at_ms = coupon_expires_at_ms(policy, wish->now_ms)};
+                                   .expires_at_ms = ends_at_ms};
     row.claim = &wish->coupon.claim; /* which outlives this call */
-    row.ends_at_ms = wish->coupon.expires_at_ms;
+    row.ends_at_ms = ends_at_ms;
     wish->is_news = true;
     if (status == STATUS_OK)
         outbox_note_row(sql->outbox, &row);

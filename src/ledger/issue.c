@@ -34,7 +34,7 @@ struct lease_terms {
     int64_t first_seq;
     int64_t count;
     int64_t valid_days;
-    int64_t closes_at_ms;
+    int64_t expires_at_ms;
 };
 
 static enum status issue_read_terms(void *context, const struct sql_value *columns,
@@ -47,7 +47,7 @@ static enum status issue_read_terms(void *context, const struct sql_value *colum
     terms->count = columns[2].number;
     terms->open = columns[3].number != 0;
     terms->valid_days = columns[4].kind == SQL_NULL ? 0 : columns[4].number;
-    terms->closes_at_ms = columns[5].kind == SQL_NULL ? 0 : columns[5].number;
+    terms->expires_at_ms = columns[5].kind == SQL_NULL ? 0 : columns[5].number;
     return STATUS_OK;
 }
 
@@ -139,8 +139,9 @@ static enum status issue_prepare(struct sql *sql, struct issue_room *room,
         struct coupon_row *row = &room->rows[i];
         status = issue_load_terms(sql, row->claim->lease_id, terms, error);
         if (status == STATUS_OK && terms->valid_days != 0)
-            row->expires_at_ms = row->claim->requested_at_ms + terms->valid_days * DAY_MS;
-        row->ends_at_ms = terms->closes_at_ms;
+            row->expires_at_ms = coupon_expires_at_ms(terms->valid_days, terms->expires_at_ms,
+                                                      row->claim->requested_at_ms);
+        row->ends_at_ms = terms->expires_at_ms;
     }
     return status == STATUS_OK ? issue_find_exceptions(sql, room, count, error) : status;
 }

@@ -77,7 +77,9 @@ enum status rows_read_policy(void *row, const struct sql_value *columns, struct 
     rows_read_text(&columns[POLICY_COLUMN_name], policy->name, sizeof(policy->name));
     for (int i = 0; i < POLICY_COLUMN_COUNT; i++) {
         const struct policy_column_rule *rule = &policy_columns[i];
-        int64_t number = rows_read_i64(&columns[i]);
+        int64_t number = rule->kind == POLICY_CURRENCY && columns[i].kind == SQL_TEXT
+                             ? currency_of(columns[i].bytes)
+                             : rows_read_i64(&columns[i]);
         if (rule->kind != POLICY_TEXT && rule->kind != POLICY_DISCOUNT &&
             !policy_set_number(policy, (enum policy_column)i, number))
             return rows_refuse("policy", columns[0].number, rule->name, number, error);
@@ -96,13 +98,18 @@ enum status rows_read_listed_policy(void *row, const struct sql_value *columns, 
     return STATUS_OK;
 }
 
-static struct sql_value rows_policy_value(const struct policy *policy, enum policy_column column)
+static struct sql_value rows_policy_value(const struct policy *policy, enum policy_column column,
+                                          char currency[CURRENCY_TEXT_SIZE])
 {
     switch (policy_columns[column].kind) {
     case POLICY_TEXT:
         return sql_text(span_of((const char *)policy + policy_columns[column].offset));
     case POLICY_DISCOUNT:
         return sql_text(policy->discount_type == DISCOUNT_FIXED ? SPAN("fixed") : SPAN("percent"));
+    case POLICY_CURRENCY:
+        return policy->currency == CURRENCY_NONE
+                   ? sql_null()
+                   : sql_text(span_of(currency_text(policy->currency, currency)));
     case POLICY_NUMBER_OR_NONE:
     case POLICY_TIME_OR_NONE:
         return sql_i64_or_null(policy_number(policy, column));
@@ -115,9 +122,10 @@ enum status rows_write_policy(struct sql *sql, enum statement statement,
                               const struct policy *policy, struct error *error)
 {
     struct sql_value values[POLICY_COLUMN_COUNT];
+    char currency[CURRENCY_TEXT_SIZE];
 
     for (int i = 0; i < POLICY_COLUMN_COUNT; i++)
-        values[i] = rows_policy_value(policy, (enum policy_column)i);
+        values[i] = rows_policy_value(policy, (enum policy_column)i, currency);
     const struct sql_call call = {
         .statement = statement, .values = values, .value_count = POLICY_COLUMN_COUNT};
     return sql_run(sql, &call, error);

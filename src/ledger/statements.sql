@@ -6,11 +6,12 @@
 -- fragment: policy_columns
 -- In the order of base/policy.h, which is that of the values in policy_insert and policy_update, too.
 id, name, discount_type, discount_value, total, per_user_limit, opens_at, closes_at,
-    coupon_valid_days, reserve, paused, created_at, closed_at, version, unleased, next_seq
+    coupon_valid_days, coupon_expires_at, currency, reserve, paused, created_at, closed_at, version,
+    unleased, next_seq
 
 -- fragment: coupon_columns
 c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, c.requested_at,
-    c.issued_at, COALESCE(c.expires_at, p.closes_at), c.redeemed_at, c.cancelled_at, c.order_id,
+    c.issued_at, COALESCE(c.expires_at, p.coupon_expires_at), c.redeemed_at, c.cancelled_at, c.order_id,
     c.merged_into, c.reason
 
 -- fragment: now
@@ -23,7 +24,8 @@ c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, c.reque
 
 -- name: policy_insert
 INSERT INTO policy ({policy_columns})
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16);
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
+    $17, $18);
 
 -- name: policy_next_id
 SELECT CASE WHEN COALESCE(MAX(id), 0) < 9007199254740991 THEN COALESCE(MAX(id), 0) + 1
@@ -48,8 +50,8 @@ FROM policy WHERE id > $1 ORDER BY id LIMIT $2;
 -- name: policy_update
 UPDATE policy SET name = $2, discount_type = $3, discount_value = $4, total = $5,
     per_user_limit = $6, opens_at = $7, closes_at = $8, coupon_valid_days = $9,
-    reserve = $10, paused = $11, created_at = $12, closed_at = $13, version = $14,
-    unleased = $15, next_seq = $16
+    coupon_expires_at = $10, currency = $11, reserve = $12, paused = $13, created_at = $14,
+    closed_at = $15, version = $16, unleased = $17, next_seq = $18
 WHERE id = $1;
 
 -- name: policy_return_unit
@@ -66,7 +68,8 @@ SELECT id, policy_id, first_seq, count, state = 'OPEN' FROM lease WHERE id = $1 
 
 -- name: lease_for_issue
 -- Whoever issues shares the lease with others who issue, and closing it waits for all of them.
-SELECT l.policy_id, l.first_seq, l.count, l.state = 'OPEN', p.coupon_valid_days, p.closes_at
+SELECT l.policy_id, l.first_seq, l.count, l.state = 'OPEN', p.coupon_valid_days,
+    p.coupon_expires_at
 FROM lease l JOIN policy p ON p.id = l.policy_id WHERE l.id = $1 FOR SHARE OF l;
 
 -- name: lease_lock_open

@@ -236,21 +236,51 @@ static enum status transaction_change_total(struct policy *policy, int64_t total
     return STATUS_OK;
 }
 
+/* What stays once anybody may have claimed. */
+static enum status transaction_check_stays(const struct policy *policy,
+                                           const struct policy_change *change, struct error *error)
+{
+    for (int i = 0; i < POLICY_COLUMN_COUNT; i++)
+        if (policy_change_sets(change, i) && policy_columns[i].later == POLICY_UNTIL_OPEN &&
+            policy->opens_at_ms < change->now_ms + POLICY_OPENING_MS)
+            return error_set(error, STATUS_CONFLICT,
+                             "%s: can be changed until %d seconds before the opening",
+                             policy_columns[i].name, POLICY_OPENING_MS / 1000);
+    return STATUS_OK;
+}
+
+/* Coupons that end when the window closes go on doing so when it closes later. */
+static void transaction_move_end(struct policy *policy, int64_t closed_at_ms)
+{
+    bool is_later = policy->closes_at_ms == 0 || policy->closes_at_ms > closed_at_ms;
+
+    if (closed_at_ms != 0 && policy->coupon_expires_at_ms == closed_at_ms &&
+        policy->coupon_valid_days == 0 && is_later)
+        policy->coupon_expires_at_ms = policy->closes_at_ms;
+}
+
 static enum status transaction_apply_change(struct policy *policy,
                                             const struct policy_change *change, struct error *error)
 {
+    int64_t closed_at_ms = policy->closes_at_ms;
+    const char *field;
+    enum status status = transaction_check_stays(policy, change, error);
+
+    if (status != STATUS_OK)
+        return status;
     for (int i = 0; i < POLICY_COLUMN_COUNT; i++)
-        if (policy_change_sets(change, i) && i != POLICY_COLUMN_total)
+        if (policy_change_sets(change, i) && i != POLICY_COLUMN_total && i != POLICY_COLUMN_name)
             ensure(policy_set_number(policy, i, change->to[i]));
-    if ((policy_change_sets(change, POLICY_COLUMN_opens_at) ||
-         policy_change_sets(change, POLICY_COLUMN_closes_at)) &&
-        policy->closes_at_ms != 0 && policy->closes_at_ms <= policy->opens_at_ms)
-        return error_set(error, STATUS_INVALID, "closes_at: must be after opens_at");
+    if (policy_change_sets(change, POLICY_COLUMN_name))
+        memcpy(policy->name, change->name, sizeof(policy->name));
+    if (!policy_change_sets(change, POLICY_COLUMN_coupon_expires_at))
+        transaction_move_end(policy, closed_at_ms);
     if (change->closes && policy->closed_at_ms == 0)
         policy->closed_at_ms = change->now_ms;
-    return policy_change_sets(change, POLICY_COLUMN_total)
-               ? transaction_change_total(policy, change->to[POLICY_COLUMN_total], error)
-               : STATUS_OK;
+    if (policy_change_sets(change, POLICY_COLUMN_total))
+        status = transaction_change_total(policy, change->to[POLICY_COLUMN_total], error);
+    const char *broken = status == STATUS_OK ? policy_broken_rule(policy, &field) : NULL;
+    return broken == NULL ? status : error_set(error, STATUS_INVALID, "%s", broken);
 }
 
 enum status transaction_change_policy(struct sql *sql, void *argument, struct error *error)

@@ -230,13 +230,14 @@ static void test_local__coupon_expires_to_the_millisecond(void **state)
 {
     struct fixture *fixture = *state;
     create(fixture, 10, 1);
-    fixture->policy.closes_at_ms = NOW + 10;
+    fixture->policy.coupon_expires_at_ms = NOW + 10;
     set_policy(fixture);
     claim_at(fixture, "a", NOW);
     acknowledge(fixture);
     assert_int_equal(claim_at(fixture, "a", NOW + 9).coupon_state, COUPON_ISSUED);
     assert_int_equal(claim_at(fixture, "a", NOW + 10).verdict, VERDICT_HELD);
     assert_int_equal(claim_at(fixture, "a", NOW + 10).coupon_state, COUPON_EXPIRED);
+    fixture->policy.coupon_expires_at_ms = 0;
     fixture->policy.coupon_valid_days = 1;
     set_policy(fixture);
     assert_int_equal(claim_at(fixture, "a", NOW + 10).coupon_state, COUPON_ISSUED);

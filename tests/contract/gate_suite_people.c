@@ -440,15 +440,23 @@ static void test_gate__held_coupon_expires(void **state)
     create(fixture, 10, 1);
     claim_with_key(fixture, "a", 1);
     acknowledge(fixture);
-    fixture->policy.closes_at_ms = gate_suite_now_ms() + HOUR_MS;
+    fixture->policy.coupon_expires_at_ms = gate_suite_now_ms() + HOUR_MS;
     set_policy(fixture);
     assert_int_equal(claim(fixture, "a").coupon_state, COUPON_ISSUED);
+    /* The end of the window ends no coupon. */
     fixture->policy.closes_at_ms = gate_suite_now_ms();
+    set_policy(fixture);
+    assert_int_equal(claim(fixture, "a").coupon_state, COUPON_ISSUED);
+    fixture->policy.coupon_expires_at_ms = gate_suite_now_ms();
     set_policy(fixture);
     assert_int_equal(claim(fixture, "a").verdict, VERDICT_HELD);
     assert_int_equal(claim(fixture, "a").coupon_state, COUPON_EXPIRED);
     assert_int_equal(claim_with_key(fixture, "a", 1).coupon_state, COUPON_EXPIRED);
+    /* The earlier of two ends counts. */
     fixture->policy.coupon_valid_days = 1;
+    set_policy(fixture);
+    assert_int_equal(claim(fixture, "a").coupon_state, COUPON_EXPIRED);
+    fixture->policy.coupon_expires_at_ms = 0;
     set_policy(fixture);
     assert_int_equal(claim(fixture, "a").coupon_state, COUPON_ISSUED);
 }

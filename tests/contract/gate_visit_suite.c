@@ -153,6 +153,8 @@ static void make(struct fixture *fixture, int64_t id, int64_t total, int64_t nex
                                       .total = total,
                                       .per_user_limit = 1,
                                       .coupon_valid_days = 3,
+                                      .coupon_expires_at_ms = 1900000000123,
+                                      .currency = currency_of(SPAN("KRW")),
                                       .reserve = 2,
                                       .created_at_ms = 1700000000123,
                                       .next_seq = next_seq};
@@ -235,6 +237,8 @@ static void test_gate_visit__tells_all_it_holds(void **state)
     assert_int_equal(policy->discount_type, DISCOUNT_FIXED);
     assert_int_equal(policy->discount_value, 500);
     assert_int_equal(policy->coupon_valid_days, 3);
+    assert_int_equal(policy->coupon_expires_at_ms, 1900000000123);
+    assert_int_equal(policy->currency, currency_of(SPAN("KRW")));
     assert_int_equal(policy->total, 10);
     assert_int_equal(policy->per_user_limit, 1);
     assert_int_equal(policy->reserve, 2);

@@ -221,7 +221,7 @@ static void test_ledger__expired_coupon_keeps_its_unit(void **state)
                             .discount_value = 1,
                             .total = 2,
                             .per_user_limit = 1,
-                            .closes_at_ms = NOW + 10};
+                            .coupon_expires_at_ms = NOW + 10};
     assert_int_equal(ledger_policy_create(fixture->ledger, &policy, &lease, &fixture->error),
                      STATUS_OK);
     issue_one(fixture, &lease, 1, "a", 1);

@@ -149,36 +149,32 @@ static void test_issuing__late_claim_of_a_closed_lease(void **state)
     assert_int_equal(policy_of(fixture, policy.id).unleased, 0);
 }
 
-static void test_issuing__expiry_from_valid_days_or_the_window(void **state)
+static int64_t expiry_of(struct fixture *fixture, int32_t days, int64_t expires_at_ms)
 {
-    struct fixture *fixture = *state;
     struct lease lease;
-    struct policy days = {.name = "days",
-                          .discount_value = 1,
-                          .total = 5,
-                          .per_user_limit = 1,
-                          .coupon_valid_days = 2,
-                          .closes_at_ms = NOW + DAY_MS};
-    assert_int_equal(ledger_policy_create(fixture->ledger, &days, &lease, &fixture->error),
-                     STATUS_OK);
-    issue_one(fixture, &lease, 1, "a", 1);
-    struct coupon coupon = coupon_of(fixture, days.id, 1);
-    assert_int_equal(coupon.expires_at_ms, NOW + 2 * DAY_MS);
-
-    struct policy window = {.name = "window",
+    struct policy policy = {.name = "ends",
                             .discount_value = 1,
                             .total = 5,
                             .per_user_limit = 1,
-                            .closes_at_ms = NOW + DAY_MS};
-    assert_int_equal(ledger_policy_create(fixture->ledger, &window, &lease, &fixture->error),
+                            .closes_at_ms = NOW + DAY_MS / 2,
+                            .coupon_valid_days = days,
+                            .coupon_expires_at_ms = expires_at_ms};
+    assert_int_equal(ledger_policy_create(fixture->ledger, &policy, &lease, &fixture->error),
                      STATUS_OK);
     issue_one(fixture, &lease, 1, "a", 1);
-    coupon = coupon_of(fixture, window.id, 1);
-    assert_int_equal(coupon.expires_at_ms, NOW + DAY_MS);
-    assert_int_equal(coupon_state_at(coupon.state, coupon.expires_at_ms, NOW + DAY_MS - 1),
-                     COUPON_ISSUED);
-    assert_int_equal(coupon_state_at(coupon.state, coupon.expires_at_ms, NOW + DAY_MS),
-                     COUPON_EXPIRED);
+    return coupon_of(fixture, policy.id, 1).expires_at_ms;
+}
+
+static void test_issuing__expiry_from_valid_days_or_a_time(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_int_equal(expiry_of(fixture, 0, 0), 0); /* the window ends no coupon */
+    assert_int_equal(expiry_of(fixture, 2, 0), NOW + 2 * DAY_MS);
+    assert_int_equal(expiry_of(fixture, 0, NOW + DAY_MS), NOW + DAY_MS);
+    assert_int_equal(expiry_of(fixture, 2, NOW + DAY_MS), NOW + DAY_MS);
+    assert_int_equal(expiry_of(fixture, 2, NOW + 3 * DAY_MS), NOW + 2 * DAY_MS);
+    assert_int_equal(coupon_state_at(COUPON_ISSUED, NOW + DAY_MS, NOW + DAY_MS - 1), COUPON_ISSUED);
+    assert_int_equal(coupon_state_at(COUPON_ISSUED, NOW + DAY_MS, NOW + DAY_MS), COUPON_EXPIRED);
 }
 
 /* What is issued again after an unknown outcome gets the same answer, whatever it was. */
@@ -398,7 +394,7 @@ int ledger_suite_run_issuing(void)
         ISSUING_TEST(a_taken_place_is_another_where_there_is_room),
         ISSUING_TEST(blocked_user_gets_void),
         ISSUING_TEST(late_claim_of_a_closed_lease),
-        ISSUING_TEST(expiry_from_valid_days_or_the_window),
+        ISSUING_TEST(expiry_from_valid_days_or_a_time),
         ISSUING_TEST(the_same_batch_again),
         ISSUING_TEST(any_order_in_a_batch),
         ISSUING_TEST(bad_rows_are_refused_alone),

@@ -142,8 +142,8 @@ RULES = {
                      " EXECUTE FUNCTION channel()"],
     },
     "mysql": {
-        "foreign key": ["CREATE TABLE customer (id VARCHAR(64) CHARACTER SET ascii"
-                        " COLLATE ascii_bin NOT NULL PRIMARY KEY)", *CUSTOMERS[1:],
+        "foreign key": ["CREATE TABLE customer (id VARCHAR(128) CHARACTER SET utf8mb4"
+                        " COLLATE utf8mb4_bin NOT NULL PRIMARY KEY)", *CUSTOMERS[1:],
                         "ALTER TABLE coupon ADD FOREIGN KEY (user_id) REFERENCES customer (id)"],
         "check": ["ALTER TABLE coupon ADD CHECK (user_id LIKE 'u%%' AND user_id"
                   " NOT LIKE 'unknown%%')"],

@@ -18,6 +18,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from urllib.parse import quote
 
 from ledger import new_database
 from openapi import Document
@@ -362,7 +363,8 @@ class Server:
         return self.post(f"/v1/coupons/{coupon}/cancel", {}, **options)
 
     def status(self, policy_id, user, query="", **options):
-        return self.get(f"/v1/policies/{policy_id}/claims/{user}{query}", **options)
+        return self.get(f"/v1/policies/{policy_id}/claims/{quote(user, safe='')}{query}",
+                        **options)
 
     def storm(self, requests, **options):
         return storm(self.address, requests, **options)

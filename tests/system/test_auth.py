@@ -350,8 +350,8 @@ def bad_tokens():
         "no sub": user_token(sub=None),
         "empty sub": user_token(sub=""),
         "number sub": user_token(sub=5.5),
-        "bad sub": user_token(sub="a b"),
-        "long sub": user_token(sub="a" * 65),
+        "bad sub": user_token(sub="a "),
+        "long sub": user_token(sub="a" * 129),
         "dots sub": user_token(sub=".."),
         "sub twice": make_token(
             KEY, b'{"sub":"u1","sub":"u2","aud":"shop","exp":%d}' % (now + 600)),

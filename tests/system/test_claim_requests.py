@@ -7,8 +7,11 @@ from ledger import coupons
 from wire import encode
 
 BAD_USERS = {
-    "empty": "", "blank": " ", "slash": "a/b", "65 bytes": "a" * 65, "dot": ".", "dots": "..",
-    "umlaut": "ü", "percent": "a%20", "plus": "a+b", "newline": "a\nb", "nul": "a\0b",
+    "empty": "", "blank": " ", "slash": "a/b", "129 bytes": "a" * 129, "dot": ".", "dots": "..",
+    "newline": "a\nb", "nul": "a\0b", "blank at the start": " a", "blank at the end": "a ",
+    "wide blank at the end": "a\u3000", "hard blank at the start": "\u00a0a", "delete": "a\x7fb",
+    "c1 control": "a\u0085b", "right to left": "a\u202eb", "isolate": "a\u2066b",
+    "line separator": "a\u2028b", "43 of three bytes": "김" * 43,
     "null": None, "true": True, "negative": -1, "fraction": 1.5, "list": ["u"],
     "object": {"id": "u"},
 }

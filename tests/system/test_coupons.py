@@ -140,7 +140,7 @@ def test_coupon__redeem_without_an_order(shared):
     assert expect(redeem(shared, won["coupon_id"], None), 200) == first
 
 
-@pytest.mark.parametrize("order", ["", "a b", "x" * 65, ".", None, True, 1.5, -1, []])
+@pytest.mark.parametrize("order", ["", "a ", "x" * 129, ".", None, True, 1.5, -1, []])
 def test_coupon__bad_order_id_is_400(shared, order):
     policy = shared.create(total=3)
     won = shared.win(policy["id"], "u1")
@@ -335,7 +335,7 @@ def test_coupons__bad_query_is_400(shared, query):
     expect_problem(shared.get(f"/v1/users/u1/coupons?{query}"), 400, "INVALID_REQUEST")
 
 
-@pytest.mark.parametrize("user", ["a%20b", "%2e%2e", "a%2fb", "%00", "x" * 65, "%zz", "%e9"])
+@pytest.mark.parametrize("user", ["a%20", "%2e%2e", "a%2fb", "%00", "x" * 129, "%zz", "%e9"])
 def test_coupons__bad_user_is_refused(shared, user):
     answer = shared.get(f"/v1/users/{user}/coupons")
     assert (answer.status, answer.code) in [(400, "INVALID_REQUEST"), (404, "NOT_FOUND")], answer

@@ -118,6 +118,15 @@ def test_live__tells_what_became_of_a_crowd(serve):
         watcher.stream.connection.close()
 
 
+def test_live__masks_whole_characters(server):
+    policy = server.create(total=3)["id"]
+    watcher = Watcher(server, policy)
+    for user in ("김하늘", 'say "hi"', "김하늘과바람과별"):
+        server.win(policy, user)
+    watcher.follow_until(lambda self: len(self.feed) == 3, "the claims")
+    assert {claim["user"] for claim in watcher.feed} == {"김•••", 'sa•••"', "김하•••별"}
+
+
 def test_live__begins_with_the_first_claim_after_the_opening(shared):
     policy = shared.create(total=5, opens_at=now_rfc3339(3600))["id"]
     with Watcher(shared, policy) as watcher:

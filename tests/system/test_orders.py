@@ -90,11 +90,11 @@ SHORT = b'{"order_id":1,"items":[{"product_id":1,"quantity":1}]}'
     (order("o", ("p", 1), ("p", -1)), "items.2.quantity"),
     (order("o", ("p", 1.5)), "items.1.quantity"),
     (order("o", ("p", True)), "items.1.quantity"),
-    (order("o", ("p q", 1)), "items.1.product_id"),
+    (order("o", ("p ", 1)), "items.1.product_id"),
     (order("o", ("", 1)), "items.1.product_id"),
     (order("o", ("..", 1)), "items.1.product_id"),
-    (order("o", ("p" * 65, 1)), "items.1.product_id"),
-    (order("o" * 65, ("p", 1)), "order_id"),
+    (order("o", ("p" * 129, 1)), "items.1.product_id"),
+    (order("o" * 129, ("p", 1)), "order_id"),
     (order(-1, ("p", 1)), "order_id"),
     (order("o", ("p", 1), paid_at="yesterday"), "paid_at"),
     (order("o", ("p", 1), paid_at=0), "paid_at"),
@@ -291,7 +291,7 @@ def test_product__bad_ones_change_nothing(shared, body, field):
     expect_problem(answer, 400, "INVALID_REQUEST", field=field)
     one = {"product_id": "bad", **body}
     if field == "product_id":
-        one["product_id"] = "a b"
+        one["product_id"] = "a "
     expect_problem(shared.post("/v1/products", {"products": [
         {"product_id": "bad", "name": "good"}, one]}), 400, "INVALID_REQUEST",
         field=f"products.2.{field}")

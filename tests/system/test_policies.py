@@ -129,6 +129,9 @@ BAD = {
     "opens_at trailing": ("opens_at", "2026-01-01T00:00:00Zx"),
     "closes_at no day": ("closes_at", "2025-02-29T00:00:00Z"),
     "closes_at bool": ("closes_at", False),
+    "expires no zone": ("coupon_expires_at", "2026-01-01T00:00:00"),
+    "currency lower": ("currency", "krw"), "currency long": ("currency", "KRWX"),
+    "currency unknown": ("currency", "ZZZ"), "currency number": ("currency", 410),
     "unknown field": ("colour", "red"), "field of the answer": ("state", "OPEN"),
     "field of a change": ("paused", True), "version": ("version", 1),
 }
@@ -341,8 +344,10 @@ def test_policy__total_changed_during_a_rush_is_never_oversold(server):
 
 
 @pytest.mark.parametrize("fields", [
-    {"name": "x"}, {"id": 5}, {"per_user_limit": 2}, {"discount": {"type": "fixed", "value": 1}},
-    {"reserve": 1}, {"coupon_valid_days": 5}, {"state": "OPEN"}, {"total": 0},
+    {"name": ""}, {"id": 5}, {"per_user_limit": 0}, {"discount": {"type": "fixed", "value": 0}},
+    {"discount": {"type": "percent", "value": 101}}, {"discount": {"value": 1}},
+    {"reserve": 1}, {"coupon_valid_days": 0}, {"state": "OPEN"}, {"total": 0},
+    {"currency": "won"}, {"currency": "QQQ"}, {"coupon_expires_at": "soon"},
     {"total": 10 ** 8 + 1}, {"total": "5"}, {"total": None}, {"paused": 1}, {"paused": None},
     {"paused": "true"}, {"opens_at": "soon"}, {"closes_at": 5}, {"total": 20, "nope": 1},
     {"opens_at": "2030-01-02T00:00:00Z", "closes_at": "2030-01-01T00:00:00Z"},
@@ -351,6 +356,43 @@ def test_policy__bad_change_is_400_and_changes_nothing(shared, fields):
     policy = shared.create(total=10)
     expect_problem(shared.patch(policy["id"], **fields), 400, "INVALID_REQUEST")
     assert shared.policy(policy["id"]) == policy
+
+
+def test_policy__everything_may_change_before_the_opening(shared):
+    policy = shared.create(total=10, opens_at="2098-01-01T00:00:00Z")
+    fields = {"name": "김하늘의 \"쿠폰\"", "discount": {"type": "fixed", "value": 5000},
+              "per_user_limit": 3, "coupon_valid_days": 5, "currency": "KRW",
+              "coupon_expires_at": "2098-02-01T00:00:00.000Z"}
+    changed = expect(shared.patch(policy["id"], **fields), 200)
+    assert {name: changed[name] for name in fields} == fields
+    assert shared.policy(policy["id"]) == changed
+    gone = {"coupon_valid_days": None, "currency": None, "coupon_expires_at": None}
+    assert gone.items() <= expect(shared.patch(policy["id"], **gone), 200).items()
+    expect_problem(shared.patch(policy["id"], coupon_expires_at="2097-01-01T00:00:00Z"), 400,
+                   "INVALID_REQUEST")
+    # The new limit holds from the opening on.
+    expect(shared.patch(policy["id"], opens_at=None), 200)
+    assert [shared.win(policy["id"], "u1")["nth"] for _ in range(3)] == [1, 2, 3]
+    expect_problem(shared.claim(policy["id"], "u1"), 409, "LIMIT_REACHED")
+
+
+@pytest.mark.parametrize("fields", [
+    {"name": "x"}, {"discount": {"type": "fixed", "value": 5}}, {"per_user_limit": 2},
+    {"coupon_valid_days": 5}, {"coupon_expires_at": "2099-01-01T00:00:00Z"}, {"currency": "USD"},
+])
+def test_policy__what_was_promised_stays_once_it_is_open(shared, fields):
+    policy = shared.create(total=10)
+    problem = expect_problem(shared.patch(policy["id"], **fields), 409, "CONFLICT")
+    assert next(iter(fields)) in problem["detail"]
+    assert shared.policy(policy["id"]) == policy
+    # Nor when the opening is put off after somebody has won; only the name is nobody's coupon.
+    shared.win(policy["id"], "u1")
+    expect(shared.patch(policy["id"], opens_at="2098-01-01T00:00:00Z"), 200)
+    answer = shared.patch(policy["id"], **fields)
+    if "name" in fields:
+        assert expect(answer, 200)["name"] == "x"
+    else:
+        expect_problem(answer, 409, "CONFLICT")
 
 
 def test_policy__window_changed_live(shared):

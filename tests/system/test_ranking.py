@@ -231,7 +231,7 @@ def test_ranking__on_the_command_line(serve):
     assert [line.split()[2] for line in rank.stdout.splitlines()[1:]] == ["cup", "mug"]
     assert "Nothing of it" in run_dibs("product", "rank", "jar", *url).stderr
     assert run_dibs("product", "top", "--days", "x", *url).returncode == 2
-    assert run_dibs("product", "rank", "a b", *url).returncode == 2
+    assert run_dibs("product", "rank", "a ", *url).returncode == 2
     refused = run_dibs("product", "top", "--days", 31, *url)
     assert refused.returncode == 1 and "days" in refused.stderr
 

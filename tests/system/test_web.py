@@ -1,12 +1,13 @@
 """The pages as they go over the wire: what they are made of, how they are kept, what they allow."""
 
 import gzip
+import json
 import re
 import subprocess
 
 import pytest
 
-from harness import write_secret
+from harness import expect, run_dibs, write_secret
 
 CSP = {
     "default-src": "'none'", "script-src": "'self'", "style-src": "'self'",
@@ -144,3 +145,42 @@ def test_web__the_pages_need_no_token_and_show_nothing(serve, tmp_path):
         answer = fetch(server, path)
         assert answer.status == 200
         assert b"Hidden" not in answer.body
+
+
+SHOP = {"name": "하늘 \"상점\"", "url": "https://shop.example/", "colour": "#1f8a55", "logo": "logo.svg",
+        "icon": "icon.svg", "description": "Coupons & more", "coupons_come_back": True}
+
+
+def test_web__the_storefront_is_the_shops(serve, tmp_path):
+    (tmp_path / "logo.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+    (tmp_path / "icon.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg' id='i'/>")
+    path = tmp_path / "shop.json"
+    path.write_text(json.dumps(SHOP))
+    server = serve(config={"shop_file": path})
+    shop = expect(server.get("/v1/session"), 200)["shop"]
+    assert (shop["name"], shop["url"], shop["terms_url"]) == (SHOP["name"], SHOP["url"], None)
+    assert shop["coupons_come_back"] is True and shop["look_again_at"] is None
+    page = fetch(server, "/drop/1").body.decode()
+    assert '<meta property="og:site_name" content="하늘 &quot;상점&quot;">' in page
+    assert '<meta property="og:description" content="Coupons &amp; more">' in page
+    icon, = re.findall(r'<link rel="icon" href="(/assets/shop-[0-9a-f]{16}\.svg)">', page)
+    for picture in (icon, shop["logo"]):
+        answer = fetch(server, picture)
+        assert (answer.status, answer.headers["content-type"]) == (200, "image/svg+xml")
+        # It is a picture, and never runs.
+        assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+    assert page.count("<title>") == 1 and "src=\"/assets/drop-" in page
+    assert "<title>dibs</title>" in fetch(server, "/").body.decode()
+
+
+@pytest.mark.parametrize("change,words", [
+    ({"name": ""}, "name: must be"), ({"colour": "red"}, "colour: must be as in"),
+    ({"url": "javascript:alert(1)"}, "url: must begin with"), ({"logo": "../x.svg"}, "logo: must be"),
+    ({"logo": "none.svg"}, "none.svg: cannot be opened"), ({"motto": "x"}, "motto: is not a known"),
+])
+def test_web__a_shop_file_that_is_wrong_is_named(tmp_path, change, words):
+    path = tmp_path / "shop.json"
+    path.write_text(json.dumps({"name": "shop", **change}))
+    ended = run_dibs("serve", "--listen", "127.0.0.1:0", "--ledger", f"sqlite:{tmp_path}/d.db",
+                     "--shop-file", str(path))
+    assert ended.returncode in (1, 2) and words in ended.stderr, ended

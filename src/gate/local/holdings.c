@@ -78,9 +78,9 @@ bool holdings_reserve(struct holdings *holdings, uint64_t count)
         return true;
     if (count >= KEY_TARGET_BOUND)
         return false;
-    uint64_t names_size =
-        ((uint64_t)holdings->names_used * 2) + (count - holdings->count) * (uint64_t)ID_LENGTH_MAX;
-    if (names_size > UINT64_C(2) * UINT32_MAX)
+    uint64_t names_size = ((uint64_t)holdings->names_used * NAME_UNIT) +
+                          (count - holdings->count) * (uint64_t)ID_LENGTH_MAX;
+    if (names_size > (uint64_t)NAME_UNIT * UINT32_MAX)
         return false;
     if (!region_grow(&holdings->records, count * sizeof(struct holding)) ||
         !region_grow(&holdings->names, names_size) ||
@@ -97,7 +97,7 @@ static bool holdings_is_user(const struct holdings *holdings, const struct holdi
 {
     const char *names = holdings->names.base;
     return holding->user_length == user->length &&
-           memcmp(names + (size_t)holding->user_at * 2, user->bytes, user->length) == 0;
+           memcmp(names + (size_t)holding->user_at * NAME_UNIT, user->bytes, user->length) == 0;
 }
 
 /* The slot of a user, or the empty one where they would go. */
@@ -201,8 +201,8 @@ static uint16_t holdings_free_nth(const struct holdings *holdings, const struct 
 static uint32_t holdings_store_name(struct holdings *holdings, const struct id *user)
 {
     uint32_t at = holdings->names_used;
-    memcpy((char *)holdings->names.base + (size_t)at * 2, user->bytes, user->length);
-    holdings->names_used += (uint32_t)(user->length + 1) / 2;
+    memcpy((char *)holdings->names.base + (size_t)at * NAME_UNIT, user->bytes, user->length);
+    holdings->names_used += ((uint32_t)user->length + NAME_UNIT - 1) / NAME_UNIT;
     return at;
 }
 
@@ -305,7 +305,7 @@ void holdings_free_slot(struct holdings *holdings, uint32_t index, enum coupon_s
     holding->state = (uint8_t)state & 7;
     if (!was_active)
         return;
-    memcpy(user.bytes, (const char *)holdings->names.base + (size_t)holding->user_at * 2,
+    memcpy(user.bytes, (const char *)holdings->names.base + (size_t)holding->user_at * NAME_UNIT,
            user.length);
     struct holdings_slot *slot =
         holdings_user_slot(holdings, (uint32_t)holdings_hash(holdings, &user), &user);

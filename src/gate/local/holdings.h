@@ -18,12 +18,16 @@
 
 #define HOLDINGS_NONE UINT32_MAX
 
+/* Names start at multiples of so many bytes: with 32 bits, the longest names of the largest policy
+ * can be told apart. */
+#define NAME_UNIT 4
+
 /* One claim held. */
 struct holding {
     int64_t seq;
     int64_t requested_at_ms;
     struct request_id request_id;
-    uint32_t user_at;  /* where the name starts, in pairs of bytes */
+    uint32_t user_at;  /* where the name starts, in units of NAME_UNIT */
     uint32_t previous; /* the user's claim before this one, +1; 0: none */
     uint16_t nth;
     uint16_t held_count; /* at the user's newest claim: how many they hold */
@@ -55,7 +59,7 @@ struct holdings {
     struct region bound;   /* struct bound_key */
     uint32_t count;
     uint32_t capacity;
-    uint32_t names_used; /* in pairs of bytes */
+    uint32_t names_used; /* in units of NAME_UNIT */
     uint32_t users_mask;
     uint32_t keys_mask;
     uint32_t keys_used;

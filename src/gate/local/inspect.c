@@ -186,7 +186,8 @@ static size_t local_policy_copy_claims(struct local_policy *policy, uint32_t fro
     pthread_mutex_lock(&policy->lock);
     for (uint32_t i = from; i < holdings->count && count < HANDFUL; i++) {
         const struct holding *holding = holdings_at(holdings, i);
-        struct span user = {(const char *)holdings->names.base + (size_t)holding->user_at * 2,
+        struct span user = {(const char *)holdings->names.base +
+                                (size_t)holding->user_at * NAME_UNIT,
                             holding->user_length};
         held[count++] = (struct held_claim){
             .claim = {.policy_id = policy->id,

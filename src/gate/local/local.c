@@ -279,8 +279,8 @@ struct outgoing {
 static enum coupon_state local_policy_coupon_state(const struct local_policy *policy,
                                                    const struct holding *holding, int64_t now_ms)
 {
-    return coupon_state_at((enum coupon_state)holding->state,
-                           coupon_expires_at_ms(&policy->policy, holding->requested_at_ms), now_ms);
+    int64_t ends_at_ms = policy_coupon_ends_ms(&policy->policy, holding->requested_at_ms);
+    return coupon_state_at((enum coupon_state)holding->state, ends_at_ms, now_ms);
 }
 
 static void local_policy_hold(struct local_policy *policy, struct wish *wish, uint32_t index,

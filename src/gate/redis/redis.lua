@@ -49,7 +49,7 @@
 -- SPREAD, PENDING, ARMED, FENCED, DIBSBAD (keys or arguments that are not ours).
 
 -- What is a constant here, in a line of its own, is one of the same name in C (scripts/embed).
-local VERSION = 18
+local VERSION = 19
 local BOUND_MAX = 31
 local KEYED = 128 -- the first byte of a request id that was made from a key is this or above
 local HOLD_BACK_MS = 500
@@ -110,13 +110,13 @@ end
 -- --- reading ---
 
 -- A policy's row as the ledger has it, in the order in which set_policy() takes it.
-local ROW = {'kind', 'value', 'total', 'limit', 'opens', 'closes', 'days', 'reserve', 'paused',
-  'created', 'closed', 'version', 'unleased', 'next', 'name'}
+local ROW = {'kind', 'value', 'total', 'limit', 'opens', 'closes', 'days', 'expires', 'currency',
+  'reserve', 'paused', 'created', 'closed', 'version', 'unleased', 'next', 'name'}
 local META = {'version', 'limit', 'opens', 'closes', 'paused', 'closed', 'unleased', 'total',
-  'days', 'lease_top', 'seq_top', 'issued', 'changes', 'announced_at', 'sold_at', 'reset_at',
+  'days', 'expires', 'lease_top', 'seq_top', 'issued', 'changes', 'announced_at', 'sold_at', 'reset_at',
   'traced', 'coming', 'giving', 'giving_at', 'term'}
 -- What a claim needs of it: each field costs time.
-local RULES = {'version', 'limit', 'opens', 'closes', 'paused', 'closed', 'unleased', 'days'}
+local RULES = {'version', 'limit', 'opens', 'closes', 'paused', 'closed', 'unleased', 'days', 'expires'}
 
 local function entry_name(key, token)
   return string.match(token, '^%d*') .. key
@@ -667,7 +667,11 @@ local function show_held(batch)
   settle_states(batch.keys[2], batch.shown)
   for _, own in ipairs(batch.shown) do
     is_pending = is_pending or own.state == 'P'
-    local ends = meta.days > 0 and own.at + meta.days * DAY_MS or meta.closes
+    local ends = meta.expires
+    if meta.days > 0 then
+      local after_days = own.at + meta.days * DAY_MS
+      ends = ends > 0 and math.min(ends, after_days) or after_days
+    end
     local state = own.state == 'I' and ends > 0 and batch.now >= ends and 'E' or own.state
     ANSWERS[own.i] = HELD .. whole(own.seq) .. ':' .. own.nth .. ':' .. state
   end

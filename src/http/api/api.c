@@ -176,7 +176,7 @@ void api_close(struct api *api)
     rate_limiter_free(api->addresses);
     guesses_release(&api->guesses);
     per_address_free(api->streams);
-    assets_close(&api->assets);
+    pages_close(api);
     proxies_release(&api->proxies);
     free_auth(atomic_load(&api->auth));
     live_close(api);

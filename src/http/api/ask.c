@@ -245,8 +245,7 @@ static bool read_id(struct ask *ask, struct span text, const char *name)
         ask->id = id_of(text);
         return true;
     }
-    error_set(&error, STATUS_INVALID, "%s: must be 1-64 of A-Z a-z 0-9 . _ : @ - and not . or ..",
-              name);
+    error_set(&error, STATUS_INVALID, "%s: " JSON_ID_WORDS, name);
     ask_refuse(ask, error.text, name);
     return false;
 }

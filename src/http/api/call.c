@@ -248,6 +248,13 @@ struct buffer *call_json(struct call *call, int status)
     return &call->body;
 }
 
+void call_move_location(struct call *call, struct buffer *body)
+{
+    if (!body->overflowed && body->length < sizeof(call->location))
+        memcpy(call->location, body->bytes, body->length + 1);
+    buffer_clear(body);
+}
+
 void call_problem(struct call *call, enum problem problem, const char *detail, const char *field)
 {
     call->is_problem = true;

@@ -16,6 +16,9 @@
 #include "http/api/problem.h"
 #include "http/server/header.h"
 
+/* Room for "/v1/policies/…/claims/" and an id with all of its bytes escaped. */
+#define CALL_LOCATION_SIZE (64 + 3 * ID_LENGTH_MAX)
+
 struct call {
     struct pool_task task;
     struct http_task posted;
@@ -39,7 +42,7 @@ struct call {
     bool is_problem;
     enum problem problem;
     struct buffer body;
-    char location[128]; /* "": none */
+    char location[CALL_LOCATION_SIZE]; /* "": none */
 
     struct call *together; /* handed over and given back along with this one */
 
@@ -93,6 +96,9 @@ void call_abandon_all(struct api_loop *loop);
 
 /* An emptied body to render JSON into, to be sent with `status`. */
 struct buffer *call_json(struct call *call, int status);
+
+/* Makes what was written into the body the answer's Location, and empties the body. */
+void call_move_location(struct call *call, struct buffer *body);
 
 /* A problem with its own detail; `field` may be NULL. */
 void call_problem(struct call *call, enum problem problem, const char *detail, const char *field);

@@ -192,8 +192,7 @@ static void work_prove(struct call *call, struct service *service)
                                                 sizeof(wish->request_id)) == 0;
     struct buffer *out = call_json(call, 200);
     render_claim_location(out, wish->policy_id, &wish->user);
-    if (out->length < sizeof(call->location))
-        memcpy(call->location, out->bytes, out->length + 1);
+    call_move_location(call, out);
     render_claim(call_json(call, 200), service, wish, proven ? CODE_SHOWN : CODE_HIDDEN);
 }
 

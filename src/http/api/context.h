@@ -19,6 +19,7 @@
 #include "config/config.h"
 #include "http/api/auth.h"
 #include "http/pages/pages.h"
+#include "http/pages/shop.h"
 #include "http/server/limits.h"
 #include "http/server/proxy.h"
 #include "http/server/server.h"
@@ -80,6 +81,8 @@ struct api {
     int64_t started_ms;
     struct asset_form openapi; /* the API's description */
     struct assets assets;      /* the pages' files; none when built without them */
+    struct shop shop;          /* whose storefront it is */
+    struct buffer storefront;  /* its page with the shop's own head; empty without one */
     struct live *live;         /* what is kept for those who watch */
     struct metrics_page *metrics;
     bool owns_metrics; /* else they are those of the API that it watches */

@@ -86,3 +86,4 @@ void metrics_page_loop_close(struct metrics_page *page, struct api_loop *loop);
 /* Finds the API's description and the pages that the binary carries; assets_close() frees what that
  * takes. STATUS_FAILED: no memory. */
 enum status pages_open(struct api *api, struct error *error) MUST_CHECK;
+void pages_close(struct api *api);

@@ -103,6 +103,8 @@ void login_show(struct ask *ask)
              auth->has_user_key      ? "token"
              : auth->claims_are_open ? "open"
                                      : "service");
+    json_name(body, "\"shop\":", strlen("\"shop\":"));
+    buffer_append_span(body, buffer_span(&ask->loop->api->shop.json));
     buffer_append_literal(body, "}");
     reply_json(ask->loop, ask->exchange, 200, (struct span){body->bytes, body->length});
 }

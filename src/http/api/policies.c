@@ -31,6 +31,7 @@ struct policy_call {
 struct policy_body {
     struct span name;
     struct span discount_type;
+    struct span currency;
     int64_t numbers[POLICY_COLUMN_COUNT];
     bool flags[POLICY_COLUMN_COUNT];
     enum json_seen seen[POLICY_COLUMN_COUNT];
@@ -101,72 +102,105 @@ static void note_policy(struct call *call, struct service *service, const char *
 
 /* --- create --- */
 
-static bool read_new_policy(struct ask *ask, struct policy_body *body)
+/* The fields of a body: all that may be given when a policy is made, or that may change later. */
+struct policy_fields {
+    struct json_field discount[2];
+    struct json_field fields[POLICY_COLUMN_COUNT];
+    size_t count;
+};
+
+static void policy_fields_of(struct policy_fields *all, bool is_new, struct policy_body *body)
 {
-    const struct json_field discount[] = {
-        {"type", JSON_TEXT, JSON_REQUIRED, 1, 20, &body->discount_type, NULL, NULL, 0},
-        {"value", JSON_INTEGER, JSON_REQUIRED, INT64_MIN, INT64_MAX,
-         &body->numbers[POLICY_COLUMN_discount_value], NULL, NULL,
-         0}, /* The range is its type's. */
-    };
-    struct json_field fields[POLICY_COLUMN_COUNT] = {
-        column_field(POLICY_COLUMN_id, false, body),
-        {"name", JSON_TEXT, JSON_REQUIRED, 1, POLICY_NAME_CHARACTERS_MAX, &body->name, NULL, NULL,
-         0},
-        {"discount", JSON_OBJECT, JSON_REQUIRED, 0, 0, NULL, NULL, discount, COUNT_OF(discount)},
-    };
-    size_t count = 3;
-    for (int i = POLICY_COLUMN_total; i < POLICY_COLUMN_COUNT; i++)
-        if (policy_columns[i].given != POLICY_NOT_GIVEN)
-            fields[count++] = column_field(i, policy_columns[i].given == POLICY_REQUIRED, body);
-    return read_body(ask, fields, count, body);
+    enum json_seen *seen = body->seen;
+    enum json_presence presence = is_new ? JSON_REQUIRED : JSON_OPTIONAL;
+    /* The range of the value is its type's. */
+    all->discount[0] = (struct json_field){
+        "type", JSON_TEXT, JSON_REQUIRED, 1, 20, &body->discount_type, NULL, NULL, 0};
+    all->discount[1] =
+        (struct json_field){"value",   JSON_INTEGER, JSON_REQUIRED,
+                            INT64_MIN, INT64_MAX,    &body->numbers[POLICY_COLUMN_discount_value],
+                            NULL,      NULL,         0};
+    all->count = 0;
+    if (is_new)
+        all->fields[all->count++] = column_field(POLICY_COLUMN_id, false, body);
+    all->fields[all->count++] = (struct json_field){"name",
+                                                    JSON_TEXT,
+                                                    presence,
+                                                    1,
+                                                    POLICY_NAME_CHARACTERS_MAX,
+                                                    &body->name,
+                                                    &seen[POLICY_COLUMN_name],
+                                                    NULL,
+                                                    0};
+    all->fields[all->count++] = (struct json_field){"discount",
+                                                    JSON_OBJECT,
+                                                    presence,
+                                                    0,
+                                                    0,
+                                                    NULL,
+                                                    &seen[POLICY_COLUMN_discount_value],
+                                                    all->discount,
+                                                    2};
+    for (int i = POLICY_COLUMN_total; i < POLICY_COLUMN_COUNT; i++) {
+        const struct policy_column_rule *rule = &policy_columns[i];
+        if (rule->kind == POLICY_CURRENCY)
+            all->fields[all->count++] = (struct json_field){
+                rule->name, JSON_TEXT, JSON_OPTIONAL_OR_NULL, 3, 3, &body->currency, &seen[i],
+                NULL,       0};
+        else if (is_new ? rule->given != POLICY_NOT_GIVEN : rule->later != POLICY_STAYS)
+            all->fields[all->count++] =
+                column_field(i, is_new && rule->given == POLICY_REQUIRED, body);
+    }
+}
+
+/* What is in the body's texts as numbers; the words of what is none, and its name. */
+static const char *read_texts(struct policy_body *body, const char **field)
+{
+    int64_t *numbers = body->numbers;
+    if (body->seen[POLICY_COLUMN_discount_value] == JSON_SEEN_VALUE) {
+        bool percent = span_equal(body->discount_type, SPAN("percent"));
+        *field = "discount.type";
+        if (!percent && !span_equal(body->discount_type, SPAN("fixed")))
+            return "discount.type: must be percent or fixed";
+        *field = "discount.value";
+        if (numbers[POLICY_COLUMN_discount_value] < 1 ||
+            numbers[POLICY_COLUMN_discount_value] >
+                (percent ? DISCOUNT_PERCENT_MAX : DISCOUNT_FIXED_MAX))
+            return percent ? "discount.value: must be an integer from 1 to 100"
+                           : "discount.value: must be an integer from 1 to 1000000000000";
+        numbers[POLICY_COLUMN_discount_type] = percent ? DISCOUNT_PERCENT : DISCOUNT_FIXED;
+        body->seen[POLICY_COLUMN_discount_type] = JSON_SEEN_VALUE;
+    }
+    if (body->seen[POLICY_COLUMN_currency] == JSON_SEEN_VALUE) {
+        *field = "currency";
+        numbers[POLICY_COLUMN_currency] = currency_of(body->currency);
+        if (numbers[POLICY_COLUMN_currency] == CURRENCY_NONE)
+            return "currency: must be a code of ISO 4217 in capitals, such as KRW or USD, or null";
+    }
+    return NULL;
+}
+
+static bool read_policy_body(struct ask *ask, bool is_new, struct policy_body *body)
+{
+    struct policy_fields all;
+    const char *field = NULL;
+    policy_fields_of(&all, is_new, body);
+    if (!read_body(ask, all.fields, all.count, body))
+        return false;
+    const char *refusal = read_texts(body, &field);
+    if (refusal != NULL)
+        ask_refuse(ask, refusal, field);
+    return refusal == NULL;
 }
 
 static struct policy policy_of(const struct policy_body *body)
 {
-    struct policy policy = {.discount_type = span_equal(body->discount_type, SPAN("percent"))
-                                                 ? DISCOUNT_PERCENT
-                                                 : DISCOUNT_FIXED,
-                            .discount_value = body->numbers[POLICY_COLUMN_discount_value],
-                            .per_user_limit = 1};
+    struct policy policy = {.per_user_limit = 1};
     memcpy(policy.name, body->name.bytes, body->name.length);
     for (int i = 0; i < POLICY_COLUMN_COUNT; i++)
-        if (body->seen[i] == JSON_SEEN_VALUE)
+        if (body->seen[i] == JSON_SEEN_VALUE && policy_columns[i].kind != POLICY_TEXT)
             ensure(policy_set_number(&policy, i, body->numbers[i]));
     return policy;
-}
-
-/* The rules between fields; the words of the first that is broken, and its name. */
-static const char *check_new_policy(const struct policy_body *body, const char **field)
-{
-    bool percent = span_equal(body->discount_type, SPAN("percent"));
-    const int64_t *numbers = body->numbers;
-    if (!percent && !span_equal(body->discount_type, SPAN("fixed"))) {
-        *field = "discount.type";
-        return "discount.type: must be percent or fixed";
-    }
-    if (numbers[POLICY_COLUMN_discount_value] < 1 ||
-        numbers[POLICY_COLUMN_discount_value] >
-            (percent ? DISCOUNT_PERCENT_MAX : DISCOUNT_FIXED_MAX)) {
-        *field = "discount.value";
-        return percent ? "discount.value: must be an integer from 1 to 100"
-                       : "discount.value: must be an integer from 1 to 1000000000000";
-    }
-    if (numbers[POLICY_COLUMN_reserve] > numbers[POLICY_COLUMN_total]) {
-        *field = "reserve";
-        return "reserve: must not be more than total";
-    }
-    int64_t closes_at_ms = numbers[POLICY_COLUMN_closes_at];
-    if (closes_at_ms != 0 && closes_at_ms <= numbers[POLICY_COLUMN_opens_at]) {
-        *field = "closes_at";
-        return "closes_at: must be after opens_at";
-    }
-    /* The ledger keeps names as text that ends at its first NUL. */
-    if (memchr(body->name.bytes, '\0', body->name.length) != NULL) {
-        *field = "name";
-        return "name: must not contain the character NUL";
-    }
-    return NULL;
 }
 
 static void work_create(struct call *call, struct service *service)
@@ -193,14 +227,15 @@ void policies_create(struct ask *ask)
 {
     struct policy_body body = {.name = SPAN("")};
     const char *field = NULL;
-    if (!read_new_policy(ask, &body))
+    if (!read_policy_body(ask, true, &body))
         return;
-    const char *refusal = check_new_policy(&body, &field);
+    struct policy policy = policy_of(&body);
+    const char *refusal = policy_broken_rule(&policy, &field);
     if (refusal != NULL) {
         ask_refuse(ask, refusal, field);
         return;
     }
-    call_start_with(ask, work_create, struct policy_call, .policy = policy_of(&body));
+    call_start_with(ask, work_create, struct policy_call, .policy = policy);
 }
 
 /* --- read --- */
@@ -279,16 +314,12 @@ static void work_change(struct call *call, struct service *service)
 static bool read_change(struct ask *ask, struct policy_change *change)
 {
     struct policy_body body = {.name = SPAN("")};
-    struct json_field fields[POLICY_COLUMN_COUNT];
-    size_t count = 0;
-    for (int i = 0; i < POLICY_COLUMN_COUNT; i++)
-        if (policy_columns[i].later == POLICY_CHANGES)
-            fields[count++] = column_field(i, false, &body);
-    if (!read_body(ask, fields, count, &body))
+    if (!read_policy_body(ask, false, &body))
         return false;
     for (int i = 0; i < POLICY_COLUMN_COUNT; i++)
         change->sets |= body.seen[i] != JSON_NOT_SEEN ? 1U << i : 0;
     memcpy(change->to, body.numbers, sizeof(change->to));
+    memcpy(change->name, body.name.bytes, body.name.length);
     return true;
 }
 

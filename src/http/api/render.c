@@ -3,15 +3,8 @@
 
 #include "base/json.h"
 #include "base/policy.h"
+#include "base/url.h"
 #include "claim/code.h"
-
-/* Ids have no character that JSON would escape. */
-static void append_id(struct buffer *out, const struct id *id)
-{
-    buffer_append_literal(out, "\"");
-    buffer_append(out, id->bytes, id->length);
-    buffer_append_literal(out, "\"");
-}
 
 void render_policy(struct buffer *out, const struct policy_view *view)
 {
@@ -63,8 +56,7 @@ static void append_identity(struct buffer *out, const struct service *service, i
                             enum code_visibility visibility)
 {
     json_put(out, "policy_id", policy_id);
-    buffer_append_literal(out, ",\"user\":");
-    append_id(out, user);
+    json_put(out, "user", id_span(user));
     json_put(out, "seq", seq);
     json_put(out, "nth", nth);
     buffer_append_literal(out, ",\"coupon_id\":\"");
@@ -173,5 +165,5 @@ void render_claim_location(struct buffer *out, int64_t policy_id, const struct i
     buffer_append_literal(out, "/v1/policies/");
     buffer_append_i64(out, policy_id);
     buffer_append_literal(out, "/claims/");
-    buffer_append(out, user->bytes, user->length);
+    url_append_word(out, id_span(user));
 }

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/url.h"
 #include "base/zone.h"
 #include "http/api/call.h"
 #include "http/api/handlers.h"
@@ -78,11 +79,13 @@ static void answer_one(struct call *call, const struct order *order)
                      "order_id");
         return;
     }
-    render_result(call_json(call, order->result == ORDER_ADDED ? 201 : 200), order);
     if (order->result == ORDER_ADDED) {
-        snprintf(call->location, sizeof(call->location), "/v1/orders/%.*s", order->order_id.length,
-                 order->order_id.bytes);
+        struct buffer *out = call_json(call, 201);
+        buffer_append_literal(out, "/v1/orders/");
+        url_append_word(out, id_span(&order->order_id));
+        call_move_location(call, out);
     }
+    render_result(call_json(call, order->result == ORDER_ADDED ? 201 : 200), order);
 }
 
 static void order_work_add(struct call *call, struct service *service)

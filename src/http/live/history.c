@@ -8,16 +8,33 @@
 
 /* --- masking --- */
 
+/* Where the character begins that stands in front of `end`. */
+static unsigned character_before(const struct id *user, unsigned end)
+{
+    do
+        end--;
+    while (end > 0 && ((unsigned char)user->bytes[end] & 0xc0) == 0x80);
+    return end;
+}
+
 struct live_mask live_mask_of(const struct id *user)
 {
     struct live_mask mask = {"", ""};
-    unsigned length = user->length;
-    if (length >= 2)
-        mask.head[0] = user->bytes[0];
-    if (length >= 4)
-        mask.head[1] = user->bytes[1];
-    if (length >= 6)
-        mask.tail[0] = user->bytes[length - 1];
+    unsigned character_count = 0;
+    unsigned second = 0; /* where the first characters end */
+    unsigned third = 0;
+    for (unsigned at = 0; at < user->length; at++) {
+        if (((unsigned char)user->bytes[at] & 0xc0) == 0x80)
+            continue;
+        if (character_count == 1)
+            second = at;
+        else if (character_count == 2)
+            third = at;
+        character_count++;
+    }
+    memcpy(mask.head, user->bytes, character_count >= 4 ? third : second);
+    unsigned last = character_count >= 6 ? character_before(user, user->length) : user->length;
+    memcpy(mask.tail, user->bytes + last, user->length - last);
     return mask;
 }
 

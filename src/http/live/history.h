@@ -47,8 +47,8 @@ enum live_outcome {
 /* A user as strangers may see it: the first two characters and the last, at most, and of a short
  * id less. */
 struct live_mask {
-    char head[3];
-    char tail[2];
+    char head[2 * 4 + 1];
+    char tail[4 + 1];
 };
 struct live_mask live_mask_of(const struct id *user);
 

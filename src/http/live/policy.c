@@ -1,7 +1,9 @@
 /* policy.c: GET /v1/policies/{id}/live: one drop as it happens, for operators. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "http/api/call.h"
 #include "http/api/handlers.h"
 #include "http/api/render.h"
@@ -80,11 +82,9 @@ static void render_claim_line(struct buffer *out, const struct live_claim *claim
 {
     json_begin(out, '{');
     json_put_time(out, "at", claim->at_ms);
-    buffer_append_literal(out, ",\"user\":\"");
-    buffer_append_text(out, claim->user.head);
-    buffer_append_literal(out, "•••");
-    buffer_append_text(out, claim->user.tail);
-    buffer_append_literal(out, "\"");
+    char user[sizeof(claim->user) + sizeof("•••")];
+    snprintf(user, sizeof(user), "%s•••%s", claim->user.head, claim->user.tail);
+    json_put(out, "user", (const char *)user);
     json_put(out, "result", claim_result_name((enum claim_result)claim->result));
     json_put_unless(out, "seq", 0, claim->seq);
     buffer_append_literal(out, "}");

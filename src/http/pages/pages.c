@@ -14,6 +14,9 @@
 #include "http/api/reply.h"
 #include "http/server/header.h"
 
+/* Room for the pictures of the shop file. */
+#define ASSETS_MORE 3
+
 /* Its few styles are in it. */
 #define PROBLEM_PAGE_POLICY                                                         \
     SPAN("Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; " \
@@ -78,7 +81,7 @@ static const struct embedded_file *find_file(const struct embedded_file *files, 
 enum status assets_open(struct assets *assets, const struct embedded_file *files, size_t count,
                         struct error *error)
 {
-    *assets = (struct assets){.items = calloc(count + 1, sizeof(struct asset))};
+    *assets = (struct assets){.items = calloc(count + ASSETS_MORE, sizeof(struct asset))};
     if (assets->items == NULL)
         return error_set(error, STATUS_FAILED, "no memory for the pages");
     for (size_t index = 0; index < count; index++) {
@@ -138,13 +141,62 @@ enum asset_coding asset_choose(const struct asset *asset, struct span accept_enc
     return chosen;
 }
 
+static void add_asset(struct assets *assets, const char *name, const struct buffer *bytes)
+{
+    const struct embedded_file file = {
+        .name = name, .bytes = (const unsigned char *)bytes->bytes, .length = bytes->length};
+    if (name[0] != '\0')
+        assets->items[assets->count++] = (struct asset){.name = name,
+                                                        .content_type = content_type_of(name),
+                                                        .forms = {[ASSET_PLAIN] = form_of(&file)}};
+}
+
+/* The storefront's page with the shop's own head in the place of ours, which is its title and icon.
+ */
+static void brand_storefront(struct api *api)
+{
+    struct asset *shell = (struct asset *)(uintptr_t)assets_find(&api->assets, SPAN("drop.html"));
+    if (shell == NULL || api->shop.head.length == 0)
+        return;
+    const char *page = shell->forms[ASSET_PLAIN].body.bytes;
+    size_t length = shell->forms[ASSET_PLAIN].body.length;
+    const char *from = memmem(page, length, "<title>", 7);
+    const char *end =
+        from != NULL ? memmem(from, length - (size_t)(from - page), "data:,\">\n", 9) : NULL;
+    ensure(end != NULL);
+    buffer_init(&api->storefront, 64 * 1024);
+    buffer_append(&api->storefront, page, (size_t)(from - page));
+    buffer_append_span(&api->storefront, buffer_span(&api->shop.head));
+    buffer_append(&api->storefront, end + 9, length - (size_t)(end + 9 - page));
+    const struct embedded_file file = {.name = shell->name,
+                                       .bytes = (const unsigned char *)api->storefront.bytes,
+                                       .length = api->storefront.length};
+    memset(shell->forms, 0, sizeof(shell->forms));
+    shell->forms[ASSET_PLAIN] = form_of(&file);
+}
+
 enum status pages_open(struct api *api, struct error *error)
 {
     const struct embedded_file *document =
         find_file(embedded_assets, embedded_assets_count, "openapi.json", "");
     ensure(document != NULL);
     api->openapi = form_of(document);
-    return assets_open(&api->assets, embedded_web, embedded_web_count, error);
+    enum status status = shop_open(&api->shop, api->config->shop_file, error);
+    if (status == STATUS_OK)
+        status = assets_open(&api->assets, embedded_web, embedded_web_count, error);
+    if (status != STATUS_OK)
+        return status;
+    add_asset(&api->assets, api->shop.logo.name, &api->shop.logo.bytes);
+    add_asset(&api->assets, api->shop.icon.name, &api->shop.icon.bytes);
+    brand_storefront(api);
+    return STATUS_OK;
+}
+
+void pages_close(struct api *api)
+{
+    assets_close(&api->assets);
+    shop_close(&api->shop);
+    buffer_release(&api->storefront);
 }
 
 /* --- the API and its problems --- */

@@ -4,12 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
+
 #define SIZES_COUNT     10
 #define ROWS_MAX        ((size_t)1 << (SIZES_COUNT - 1))
 #define COLUMNS_COUNT   13
 #define RUNS_SOUGHT_MAX 32
 #define TRIES_COUNT     3
-#define ASKED_MAX       (ROWS_MAX * 160)
+#define ASKED_MAX       (ROWS_MAX * (2 * ID_LENGTH_MAX + 96))
 #define TEXT_LENGTH_MAX (1024 + ROWS_MAX * COLUMNS_COUNT * 4)
 
 /* One row as the client library reads it, in the order of coupon_insert. */
@@ -257,8 +259,7 @@ static enum status batch_flag_row(void *context, const struct sql_value *columns
     return STATUS_OK;
 }
 
-/* Asks for the rows that are in the way. The alphabet of user ids has nothing that JSON would
- * escape. */
+/* Asks for the rows that are in the way. */
 static enum status batch_find_runs(struct ledger_mysql_batch *batch, struct ledger_mysql_link *link,
                                    size_t count, struct error *error)
 {
@@ -267,9 +268,9 @@ static enum status batch_find_runs(struct ledger_mysql_batch *batch, struct ledg
     buffer_clear(asked);
     for (size_t i = 0; i < count; i++) {
         const struct claim *claim = batch->chosen[i]->claim;
-        buffer_printf(asked, "%s[%lld, %lld, \"%.*s\"", i == 0 ? "[" : ", ",
-                      (long long)claim->policy_id, (long long)claim->seq, claim->user.length,
-                      claim->user.bytes);
+        buffer_printf(asked, "%s[%lld, %lld, ", i == 0 ? "[" : ", ", (long long)claim->policy_id,
+                      (long long)claim->seq);
+        json_append_text(asked, id_span(&claim->user));
         if (coupon_state_is_active(batch->chosen[i]->state))
             buffer_printf(asked, ", %d", (int)coupon_row_nth(batch->chosen[i]));
         buffer_append_text(asked, "]");

@@ -21,7 +21,8 @@ TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000
 IN (SELECT asked.id FROM JSON_TABLE(%, '$[*]' COLUMNS (id {id} PATH '$')) AS asked)
 
 -- fragment: id
-VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin
+-- Compared byte for byte: utf8mb4_bin would pad with blanks, and no id ends with one.
+VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
 
 -- name: lease_insert
 INSERT INTO lease (policy_id, first_seq, count, state) VALUES (?1, ?2, ?3, 'OPEN');
@@ -29,7 +30,7 @@ INSERT INTO lease (policy_id, first_seq, count, state) VALUES (?1, ?2, ?3, 'OPEN
 -- name: lease_for_issue
 SELECT l.policy_id, l.first_seq, l.count, l.state = 'OPEN',
     (SELECT p.coupon_valid_days FROM policy p WHERE p.id = l.policy_id),
-    (SELECT p.closes_at FROM policy p WHERE p.id = l.policy_id)
+    (SELECT p.coupon_expires_at FROM policy p WHERE p.id = l.policy_id)
 FROM lease l WHERE l.id = ?1 LOCK IN SHARE MODE;
 
 -- name: lease_lock_open
@@ -62,7 +63,8 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13);
 -- name: coupon_for_update
 SELECT c.policy_id, c.seq, c.user_id, c.nth, c.state, c.request_id, c.lease_id, c.requested_at,
     c.issued_at,
-    COALESCE(c.expires_at, (SELECT p.closes_at FROM policy p WHERE p.id = c.policy_id)),
+    COALESCE(c.expires_at,
+        (SELECT p.coupon_expires_at FROM policy p WHERE p.id = c.policy_id)),
     c.redeemed_at, c.cancelled_at, c.order_id, c.merged_into, c.reason
 FROM coupon c WHERE c.policy_id = ?1 AND c.seq = ?2 FOR UPDATE NOWAIT;
 

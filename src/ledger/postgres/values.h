@@ -11,7 +11,7 @@
 
 #include "ledger/driver.h"
 
-#define POSTGRES_PARAMETERS_MAX 16
+#define POSTGRES_PARAMETERS_MAX 20
 
 /* The arguments of a statement as libpq takes them. */
 struct postgres_parameters {

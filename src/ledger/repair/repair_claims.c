@@ -191,7 +191,7 @@ static struct coupon_row repair_row(const struct repair *repair, const struct he
         .claim = &held->claim, .state = held->state, .issued_at_ms = held->claim.requested_at_ms};
 
     if (repair->policy.coupon_valid_days != 0)
-        row.expires_at_ms = held->claim.requested_at_ms + repair->policy.coupon_valid_days * DAY_MS;
+        row.expires_at_ms = policy_coupon_ends_ms(&repair->policy, held->claim.requested_at_ms);
     if (repair_is_void(held->state))
         row.reason = REASON_LOST;
     return row;

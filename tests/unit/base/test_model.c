@@ -60,6 +60,16 @@ static void test_model__active_is_what_counts_against_total(void **state)
     assert_false(coupon_state_is_active(COUPON_MERGED));
 }
 
+static void test_model__a_coupon_ends_after_its_days_or_at_its_time(void **state)
+{
+    (void)state;
+    assert_int_equal(coupon_expires_at_ms(0, 0, 1000), 0);
+    assert_int_equal(coupon_expires_at_ms(0, 5000, 1000), 5000);
+    assert_int_equal(coupon_expires_at_ms(1, 0, 1000), 1000 + DAY_MS);
+    assert_int_equal(coupon_expires_at_ms(1, 5000, 1000), 5000);
+    assert_int_equal(coupon_expires_at_ms(1, 2 * DAY_MS, 1000), 1000 + DAY_MS);
+}
+
 static void test_model__user_ids_keep_their_bytes(void **state)
 {
     char longest[ID_LENGTH_MAX];
@@ -85,6 +95,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_model__states_have_the_names_of_the_api),
         cmocka_unit_test(test_model__an_issued_coupon_expires_at_its_time),
+        cmocka_unit_test(test_model__a_coupon_ends_after_its_days_or_at_its_time),
         cmocka_unit_test(test_model__a_coupon_without_an_end_never_expires),
         cmocka_unit_test(test_model__only_issued_coupons_expire),
         cmocka_unit_test(test_model__active_is_what_counts_against_total),

@@ -84,6 +84,7 @@ static void test_preflight__disk(void **state)
     assert_check(preflight_judge_disk(0, 0), "disk", PREFLIGHT_FAIL, "0 MB are free");
     assert_check(preflight_judge_disk(wanted - 1, coupons), "disk", PREFLIGHT_FAIL, "445 MB");
     assert_check(preflight_judge_disk(wanted, coupons), "disk", PREFLIGHT_WARN, "445 MB");
+    assert_check(preflight_judge_disk(79239 * MB, coupons), "disk", PREFLIGHT_OK, "79 GB are free");
     assert_check(preflight_judge_disk(2 * wanted, coupons), "disk", PREFLIGHT_OK, "890 MB");
     assert_check(preflight_judge_disk(INT64_MAX, 100000000), "disk", PREFLIGHT_OK, "free");
 }

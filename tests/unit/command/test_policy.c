@@ -21,8 +21,8 @@
 static const struct option create_options[] = {
     {"id", "N", ""},           {"name", "TEXT", ""},           {"discount", "D", ""},
     {"total", "N", ""},        {"per-user-limit", "N", ""},    {"opens-at", "TIME", ""},
-    {"closes-at", "TIME", ""}, {"coupon-valid-days", "N", ""}, {"reserve", "N", ""},
-    {NULL, NULL, NULL}};
+    {"closes-at", "TIME", ""}, {"coupon-valid-days", "N", ""}, {"coupon-expires-at", "TIME", ""},
+    {"currency", "CODE", ""},  {"reserve", "N", ""},           {NULL, NULL, NULL}};
 static const struct option list_options[] = {
     {"limit", "N", ""}, {"after", "CURSOR", ""}, {NULL, NULL, NULL}};
 static const struct option claim_options[] = {{"key", "KEY", ""}, {NULL, NULL, NULL}};
@@ -136,11 +136,12 @@ static void test_policy__create_sends_what_the_flags_say(void **state)
                                     "--reserve|10"),
                      COMMAND_FINE);
     assert_asked("POST /v1/policies");
-    assert_string_equal(body(), "{\"name\":\"Say \\\"hi\\\"\",\"discount\":{\"type\":\"percent\","
-                                "\"value\":20},\"id\":42,\"total\":1000,\"per_user_limit\":2,"
-                                "\"opens_at\":\"2026-11-15T12:00:00+09:00\","
-                                "\"closes_at\":\"2026-11-15T13:00:00+09:00\","
-                                "\"coupon_valid_days\":7,\"reserve\":10}");
+    assert_string_equal(body(),
+                        "{\"id\":42,\"name\":\"Say \\\"hi\\\"\",\"discount\":{\"type\":\"percent\","
+                        "\"value\":20},\"total\":1000,\"per_user_limit\":2,"
+                        "\"opens_at\":\"2026-11-15T12:00:00+09:00\","
+                        "\"closes_at\":\"2026-11-15T13:00:00+09:00\","
+                        "\"coupon_valid_days\":7,\"reserve\":10}");
     assert_int_equal(run_for_policy("create|--name|x|--discount|5000|--total|1"), COMMAND_FINE);
     assert_string_equal(body(), "{\"name\":\"x\",\"discount\":{\"type\":\"fixed\",\"value\":5000},"
                                 "\"total\":1}");
@@ -250,7 +251,7 @@ static void test_policy__claim_sends_user_and_key(void **state)
     assert_asked("POST /v1/policies/42/claims");
     assert_string_equal(body(), "{\"user\":\"a.b:c@d-e_F\"}");
     assert_non_null(strstr(server.requests[0], "\r\nIdempotency-Key: k-1\r\n"));
-    assert_unasked("claim|42|a b", "is not a user's id");
+    assert_unasked("claim|42|a ", "is not a user's id");
     assert_unasked("claim|42|..", "is not a user's id");
     assert_unasked("claim|x|u1", "is not a policy's id");
     assert_unasked("claim|42|u1|--key|a b", "--key: must be 1 to 128");

@@ -29,7 +29,7 @@ static int tear_down(void **state)
 static struct id user_of(int number)
 {
     char name[ID_LENGTH_MAX + 1];
-    /* Lengths from 1 to 64, so that names of all sizes lie beside each other. */
+    /* Lengths from 1 to the longest, so that names of all sizes lie beside each other. */
     int length = snprintf(name, sizeof(name), "%d", number);
     while (length < ID_LENGTH_MAX && length < 1 + number % ID_LENGTH_MAX)
         name[length++] = '.';

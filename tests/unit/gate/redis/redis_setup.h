@@ -54,8 +54,9 @@ void assert_silent(void);
 enum { REMAINING, PENDING, ISSUED, LEASE, META, KEYS, BOUND };
 
 /* A row, in the order of ROW in redis.lua: it opens at once. */
-#define FULL_ROW(version, total, limit, closes, closed, unleased, next, name) \
-    "0", "10", total, limit, "0", closes, "0", "0", "0", "0", closed, version, unleased, next, name
+#define FULL_ROW(version, total, limit, closes, closed, unleased, next, name)                      \
+    "0", "10", total, limit, "0", closes, "0", "0", "0", "0", "0", "0", closed, version, unleased, \
+        next, name
 
 /* Of that version and unleased count, with a limit of 2. */
 #define ROW(version, closed, unleased) \

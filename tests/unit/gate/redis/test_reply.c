@@ -322,7 +322,7 @@ static void test_redis_reply__a_pending_claim_that_nobody_can_hold_is_a_stray(vo
     static const char *const strays[] = {
         PENDING_HEAD "*2\r\n:5\r\n$1\r\n1\r\n*1\r\n$-1\r\n*0\r\n",
         PENDING_HEAD "*2\r\n$0\r\n\r\n$1\r\n1\r\n*1\r\n$-1\r\n*0\r\n",
-        PENDING_HEAD "*2\r\n$3\r\na\"n\r\n$2\r\n17\r\n*1\r\n$24\r\n" ID "1:5:9:17\r\n*0\r\n",
+        PENDING_HEAD "*2\r\n$3\r\na/n\r\n$2\r\n17\r\n*1\r\n$24\r\n" ID "1:5:9:17\r\n*0\r\n",
         PENDING_HEAD "*2\r\n$3\r\nann\r\n$1\r\n1\r\n*1\r\n:5\r\n*0\r\n",
         PENDING_HEAD "*2\r\n$3\r\nann\r\n$5\r\n1e+17\r\n*1\r\n$24\r\n" ID "1:5:9:17\r\n*0\r\n",
         PENDING_HEAD "*2\r\n$5\r\nann\nx\r\n$2\r\n17\r\n*1\r\n$24\r\n" ID "1:5:9:17\r\n*0\r\n",

@@ -80,7 +80,7 @@ static void check_mask(const char *user, const char *shown)
 {
     struct id id = id_of(span_of(user));
     struct live_mask mask = live_mask_of(&id);
-    char text[8];
+    char text[16];
     snprintf(text, sizeof(text), "%s*%s", mask.head, mask.tail);
     assert_string_equal(text, shown);
 }
@@ -96,6 +96,12 @@ static void test_live_history__masks_users(void **state)
     check_mask("abc", "a*");
     check_mask("ab", "a*");
     check_mask("a", "*");
+    /* By characters, not bytes. */
+    check_mask("김하늘", "김*");
+    check_mask("김하늘과바람과별", "김하*별");
+    check_mask("\xf0\x9f\x8e\x9f\xf0\x9f\x8e\x9f\xf0\x9f\x8e\x9f"
+               "abcd",
+               "\xf0\x9f\x8e\x9f\xf0\x9f\x8e\x9f*d");
     char longest[ID_LENGTH_MAX + 1];
     memset(longest, 'x', ID_LENGTH_MAX);
     longest[ID_LENGTH_MAX] = '\0';
