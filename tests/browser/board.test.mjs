@@ -5,6 +5,7 @@ import { browsing, PHONE, useBrowser } from "./browser.mjs";
 import { Server } from "./server.mjs";
 
 const number = (n) => n.toLocaleString("en");
+const button = (visitor, name) => visitor.page.getByRole("button", { name, exact: true });
 let server;
 useBrowser();
 before(async () => {
@@ -132,7 +133,11 @@ browsing("the board and a policy's page are accessible and fit a phone", async (
   await phone.page.keyboard.press("Escape");
   phone.allowed.push("404 /v1/policies/123456789/live");
   await phone.page.goto(`${server.url}/#/policies/123456789`);
-  await phone.reads("h1", "No such policy");
+  await phone.reads("h1", "There is no drop 123456789");
+  assert.equal(await phone.page.locator(".plot, .kpis").count(), 0, "empty numbers of nothing");
+  await phone.isAccessible();
+  await phone.page.goto(`${server.url}/#/nowhere`);
+  await phone.reads("h1", "There is no such page");
 });
 
 browsing("a stream that breaks is said and comes back", async (visit) => {
@@ -145,6 +150,11 @@ browsing("a stream that breaks is said and comes back", async (visit) => {
     await board.reads(".now-number", "9");
     await own.halt("SIGKILL");
     await board.reads("#connection", "Connection lost, trying again");
+    // What stands there is of the past, and looks like it.
+    assert.match(
+      await board.page.locator("main").evaluate((node) => getComputedStyle(node).filter),
+      /grayscale/,
+    );
     await board.shot("board-reconnecting");
     // Whatever fails while the server is away is no fault of the page.
     board.troubles.length = 0;
@@ -152,7 +162,94 @@ browsing("a stream that breaks is said and comes back", async (visit) => {
     await own.claim(id, "second");
     await board.reads("#connection", "Live");
     await board.reads(".now-number", "8");
+    assert.equal(
+      await board.page.locator("main").evaluate((node) => getComputedStyle(node).filter),
+      "none",
+    );
   } finally {
     await own.stop();
   }
+});
+
+browsing("drops are searched and filtered, and what is over is in the archive", async (visit) => {
+  const { id: over } = await server.policy({ name: "Needle of old" });
+  await server.policy({ name: "Needle of today" });
+  await server.call("DELETE", `/v1/policies/${over}`);
+  const board = await visit({ url: `${server.url}/` });
+  const names = () => board.page.locator(".policies .row-name").allTextContents();
+  await board.page.getByLabel("Search the drops").fill("needle");
+  await board.reads(".policies .row-name", "Needle of today");
+  assert.deepEqual(await names(), ["Needle of today"]);
+  await board.page.getByLabel("Archive").check();
+  await board.reads(".policies .row-name", "Needle of old");
+  assert.deepEqual(await names(), ["Needle of old"]);
+  await board.page.getByLabel("Search the drops").fill("nothing like it");
+  await board.shows(".list .empty:not([hidden])");
+  await board.isAccessible();
+});
+
+browsing("a colour means one thing on every chart, and pills are as wide as their words", async (visit) => {
+  const { id } = await server.policy({ total: 3 });
+  const page = await visit({ url: `${server.url}/#/policies/${id}` });
+  await page.reads(".policy-name .pill", "Open");
+  const meanings = await page.page.locator(".legend-item, .kpis dt").evaluateAll((items) =>
+    items
+      .filter((item) => item.querySelector(".swatch"))
+      .map((item) => [
+        item.textContent.replace(/[\d,]+$/, "").trim(),
+        getComputedStyle(item.querySelector(".swatch")).backgroundColor,
+      ]),
+  );
+  assert.ok(meanings.length >= 8, JSON.stringify(meanings));
+  const colours = new Map();
+  for (const [words, colour] of meanings) {
+    const meaning = words === "Issued" ? "Won" : words; // a coupon is what was won
+    assert.ok(!colours.has(colour) || colours.get(colour) === meaning, `${words}: ${colour}`);
+    colours.set(colour, meaning);
+  }
+  assert.equal(new Set(colours.values()).size, colours.size);
+  const checks = page.page.locator(".checks li");
+  await button(page, "Check now").click();
+  await checks.first().waitFor();
+  const ranks = { fail: 0, warn: 1, ok: 2 };
+  const states = await checks.evaluateAll((items) => items.map((item) => item.dataset.state));
+  assert.deepEqual(states, [...states].sort((a, b) => ranks[a] - ranks[b]));
+  await page.page.goto(`${server.url}/#/`);
+  await page.shows(".policies .pill");
+  for (const pill of await page.page.locator(".pill:visible").all()) {
+    const { width, height } = await pill.boundingBox();
+    assert.ok(width < 120 && height < 30, `a pill of ${width} x ${height}`);
+  }
+  // It has the focus, and no frame around all of it.
+  const outline = await page.page
+    .locator("main")
+    .evaluate((node) => (node.focus(), getComputedStyle(node).outlineStyle));
+  assert.equal(outline, "none");
+});
+
+browsing("a drop that is about to open keeps its countdown in the hero", async (visit) => {
+  const own = await Server.start();
+  try {
+    await own.policy({ name: "Open all day", total: 100 });
+    await own.policy({ name: "Next drop", total: 10, opens_in_s: 60 });
+    const board = await visit({ url: `${own.url}/` });
+    await board.reads(".now-name", "Next drop");
+    await board.reads(".now-number", /^(01:00|00:\d\d)$/);
+  } finally {
+    await own.stop();
+  }
+});
+
+browsing("the board speaks Korean, and English by the switch", async (visit) => {
+  const { id } = await server.policy({ name: "한국어", total: 3 });
+  const board = await visit({ url: `${server.url}/`, locale: "ko-KR" });
+  await board.reads("nav a", "현황판");
+  await board.reads("#connection", "실시간");
+  await board.isAccessible();
+  await board.page.goto(`${server.url}/#/policies/${id}`);
+  await board.reads(".policy-name .pill", "진행 중");
+  await board.page.goto(`${server.url}/#/new`);
+  await board.reads("h1", "새 이벤트");
+  await board.page.getByRole("button", { name: "English" }).click();
+  await board.reads("h1", "New drop");
 });

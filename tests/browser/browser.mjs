@@ -19,7 +19,7 @@ let browser;
 /* Every file of tests has one browser. */
 export function useBrowser() {
   before(async () => {
-    await mkdir(SHOTS, { recursive: true });
+    await mkdir(path.join(SHOTS, "all"), { recursive: true });
     browser = await chromium.launch({
       executablePath: CHROMIUM,
       args: process.getuid() === 0 ? ["--no-sandbox"] : [],

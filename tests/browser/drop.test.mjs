@@ -40,6 +40,8 @@ browsing("countdown, press, coupon, reload", async (visit) => {
   await shop.reads(".off", "20%off");
   await shop.reads(".countdown", /^00days(01hours00min00|00hours59min\d\d)sec$/);
   assert.equal(await shop.page.locator(".press").getAttribute("aria-disabled"), "true");
+  await shop.reads(".press-note", /^Opens .* GMT\+9$/);
+  assert.match(await shop.page.locator(".calendar").getAttribute("href"), /^blob:/);
   await shop.isAccessible();
   await shop.page.locator(".press").focus();
   await shop.page.keyboard.press("Enter");
@@ -55,7 +57,7 @@ browsing("countdown, press, coupon, reload", async (visit) => {
   const [claim] = await held(id, "minji");
   await shop.reads(".ticket-code", claim.code);
   await shop.reads(".ticket-place", "Number 1");
-  await shop.reads(".ticket-until", /^Good until /);
+  await shop.reads(".ticket-until", /^Valid until .* at \d+:\d\d [AP]M GMT\+9$/);
   await shop.reads('[aria-live="assertive"]', `It is yours. Number 1. Your code ${claim.code}`);
   await shop.reads(".stock-words", "2 of 3 left");
   await shop.page.locator(".copy").click();
@@ -99,6 +101,8 @@ browsing("a press that came too late says by how much, also after a reload", asy
   await shop.page.waitForTimeout(Math.max(0, Date.parse(sold_out_at) + 700 - Date.now()));
   await shop.page.locator(".press").click();
   const words = await shop.reads(".view-message p", /^Sold out [\d.]+ s before you pressed\.$/);
+  await shop.reads(".view-message p:nth-child(2)", /^The last one went at \d.* GMT\+9\.$/);
+  await shop.reads(".view-message p:nth-child(3)", /^At least one person pressed before you\.$/);
   const seconds = Number(/[\d.]+/.exec(words)[0]);
   const most_s = (Date.now() - Date.parse(sold_out_at)) / 1000;
   assert.ok(seconds >= 0.7 && seconds <= most_s + 0.1, `${words} It was at most ${most_s} s.`);
@@ -162,6 +166,9 @@ browsing("a press that never got through survives a reload", async (visit) => {
   });
   await shop.page.locator(".press").click();
   await shop.reads(".press-note", /No answer yet/);
+  // Nobody has it yet: nothing on the page may say so.
+  await shop.reads(".press", "Sending…");
+  await shop.reads('[aria-live="assertive"]', /^Sending… No answer yet/);
   await shop.page.reload();
   await shop.reads(".press-note", /No answer yet/);
   isAway = false;
@@ -305,6 +312,135 @@ browsing("a server that goes away while somebody looks", async (visit) => {
     await shop.shows(".coupon");
     await shop.reads(".trouble", "");
     assert.equal((await own.get(`/v1/policies/${id}`)).issued, 1);
+  } finally {
+    await own.stop();
+  }
+});
+
+browsing("offline says offline, and the press goes out when the network is back", async (visit) => {
+  const { id } = await server.policy({ total: 5 });
+  const shop = await shopper(visit, id, { user: "train" });
+  await shop.shows(".press:not([aria-disabled])");
+  await shop.page.context().setOffline(true);
+  await shop.reads(".trouble", "You are offline.");
+  await shop.page.locator(".press").click();
+  await shop.reads(".press", "Sending…");
+  await shop.reads(".press-note", /^You are offline\. Your press is kept/);
+  assert.equal((await held(id, "train")).length, 0);
+  await shop.page.context().setOffline(false);
+  await shop.shows(".coupon");
+  await shop.reads(".trouble", "");
+});
+
+browsing("all coupons of a person are shown, and a cancelled one may be won again", async (visit) => {
+  const { id } = await server.policy({ total: 9, per_user_limit: 2 });
+  const { body: first } = await server.claim(id, "two");
+  const shop = await shopper(visit, id, { user: "two" });
+  await shop.reads(".ticket-code", first.code);
+  await shop.page.locator(".another").click();
+  await shop.reads(".others .ticket-code", first.code);
+  const codes = await shop.page.locator(".ticket-code:visible").allTextContents();
+  assert.equal(new Set(codes).size, 2);
+  await shop.isAccessible();
+  await shop.shot("drop-two-coupons");
+  for (const code of codes) await server.call("POST", `/v1/coupons/${code}/cancel`, {});
+  await shop.page.reload();
+  await shop.reads(".ticket-title", "Cancelled");
+  await shop.reads('[aria-live="assertive"]', "Cancelled. Number 2");
+  await shop.reads(".another", "Get my coupon");
+  await shop.page.locator(".another").click();
+  await shop.reads(".ticket-place", "Number 3");
+  // Where one is the limit, too.
+  const { id: one } = await server.policy({ total: 9 });
+  const { body: only } = await server.claim(one, "two");
+  await server.call("POST", `/v1/coupons/${only.code}/cancel`, {});
+  shop.allowed.push(`404 /v1/policies/${one}/claims/*`);
+  await shop.page.goto(`${server.url}/drop/${one}?user=two`);
+  await shop.page.locator(".another").click();
+  await shop.reads(".ticket-title", "It is yours");
+});
+
+browsing("amounts are shown as their currency does, and a code stays on one line", async (visit) => {
+  const won = await server.policy({ discount: { type: "fixed", value: 5000 }, currency: "KRW" });
+  const cents = await server.policy({ discount: { type: "fixed", value: 500 }, currency: "USD" });
+  const plain = await server.policy({ discount: { type: "fixed", value: 500 } });
+  const shop = await shopper(visit, won.id, { locale: "ko-KR", user: "a b+c@x.com".replace(" ", "") });
+  await shop.reads(".off b", "5,000원");
+  shop.allowed.push("404 /v1/policies/*/claims/*");
+  await shop.page.locator(".press").click();
+  await shop.shows(".coupon");
+  const lines = await shop.page
+    .locator(".ticket-code")
+    .first()
+    .evaluate((node) => {
+      const range = document.createRange();
+      range.selectNodeContents(node);
+      const tops = [...range.getClientRects()].map(({ top }) => Math.round(top));
+      return [new Set(tops).size, node.scrollWidth <= node.clientWidth + 1];
+    });
+  assert.deepEqual(lines, [1, true]);
+  await shop.fits();
+  await shop.page.getByRole("button", { name: "English" }).click();
+  await shop.reads(".off b", "₩5,000");
+  await shop.page.goto(`${server.url}/drop/${cents.id}`);
+  await shop.reads(".off b", "$5.00");
+  await shop.page.goto(`${server.url}/drop/${plain.id}`);
+  await shop.reads(".off b", "500");
+});
+
+browsing("the page paints before its script, and is small over the wire", async (visit) => {
+  const { id } = await server.policy({ total: 5 });
+  const waiting = [];
+  let bytes = 0;
+  const shop = await visit({
+    url: `${server.url}/healthz`,
+    size: PHONE,
+    allowed: [`404 /v1/policies/${id}/claims/*`],
+  });
+  let isHeld = true;
+  await shop.page.route("**/*.js", (route) => (isHeld ? waiting.push(route) : route.continue()));
+  shop.page.on("response", async (answer) => {
+    if (!/\/(drop|assets)\//.test(answer.url())) return;
+    bytes += (await answer.request().sizes().catch(() => ({}))).responseBodySize ?? 0;
+  });
+  await shop.page.goto(`${server.url}/drop/${id}`, { waitUntil: "commit" });
+  await shop.reads(".drop-top .brand", "dibs");
+  await shop.page.waitForFunction(
+    () => performance.getEntriesByName("first-contentful-paint").length > 0,
+  );
+  assert.ok(waiting.length > 0, "no script was asked for");
+  isHeld = false;
+  for (const route of waiting) await route.continue();
+  await shop.reads(".press", "Get my coupon");
+  assert.ok(bytes > 1000 && bytes <= 20480, `${bytes} bytes`);
+});
+
+browsing("a shop's own storefront: name, links, colour, and what becomes of the cancelled", async (visit) => {
+  const own = await Server.start({
+    secrets: {
+      shop_file: JSON.stringify({
+        name: "하늘상점",
+        url: "https://shop.example/",
+        terms_url: "https://shop.example/terms",
+        colour: "#7a2f6d",
+        coupons_come_back: true,
+      }),
+    },
+  });
+  try {
+    const { id } = await own.policy({ total: 1 });
+    const shop = await shopper(visit, id, { at: own });
+    await shop.reads(".drop-top .brand", "하늘상점");
+    await shop.reads(".shop-links a", "Back to 하늘상점");
+    await shop.reads(".shop-links a:nth-child(2)", "Terms");
+    const colour = await shop.page
+      .locator(".press")
+      .evaluate((node) => getComputedStyle(node).backgroundColor);
+    assert.equal(colour, "rgb(122, 47, 109)");
+    await shop.isAccessible();
+    await own.claim(id, "quick");
+    await shop.reads(".view-message p:last-child", /^Cancelled coupons come back/);
+    await shop.shot("drop-shop");
   } finally {
     await own.stop();
   }

@@ -14,7 +14,7 @@ after(() => server.stop());
 browsing("a policy is made with the keyboard only", async (visit) => {
   const visitor = await visit({ url: `${server.url}/#/new` });
   const { page } = visitor;
-  await visitor.reads("h1", "New policy");
+  await visitor.reads("h1", "New drop");
   const type = async (label, text) => {
     for (let presses = 0; presses < 40; presses++) {
       const here = await page.evaluate(() => document.activeElement.labels?.[0]?.textContent);
@@ -29,6 +29,9 @@ browsing("a policy is made with the keyboard only", async (visit) => {
   await type("Coupons", "1,500");
   await type("For each person", "2");
   await visitor.reads(".preview-sentence", "1,500 coupons, 30% off, up to 2 each, opens at once.");
+  await page.keyboard.press("Enter");
+  await visitor.reads("dialog h2", "Open “Friday drop” now?");
+  assert.equal((await server.get("/v1/policies")).items.length, 0, "opened without a question");
   await page.keyboard.press("Enter");
   await visitor.reads("h1", "Friday drop");
   await visitor.reads(".kpis .is-remaining dd", "1,500");
@@ -49,7 +52,7 @@ browsing("the preview says when it opens, in the zone that was chosen", async (v
     /^1,000 coupons, 10% off, one each, opens \d+ \w+( \d+)? 12:00 Seoul time\.$/,
   );
   await visitor.shot("form-light");
-  await page.getByRole("button", { name: "Make the policy" }).click();
+  await page.getByRole("button", { name: "Make the drop" }).click();
   await visitor.reads(".policy-name .pill", "Scheduled");
   const made = (await server.get("/v1/policies")).items.find(({ name }) => name === "Seoul drop");
   assert.equal(made.opens_at, `${noon}T03:00:00.000Z`);
@@ -61,8 +64,8 @@ browsing("mistakes are told where they are, the server's too", async (visit) => 
   const { page } = visitor;
   const error = (name) => `#field-${name}-error`;
   await page.getByLabel("How much off").fill("101");
-  await page.getByLabel("Coupons").fill("0");
-  await page.getByRole("button", { name: "Make the policy" }).click();
+  await page.getByLabel("Coupons", { exact: true }).fill("0");
+  await page.getByRole("button", { name: "Make the drop" }).click();
   await visitor.reads(error("name"), /^A name is needed/);
   await visitor.reads(error("discount-value"), "A whole number from 1 to 100.");
   await visitor.reads(error("total"), /from 1 to 100,000,000/);
@@ -73,16 +76,17 @@ browsing("mistakes are told where they are, the server's too", async (visit) => 
   await page.getByLabel("Name", { exact: true }).fill("Twice");
   await page.getByLabel("Amount").check();
   await visitor.reads(error("discount-value"), "");
-  await page.getByLabel("Coupons").fill("10");
+  await page.getByLabel("Coupons", { exact: true }).fill("10");
   await page.getByLabel("Closes at").fill("2020-01-01T12:00");
-  await page.getByRole("button", { name: "Make the policy" }).click();
+  await page.getByRole("button", { name: "Make the drop" }).click();
   await visitor.reads(error("closes_at"), "It must close after it opens.");
   await page.getByLabel("Closes at").fill("");
   await page.getByText("More", { exact: true }).click();
-  await page.getByLabel("Id").fill(String(taken.id));
-  await page.getByRole("button", { name: "Make the policy" }).click();
-  await visitor.reads(error("id"), /\w/);
-  assert.equal(await page.evaluate(() => document.activeElement.name), "id");
+  await page.getByLabel("Id", { exact: true }).fill(String(taken.id));
+  await page.getByRole("button", { name: "Make the drop" }).click();
+  await page.locator("dialog .primary").click();
+  await visitor.reads("dialog .field-error", /\w/);
+  await page.keyboard.press("Escape");
   assert.ok(!(await server.get("/v1/policies")).items.some(({ name }) => name === "Twice"));
 });
 
@@ -93,4 +97,51 @@ browsing("the form is accessible and fits a phone", async (visit) => {
   await visitor.isAccessible();
   await visitor.fits();
   await visitor.shot("form-phone");
+});
+
+browsing("what is typed is kept as a draft, until it is made or started over", async (visit) => {
+  const visitor = await visit({ url: `${server.url}/#/new` });
+  const { page } = visitor;
+  await page.getByLabel("Name", { exact: true }).fill("Half done");
+  await page.getByLabel("Currency").selectOption("KRW");
+  await page.getByLabel("Amount").check();
+  await page.getByLabel("How much off").fill("5000");
+  await visitor.reads(".preview-sentence", "1,000 coupons, ₩5,000 off, one each, opens at once.");
+  await page.reload();
+  await visitor.reads(".draft", /^Your draft is kept/);
+  assert.equal(await page.getByLabel("Name", { exact: true }).inputValue(), "Half done");
+  await visitor.reads(".preview-sentence", /₩5,000 off/);
+  await page.getByRole("button", { name: "Start over" }).click();
+  await page.waitForFunction(() => document.querySelector("#field-name")?.value === "");
+});
+
+browsing("everything may be edited before the opening, and promises stay after it", async (visit) => {
+  const { id } = await server.policy({ name: "Wrong name", opens_in_s: 7200, total: 10 });
+  const visitor = await visit({ url: `${server.url}/#/policies/${id}/edit` });
+  const { page } = visitor;
+  await visitor.reads("h1", "Edit “Wrong name”");
+  await page.getByLabel("Name", { exact: true }).fill("Right name");
+  await page.getByLabel("Amount").check();
+  await page.getByLabel("Currency").selectOption("USD");
+  await page.getByLabel("How much off").fill("500");
+  await page.getByLabel("For each person").fill("2");
+  await page.getByLabel("Valid for days").fill("30");
+  await visitor.isAccessible();
+  await page.getByRole("button", { name: "Save" }).click();
+  await visitor.reads("h1", "Right name");
+  await visitor.reads(".sentence", /10 coupons, \$5\.00 off, up to 2 each, .* valid for 30 days$/);
+  const now = await server.get(`/v1/policies/${id}`);
+  assert.deepEqual(
+    [now.discount, now.currency, now.per_user_limit, now.coupon_valid_days],
+    [{ type: "fixed", value: 500 }, "USD", 2, 30],
+  );
+  await server.call("PATCH", `/v1/policies/${id}`, { opens_at: null });
+  await server.claim(id, "first");
+  await page.goto(`${server.url}/#/policies/${id}/edit`);
+  await page.reload();
+  await visitor.reads(".draft", "What people were promised stays as it is.");
+  assert.ok(await page.getByLabel("How much off").isDisabled());
+  await page.getByLabel("Coupons", { exact: true }).fill("12");
+  await page.getByRole("button", { name: "Save" }).click();
+  await visitor.reads(".kpis .is-remaining .soft", "of 12");
 });

@@ -29,11 +29,12 @@ browsing("a token opens the board, and signing out closes it", async (visit) => 
   await page.getByLabel("Admin token").fill(TOKEN);
   await page.keyboard.press("Enter");
   // Where they wanted to go.
-  await visitor.reads("h1", "New policy");
+  await visitor.reads("h1", "New drop");
   assert.equal(await page.evaluate(() => document.cookie), "", "a script can read the session");
 
   await page.getByLabel("Name", { exact: true }).fill("Signed");
   await page.keyboard.press("Enter");
+  await page.locator("dialog .primary").click();
   await visitor.reads(".policy-name .pill", "Open");
   await page.reload();
   await visitor.reads("h1", "Signed");

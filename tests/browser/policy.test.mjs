@@ -94,13 +94,68 @@ browsing("winners come as CSV, and a clone begins with the same", async (visit) 
   assert.match(lines[1], new RegExp(`^1,ann-\\d-x,1,${id}-1,${id}-1-\\w{13},ISSUED,`));
 
   await page.page.getByRole("link", { name: "Clone" }).click();
-  await page.reads("h1", "New policy, like “Spring”");
-  await page.reads(".preview-sentence", "5 coupons, 3,000 off, up to 2 each, opens at once.");
-  await page.page.getByRole("button", { name: "Make the policy" }).click();
+  await page.reads("h1", "New drop, like “Spring”");
+  // It has no time of its own yet: a copy never opens by itself at once.
+  await page.reads(
+    ".preview-sentence",
+    /^5 coupons, 3,000 off, up to 2 each, opens tomorrow \d\d:\d\d Seoul time\.$/,
+  );
+  await page.page.getByRole("button", { name: "Make the drop" }).click();
   await page.reads("h1", "Spring");
-  await page.reads(".kpis .is-remaining dd", "5");
+  await page.reads(".policy-name .pill", "Scheduled");
   const { items } = await server.get("/v1/policies");
   const copies = items.filter(({ name }) => name === "Spring");
   assert.equal(copies.length, 2);
   assert.deepEqual(copies[0].discount, copies[1].discount);
+});
+
+browsing("a clone keeps its times relative", async (visit) => {
+  const at = (days, hours) => new Date(Date.now() + days * 86400000 + hours * 3600000).toISOString();
+  const { id } = await server.policy({
+    name: "Weekly",
+    opens_at: at(-3, 0),
+    closes_at: at(-3, 2),
+    coupon_expires_at: at(-3, 5),
+  });
+  const page = await visit({ url: `${server.url}/#/new?from=${id}` });
+  await page.reads("h1", "New drop, like “Weekly”");
+  await page.page.getByRole("button", { name: "Make the drop" }).click();
+  await page.reads(".policy-name .pill", "Scheduled");
+  const { items } = await server.get("/v1/policies");
+  const copy = items.find((item) => item.name === "Weekly" && item.id !== id);
+  const minutes = (from, to) => Math.round((Date.parse(copy[to]) - Date.parse(copy[from])) / 60000);
+  assert.deepEqual([minutes("opens_at", "closes_at"), minutes("opens_at", "coupon_expires_at")], [
+    120, 300,
+  ]);
+  assert.ok(Date.parse(copy.opens_at) > Date.now());
+});
+
+browsing("the help desk finds a person and a code, cancels, blocks and gives anew", async (visit) => {
+  const { id } = await server.policy({ total: 5, name: "Desk" });
+  const user = "김하늘+1@x.com";
+  const { body: won } = await server.claim(id, user);
+  const page = await visit({ url: `${server.url}/#/customers` });
+  await page.reads("h1", "Customers");
+  await page.page.keyboard.type(won.code);
+  await page.page.keyboard.press("Enter");
+  await page.reads(".found h2", user);
+  await page.reads(".coupons code", won.code);
+  await page.isAccessible();
+  await page.shot("customers");
+  await button(page, "Give anew").click();
+  await page.page.locator("dialog .danger").click();
+  await page.reads(".coupons li:nth-child(2) .pill", "Issued");
+  await page.reads(".coupons li:nth-child(1) .pill", "Cancelled");
+  const { items } = await server.get(`/v1/users/${encodeURIComponent(user)}/coupons`);
+  assert.deepEqual(
+    items.map(({ state }) => state),
+    ["CANCELLED", "ISSUED"],
+  );
+  await button(page, "Cancel it").click();
+  await page.page.locator("dialog .danger").click();
+  await page.reads(".coupons li:nth-child(2) .pill", "Cancelled");
+  await button(page, "Block").click();
+  await page.page.locator("dialog .danger").click();
+  await page.page.locator("dialog").waitFor({ state: "detached" });
+  assert.equal((await server.claim(id, user)).body.code, "BLOCKED");
 });

@@ -42,7 +42,7 @@ test("a policy is one sentence", () => {
   assert.equal(say({}), "1,000 coupons, 10% off, one each, opens Friday 12:00 Seoul time");
   assert.equal(
     say({ total: 1, opens_ms: null, per_user_limit: 3, coupon_valid_days: 1 }),
-    "1 coupon, 10% off, up to 3 each, good for 1 day",
+    "1 coupon, 10% off, up to 3 each, valid for 1 day",
   );
 });
 
@@ -58,6 +58,8 @@ test("what is typed is a policy, or says what is wrong", () => {
     opens_at: "",
     closes_at: "",
     coupon_valid_days: "",
+    coupon_expires_at: "",
+    currency: "",
     reserve: "",
     id: "",
   };
@@ -106,4 +108,30 @@ test("times are short", () => {
     "01:00:00",
     "1 d 01:01:01",
   ]);
+});
+
+test("every sentence of the operators' pages has its Korean", async () => {
+  const { readdir, readFile } = await import("node:fs/promises");
+  const { default: korean } = await import("../../web/src/i18n/board_ko.js");
+  const folder = new URL("../../web/src/", import.meta.url);
+  const wanted = new Set();
+  for (const name of await readdir(folder)) {
+    if (!name.endsWith(".js")) continue;
+    const text = await readFile(new URL(name, folder), "utf8");
+    if (!text.includes('"./words.js"')) continue;
+    for (const [, said] of text.matchAll(/\bt\(\s*"((?:[^"\\]|\\.)*)"/g)) wanted.add(said);
+    for (const [, a, b] of text.matchAll(/\bt\([^"()]*\? "([^"]*)" : "([^"]*)"/g))
+      wanted.add(a).add(b);
+  }
+  assert.ok(wanted.size > 200, `${wanted.size} sentences`);
+  const holes = (text) => (text.match(/\{\w+\}/g) ?? []).sort().join();
+  for (const said of wanted) {
+    assert.ok(korean[said], `“${said}” has no Korean`);
+    assert.equal(holes(korean[said]), holes(said), said);
+  }
+});
+
+test("pages speak of drops, not of policies", async () => {
+  const { default: korean } = await import("../../web/src/i18n/board_ko.js");
+  for (const said of Object.keys(korean)) assert.doesNotMatch(said, /polic|good for/i);
 });

@@ -6,20 +6,25 @@ import { clockTime } from "./format.js";
 import { mark, put } from "./dom.js";
 import { formPage } from "./form.js";
 import { loginPage } from "./login.js";
+import { customersPage } from "./customers.js";
+import { missingPage } from "./missing.js";
 import { policyPage } from "./policy.js";
+import { language, speak, t } from "./words.js";
 
 const ROUTES = [
-  { pattern: /^\/$/, page: "board", title: "Board", open: boardPage },
-  { pattern: /^\/new$/, page: "new", title: "New policy", open: formPage },
-  { pattern: /^\/policies\/(\d+)$/, page: "policy", title: "Policy", open: policyPage },
-  { pattern: /^\/login$/, page: "login", title: "Sign in", open: loginPage },
+  { pattern: /^\/$/, page: "board", title: t("Board"), open: boardPage },
+  { pattern: /^\/new$/, page: "new", title: t("New drop"), open: formPage },
+  { pattern: /^\/policies\/(\d+)\/edit$/, page: "edit", title: t("Edit"), open: formPage },
+  { pattern: /^\/customers$/, page: "customers", title: t("Customers"), open: customersPage },
+  { pattern: /^\/policies\/(\d+)$/, page: "policy", title: t("Drop"), open: policyPage },
+  { pattern: /^\/login$/, page: "login", title: t("Sign in"), open: loginPage },
 ];
 const CONNECTION_WORDS = {
-  connecting: "Connecting",
-  live: "Live",
-  waiting: "Connection lost, trying again",
-  refused: "Not connected",
-  ended: "Not connected",
+  connecting: t("Connecting"),
+  live: t("Live"),
+  waiting: t("Connection lost, trying again"),
+  refused: t("Not connected"),
+  ended: t("Not connected"),
   idle: "",
 };
 
@@ -33,6 +38,8 @@ function connection(state) {
   const node = document.getElementById("connection");
   mark(node, "data-state", state);
   put(node.lastElementChild, CONNECTION_WORDS[state]);
+  // What is shown is of the past, and looks like it.
+  mark(root, "data-stale", state === "waiting" ? "" : null);
 }
 
 /* A stream or call was refused: whoever was signed in is so no longer. */
@@ -47,9 +54,18 @@ function where() {
   return { route, path, id: route?.pattern.exec(path)[1], query: new URLSearchParams(query) };
 }
 
+/* An address behind the # that names no page. */
+function unknown() {
+  close();
+  close = () => {};
+  connection("idle");
+  root.dataset.page = "missing";
+  root.replaceChildren(missingPage(t("There is no such page"), t("Look at the address again.")));
+}
+
 async function show() {
   const place = where();
-  if (!place.route) return location.replace("#/");
+  if (!place.route) return unknown();
   close();
   close = () => {};
   connection("idle");
@@ -79,6 +95,22 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   root.focus();
 });
+for (const [selector, words] of [
+  [".skip", t("Skip to the page")],
+  ['[data-page="board"]', t("Board")],
+  ['[data-page="new"]', t("New drop")],
+  ['[data-page="customers"]', t("Customers")],
+  ["#sign-out", t("Sign out")],
+]) {
+  put(document.querySelector(selector), words);
+}
+mark(document.querySelector("nav"), "aria-label", t("Pages"));
+mark(document.getElementById("server-clock"), "title", t("The server's time"));
+const other = language === "ko" ? ["en", "English"] : ["ko", "한국어"];
+const switcher = document.getElementById("language");
+put(switcher, other[1]);
+mark(switcher, "lang", other[0]);
+switcher.addEventListener("click", () => speak(other[0]));
 addEventListener("hashchange", show);
 ticking(250, () => put(document.getElementById("server-clock"), clockTime(serverNow())));
 show();

@@ -10,6 +10,7 @@ import { policyList } from "./policies.js";
 import { bestSellers } from "./products.js";
 import { follow } from "./stream.js";
 import { policyNow } from "./now.js";
+import { t } from "./words.js";
 
 const SPAN_S = 60;
 
@@ -27,8 +28,8 @@ export function boardPage(root, { connection, refused }) {
   const letters = deadLetters();
 
   root.append(
-    h("h1", { class: "sr" }, "Board"),
-    h("section", { class: "strip card", "aria-label": "The server" }, lights.node, server.node),
+    h("h1", { class: "sr" }, t("Board")),
+    h("section", { class: "strip card", "aria-label": t("The server") }, lights.node, server.node),
     h("div", { class: "hero" }, now.node, rates.node),
     h(
       "div",
@@ -86,8 +87,8 @@ function serverLine() {
     node,
     show({ server, streams: count }) {
       put(kinds, `dibs ${server.version}`);
-      put(streams, `${whole(count)} watching`);
-      put(up, `up ${lasted(server.uptime_s * 1000)}`);
+      put(streams, t("{n} watching", { n: whole(count) }));
+      put(up, t("up {time}", { time: lasted(server.uptime_s * 1000) }));
     },
   };
 }
@@ -100,7 +101,7 @@ function ratesFigure() {
   const node = h(
     "figure",
     { class: "card rates", "aria-labelledby": "rates-title" },
-    h("figcaption", {}, h("h2", { id: "rates-title" }, "Claims per second"), total),
+    h("figcaption", {}, h("h2", { id: "rates-title" }, t("Claims per second")), total),
     box,
     key.node,
   );
@@ -116,7 +117,7 @@ function ratesFigure() {
         columns.map((column) => column[pointed]),
         clockTime(xs[pointed] * 1000),
       );
-    } else key.show(latest, "now");
+    } else key.show(latest, t("now"));
   }
   function draw() {
     const last = Math.floor(serverNow() / 1000);

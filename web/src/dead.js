@@ -3,6 +3,7 @@ import { get, post, remove } from "./api.js";
 import { h, mark, put } from "./dom.js";
 import { moment } from "./format.js";
 import { serverNow } from "./clock.js";
+import { t } from "./words.js";
 
 const SHOWN = 20;
 
@@ -10,11 +11,11 @@ const SHOWN = 20;
 export function deadLetters() {
   const count = h("span", { class: "count" }, "0");
   const list = h("ul", { class: "letters", hidden: true });
-  const note = h("p", { class: "empty" }, "None. Every accepted claim became a coupon.");
+  const note = h("p", { class: "empty" }, t("None. Every accepted claim became a coupon."));
   const node = h(
     "section",
     { class: "card", "aria-labelledby": "letters-title" },
-    h("h2", { id: "letters-title" }, "Dead letters ", count),
+    h("h2", { id: "letters-title" }, t("Dead letters") + " ", count),
     note,
     list,
   );
@@ -59,7 +60,7 @@ export function deadLetters() {
             class: "quiet",
             onclick: does(() => post(`/v1/dead/${encodeURIComponent(item.id)}/retry`)),
           },
-          "Retry",
+          t("Retry"),
         ),
         h(
           "button",
@@ -68,7 +69,7 @@ export function deadLetters() {
             class: "quiet",
             onclick: does(() => remove(`/v1/dead/${encodeURIComponent(item.id)}`)),
           },
-          "Put away",
+          t("Put away"),
         ),
       ),
     );

@@ -1,5 +1,6 @@
 // dialog.js: asks before something is done, and stays open when it could not be done.
 import { h, put } from "./dom.js";
+import { t } from "./words.js";
 
 let count = 0;
 
@@ -9,7 +10,7 @@ export function ask({ title, words, verb, isDanger = false, fields = [], act }) 
   const id = `dialog-${++count}`;
   const error = h("p", { class: "field-error", role: "alert" });
   const go = h("button", { type: "submit", class: isDanger ? "danger" : "primary" }, verb);
-  const cancel = h("button", { type: "button", onclick: () => dialog.close() }, "Cancel");
+  const cancel = h("button", { type: "button", onclick: () => dialog.close() }, t("Cancel"));
   let isDone = false;
 
   async function submit(event) {

@@ -16,7 +16,16 @@ const STATES = ["SOLD_OUT", "PAUSED", "CLOSED"]; // what a policy's state says, 
 const now = { policy: null, person: null, claim: null, underWay: null, verdict: null, stop: null };
 const view = scene(document.getElementById("drop"), { press, spoken: draw });
 let hand = null,
-  closeStatus = null;
+  closeStatus = null,
+  isAway = false;
+
+/* What keeps the page from the server: this device's own connection, or something further away. */
+function showTrouble() {
+  const { words } = view.speech;
+  view.trouble(navigator.onLine === false ? words.offlineNow : isAway ? words.offline : "");
+  draw();
+}
+for (const change of ["online", "offline"]) addEventListener(change, showTrouble);
 
 /* Nothing can be claimed here, for a reason that waiting does not change: "missing", "token", … */
 function halt(kind) {
@@ -30,7 +39,7 @@ function draw() {
     { policy, claim } = now;
   if (now.stop) return tell(now.stop);
   if (!policy) return;
-  view.offer(policy);
+  view.offer(policy, now.shop);
   view.who(now.person?.user);
   if (now.underWay) return drawUnderWay();
   if (claim) return drawClaim();
@@ -70,7 +79,11 @@ function drawCountdown(left_ms) {
 function drawUnderWay() {
   const { words } = view.speech,
     { at_ms, told } = now.underWay;
-  const line = told ? words[told] : words.pressedWords(clockTime(at_ms, 1));
+  const line = navigator.onLine === false
+    ? words.offlinePress
+    : told
+      ? words[told]
+      : words.pressedWords(clockTime(at_ms, 1));
   view.stage.press({
     words: words.pressed,
     label: words.pressed,
@@ -78,7 +91,7 @@ function drawUnderWay() {
     isReady: false,
     isBusy: true,
   });
-  view.announce(told ? line : `${words.pressed}. ${line}`);
+  view.announce(`${words.pressed} ${line}`);
 }
 
 function drawClaim() {
@@ -92,36 +105,56 @@ function drawClaim() {
   } else if (claim.state === "VOID") {
     tell("void", words.voidWords(claim.reason ?? ""));
   } else {
-    const isMore = policy.state === "OPEN" && (claim.held ?? 1) < policy.per_user_limit;
-    view.stage.won(claim, isMore);
+    const coupons = claim.coupons ?? [claim];
+    const count = coupons.filter(({ coupon_state }) => coupon_state !== "CANCELLED").length;
+    const isMore = policy.state === "OPEN" && count < policy.per_user_limit;
+    view.stage.won(coupons, isMore ? (count > 0 ? words.buttonMore : words.button) : null);
+    const state = words.couponStates[claim.coupon_state];
     view.announce(
-      `${words.wonTitle}. ${words.place(claim.seq)}. ${words.code} ${claim.code ?? ""}`,
+      [
+        state ?? words.wonTitle,
+        words.place(claim.seq),
+        ...(state ? [] : [`${words.code} ${claim.code ?? ""}`]),
+      ]
+        .join(". ")
+        .trim(),
     );
   }
 }
 
 function drawSoldOut() {
-  const { words } = view.speech,
-    { verdict } = now;
-  if (verdict?.code !== "SOLD_OUT") return tell("soldOut");
-  const early_s = (verdict.at_ms - Date.parse(verdict.sold_out_at)) / 1000;
-  tell(
-    "soldOut",
-    early_s >= 0.1 ? words.soldOutBefore(view.speech.tenths(early_s)) : words.soldOutJust,
-  );
+  const { words, clock, tenths, number } = view.speech,
+    { verdict, policy } = now;
+  const sold_out_at = verdict?.sold_out_at ?? policy.sold_out_at;
+  const told = [words.soldOutWords];
+  if (verdict?.code === "SOLD_OUT") {
+    const early_s = (verdict.at_ms - Date.parse(sold_out_at)) / 1000;
+    told[0] = early_s >= 0.1 ? words.soldOutBefore(tenths(early_s)) : words.soldOutJust;
+  }
+  if (sold_out_at) told.push(words.soldOutAt(clock(sold_out_at)));
+  if (verdict?.code === "SOLD_OUT" && policy.per_user_limit === 1)
+    told.push(words.soldOutFaster(number(policy.total)));
+  if (now.shop?.look_again_at && Date.parse(now.shop.look_again_at) > serverNow())
+    told.push(words.lookAgain(view.speech.day(now.shop.look_again_at)));
+  else if (now.shop?.coupons_come_back) told.push(words.comesBack);
+  tell("soldOut", told);
 }
 
 function tell(kind, text, title = view.speech.words[`${kind}Title`]) {
-  const line = text ?? view.speech.words[`${kind}Words`];
-  view.stage.message(title, line);
-  view.announce(`${title}. ${line}`);
+  const lines = [text ?? view.speech.words[`${kind}Words`]].flat();
+  view.stage.message(title, lines);
+  view.announce(`${title}. ${lines.join(" ")}`);
 }
 
 /* Takes in what the server says of this person's claims; the latest that is a coupon is shown. */
 function heardClaim(status) {
-  const good = (status.claims ?? [status]).filter((each) => each.state === "ISSUED");
-  const shown = status.state === "PENDING" || !good.length ? status : good[0];
-  now.claim = { ...now.claim, ...shown, ahead: status.ahead, held: Math.max(good.length, 1) };
+  const coupons = (status.claims ?? [status]).filter((each) => each.state === "ISSUED");
+  const shown = status.state === "PENDING" || !coupons.length ? status : coupons[0];
+  // What was answered to a press has the code, which a status may leave out.
+  const known = new Map((now.claim?.coupons ?? []).map((each) => [each.seq, each]));
+  const all = coupons.map((each) => ({ ...known.get(each.seq), ...each }));
+  const first = all.find(({ seq }) => seq === shown.seq);
+  now.claim = { ...shown, ...first, ahead: status.ahead, ...(all.length ? { coupons: all } : {}) };
   draw();
 }
 
@@ -145,7 +178,8 @@ async function press() {
   const { claim, verdict } = await answer;
   now.underWay = null;
   if (claim) {
-    now.claim = { ...claim, held: claim.nth };
+    const before = (now.claim?.coupons ?? []).filter(({ seq }) => seq !== claim.seq);
+    now.claim = { ...claim, coupons: [claim, ...before] };
     followClaim();
   } else if (verdict.code === "UNAUTHORIZED") return halt("expired");
   else {
@@ -173,7 +207,8 @@ async function insist(path, options) {
       return await get(path, options);
     } catch (problem) {
       if (!problem.isOpen) throw problem;
-      view.trouble(view.speech.words.offline);
+      isAway = true;
+      showTrouble();
       await new Promise((resolve) => setTimeout(resolve, wait_ms));
     }
   }
@@ -186,12 +221,18 @@ async function start() {
       insist(`/v1/policies/${id}`),
       insist("/v1/session"),
     ]);
+    now.shop = session.shop;
+    isAway = false;
+    showTrouble();
   } catch (problem) {
     return halt(problem.status === 404 || problem.status === 400 ? "missing" : "trouble");
   }
   follow(`/v1/policies/${id}/events`, {
     on: { numbers: heardNumbers },
-    state: (state) => view.trouble(state === "waiting" ? view.speech.words.offline : ""),
+    state: (state) => {
+      isAway = state === "waiting";
+      showTrouble();
+    },
   });
   ticking(100, () => now.policy?.state === "SCHEDULED" && draw());
   const person = whoIsHere(session);

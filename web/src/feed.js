@@ -3,15 +3,16 @@
 // The rows stay where they are and only their words change: nothing jumps while a crowd goes by.
 import { h, mark, put } from "./dom.js";
 import { clockTime } from "./format.js";
+import { t } from "./words.js";
 
 const KEPT = 50;
 const RESULTS = {
-  issued: ["won", "issued"],
-  accepted: ["won", "accepted"],
-  already_issued: ["held", "asked again"],
-  sold_out: ["sold_out", "sold out"],
-  limit_reached: ["refused", "limit reached"],
-  not_open: ["refused", "too early"],
+  issued: ["won", t("issued")],
+  accepted: ["won", t("accepted")],
+  already_issued: ["held", t("asked again")],
+  sold_out: ["sold_out", t("sold out")],
+  limit_reached: ["refused", t("limit reached")],
+  not_open: ["refused", t("too early")],
 };
 
 function slots(title, id, empty, row) {
@@ -54,7 +55,7 @@ function slots(title, id, empty, row) {
 }
 
 export function claimFeed() {
-  return slots("Last claims", "feed", "Nobody has claimed yet.", () => {
+  return slots(t("Last claims"), "feed", t("Nobody has claimed yet."), () => {
     const at = h("time"),
       user = h("span", { class: "feed-user" });
     const result = h("span", { class: "feed-result" }),
@@ -77,7 +78,7 @@ export function claimFeed() {
 }
 
 export function eventLog() {
-  return slots("Event log", "log", "Nothing has happened yet.", () => {
+  return slots(t("Event log"), "log", t("Nothing has happened yet."), () => {
     const at = h("time"),
       words = h("span");
     return {

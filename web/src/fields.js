@@ -1,5 +1,6 @@
 // fields.js: the form's fields: each with its label, its hint and, where it is wrong, why.
 import { h, mark, put } from "./dom.js";
+import { language, t } from "./words.js";
 
 /* A labelled input called `name`; `say(words)` shows a mistake in place, null takes it away. */
 export function field(name, label, input, hint) {
@@ -58,6 +59,24 @@ export function choice(name, title, options, changed) {
   };
 }
 
+/* Currencies: those a shop most likely means, then all that the browser knows. */
+export function currencyInput() {
+  const names = new Intl.DisplayNames([language], { type: "currency" });
+  const option = (code) => h("option", { value: code }, `${code} – ${names.of(code)}`);
+  const near = ["KRW", "USD", "EUR", "JPY"];
+  return h(
+    "select",
+    {},
+    h("option", { value: "" }, "–"),
+    h("optgroup", { label: t("Near") }, near.map(option)),
+    h(
+      "optgroup",
+      { label: t("All") },
+      Intl.supportedValuesOf("currency").filter((code) => !near.includes(code)).map(option),
+    ),
+  );
+}
+
 /* Time zones: those a shop most likely means, then all. */
 export function zoneInput(own) {
   const option = (zone) =>
@@ -67,7 +86,7 @@ export function zoneInput(own) {
   return h(
     "select",
     {},
-    h("optgroup", { label: "Near" }, near.map(option)),
-    h("optgroup", { label: "All" }, rest.map(option)),
+    h("optgroup", { label: t("Near") }, near.map(option)),
+    h("optgroup", { label: t("All") }, rest.map(option)),
   );
 }

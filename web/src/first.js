@@ -3,16 +3,17 @@ import { put } from "./dom.js";
 import { figure } from "./figure.js";
 import { clockTime } from "./format.js";
 import { FIRST_OUTCOMES, stackedBars } from "./plot.js";
+import { t } from "./words.js";
 
 const TENTHS = 300;
-const NOT_YET = "Begins with the first claim after the opening";
+const NOT_YET = t("Begins with the first claim after the opening");
 const sumOf = (column) => column.reduce((sum, n) => sum + n, 0);
 
 /* The figure, in tenths of a second; `set` takes all there is, `add` what is new. */
 export function firstFigure() {
   const { node, box, key, words } = figure(
     "first-title",
-    "The first 30 seconds",
+    t("The first 30 seconds"),
     NOT_YET,
     FIRST_OUTCOMES,
   );
@@ -26,7 +27,7 @@ export function firstFigure() {
   const soldAfter_s = () =>
     began_ms && sold_out_ms && sold_out_ms >= began_ms ? (sold_out_ms - began_ms) / 1000 : null;
   function label() {
-    if (pointed === null) key.show(columns.map(sumOf), "in all");
+    if (pointed === null) key.show(columns.map(sumOf), t("in all"));
     else
       key.show(
         columns.map((column) => column[pointed]),
@@ -39,9 +40,9 @@ export function firstFigure() {
     const end = [5, 10, 20].find((seconds) => used / 10 < seconds * 0.9) ?? 30;
     plot.set(xs, columns, { min: 0, max: end });
     const sold = soldAfter_s();
-    const end_words = sold === null ? "" : `; sold out after ${sold.toFixed(2)} s`;
+    const end_words = sold === null ? "" : t("; sold out after {s} s", { s: sold.toFixed(2) });
     const began = began_ms === null ? null : clockTime(began_ms, 1);
-    put(words, began === null ? NOT_YET : `From the first claim at ${began}${end_words}`);
+    put(words, began === null ? NOT_YET : t("From the first claim at {time}", { time: began }) + end_words);
     label();
   }
   return {
@@ -52,7 +53,7 @@ export function firstFigure() {
         words: (s) => `${+s.toFixed(1)} s`,
         mark: () => {
           const x = soldAfter_s();
-          return x === null ? null : { x, words: `sold out ${x.toFixed(2)} s` };
+          return x === null ? null : { x, words: t("sold out {s} s", { s: x.toFixed(2) }) };
         },
         hover: (index) => {
           pointed = index;

@@ -1,13 +1,16 @@
 // flow.js: from a press to a coupon in numbers: the funnel, and how long answers take.
 import { h, put, vary } from "./dom.js";
 import { milliseconds, share, whole } from "./format.js";
+import { t } from "./words.js";
 
 const STEPS = [
-  { name: "received", title: "Received", of: null },
-  { name: "won", title: "Won", of: "received" },
-  { name: "pending", title: "Pending", of: "won" },
-  { name: "issued", title: "Issued", of: "won" },
+  { name: "received", title: t("Received"), of: null },
+  { name: "won", title: t("Won"), of: "received" },
+  { name: "pending", title: t("Pending"), of: "won" },
+  { name: "issued", title: t("Issued"), of: "won" },
 ];
+
+const OF = { received: "{share} of received", won: "{share} of won" };
 
 export function funnel() {
   const rows = STEPS.map(({ name, title }) => {
@@ -28,33 +31,33 @@ export function funnel() {
     node: h(
       "section",
       { class: "card", "aria-labelledby": "funnel-title" },
-      h("h2", { id: "funnel-title" }, "From press to coupon"),
+      h("h2", { id: "funnel-title" }, t("From press to coupon")),
       h(
         "ol",
         { class: "funnel" },
         rows.map(({ node }) => node),
       ),
-      h("p", { class: "fact" }, "Oldest pending claim ", age),
+      h("p", { class: "fact" }, t("Oldest pending claim") + " ", age),
     ),
     show(numbers, pending_age_ms) {
       STEPS.forEach(({ name, of }, i) => {
         put(rows[i].number, whole(numbers[name]));
         put(
           rows[i].part,
-          !of ? "all claims" : numbers[of] ? `${share(numbers[name], numbers[of])} of ${of}` : "",
+          !of ? t("all claims") : numbers[of] ? t(OF[of], { share: share(numbers[name], numbers[of]) }) : "",
         );
         vary(rows[i].node, "--share", numbers.received ? numbers[name] / numbers.received : 0);
       });
-      put(age, numbers.pending > 0 ? milliseconds(pending_age_ms) : "none");
+      put(age, numbers.pending > 0 ? milliseconds(pending_age_ms) : t("none"));
     },
   };
 }
 
 const PERCENTILES = [
-  ["p50", "Half within"],
-  ["p90", "90% within"],
-  ["p99", "99% within"],
-  ["p999", "99.9% within"],
+  ["p50", t("Half within")],
+  ["p90", t("90% within")],
+  ["p99", t("99% within")],
+  ["p999", t("99.9% within")],
 ];
 
 /* A bar's length for a time: a tenth of a millisecond is nothing, ten seconds is all. */
@@ -70,13 +73,13 @@ export function latencies() {
     node: h(
       "section",
       { class: "card", "aria-labelledby": "latency-title" },
-      h("h2", { id: "latency-title" }, "Time to an answer"),
+      h("h2", { id: "latency-title" }, t("Time to an answer")),
       h(
         "ol",
         { class: "latency" },
         rows.map(({ node }) => node),
       ),
-      h("p", { class: "fact" }, "The last 10 seconds with claims, in the server"),
+      h("p", { class: "fact" }, t("The last 10 seconds with claims, in the server")),
     ),
     show(numbers) {
       PERCENTILES.forEach(([name], i) => {

@@ -67,11 +67,3 @@ export function moment(when, now) {
       : `${date.toLocaleDateString("en", { month: "short", day: "numeric" })}, `;
   return `${day}${clockTime(when)}`;
 }
-
-export const STATE_WORDS = {
-  SCHEDULED: "Scheduled",
-  OPEN: "Open",
-  PAUSED: "Paused",
-  SOLD_OUT: "Sold out",
-  CLOSED: "Closed",
-};

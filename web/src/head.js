@@ -7,6 +7,7 @@ import { sentenceOf } from "./preview.js";
 import { nextWords, statePill } from "./state.js";
 import { stockBar } from "./stock.js";
 import { ownZone } from "./zones.js";
+import { t } from "./words.js";
 
 /* The numbers, large; `say(key, number, note)` fills one in. */
 function keyNumbers() {
@@ -31,36 +32,36 @@ function keyNumbers() {
   const node = h(
     "dl",
     {},
-    fact("remaining", "Left"),
-    fact("issued", "Issued", "won"),
-    fact("pending", "Pending", "held"),
-    fact("given", "Given out"),
-    fact("next", "Clock"),
+    fact("remaining", t("Left")),
+    fact("issued", t("Issued"), "won"),
+    fact("pending", t("Pending"), "pending"),
+    fact("given", t("Given out")),
+    fact("next", t("Clock")),
   );
   return { node, say };
 }
 
 /* The name, what it is in a sentence, what can be done, and the numbers. */
 export function policyHead(id) {
-  const name = h("h1", {}, `Policy ${id}`),
+  const name = h("h1", {}, t("Drop {id}", { id })),
     pill = statePill();
   const sentence = h("p", { class: "sentence" }, " ");
   const actions = policyActions(id);
-  const bar = stockBar("Stock");
+  const bar = stockBar(t("Stock"));
   const { node: numbers, say } = keyNumbers();
 
   return {
     node: h(
       "header",
       { class: "policy-head" },
-      h("a", { class: "back", href: "#/" }, "← Board"),
+      h("a", { class: "back", href: "#/" }, t("← Board")),
       h(
         "div",
         { class: "policy-title" },
         h("div", {}, h("div", { class: "policy-name" }, name, pill.node), sentence),
         actions.node,
       ),
-      h("section", { class: "card kpis", "aria-label": "Numbers" }, numbers, bar.node),
+      h("section", { class: "card kpis", "aria-label": t("Numbers") }, numbers, bar.node),
     ),
     show(policy) {
       const now_ms = serverNow();
@@ -70,29 +71,25 @@ export function policyHead(id) {
       pill.show(policy.state);
       actions.show(policy);
       bar.show(policy);
-      say("remaining", whole(policy.remaining), `of ${whole(policy.total)}`);
-      say("issued", whole(policy.issued), "in the ledger");
-      say("pending", whole(policy.pending), "on their way");
-      say("given", share(policy.issued + policy.pending, policy.total), "won by somebody");
+      say("remaining", whole(policy.remaining), t("of {n}", { n: whole(policy.total) }));
+      say("issued", whole(policy.issued), t("in the ledger"));
+      say("pending", whole(policy.pending), t("on their way"));
+      say("given", share(policy.issued + policy.pending, policy.total), t("won by somebody"));
       if (policy.state === "SCHEDULED" && opens_ms > 0)
-        say("next", left(opens_ms), "until it opens");
+        say("next", left(opens_ms), t("until it opens"));
       else clockFact(say, policy, now_ms);
-    },
-    missing() {
-      put(name, "No such policy");
-      put(sentence, `There is no policy ${id}. It may be on another server.`);
     },
   };
 }
 
 function clockFact(say, policy, now_ms) {
   const closes_ms = policy.closes_at ? Date.parse(policy.closes_at) - now_ms : 0;
-  if (policy.state !== "CLOSED" && closes_ms > 0) say("next", left(closes_ms), "until it closes");
-  else if (policy.state === "CLOSED") say("next", "Over", nextWords(policy));
+  if (policy.state !== "CLOSED" && closes_ms > 0) say("next", left(closes_ms), t("until it closes"));
+  else if (policy.state === "CLOSED") say("next", t("Over"), nextWords(policy));
   else
     say(
       "next",
-      policy.state === "OPEN" ? "Running" : policy.state === "PAUSED" ? "Held" : "Done",
+      policy.state === "OPEN" ? t("Running") : policy.state === "PAUSED" ? t("Held") : t("Done"),
       nextWords(policy),
     );
 }

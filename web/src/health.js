@@ -1,16 +1,17 @@
 // health.js: a light for each part of the server, with its words.
 import { h, mark, put } from "./dom.js";
+import { t } from "./words.js";
 
 const NAMES = ["gate", "ledger", "relay", "reconciliation"];
 const TITLES = {
-  gate: "Gate",
-  ledger: "Ledger",
-  relay: "Relay",
-  reconciliation: "Reconciliation",
-  workers: "Workers", // of a shared gate only
-  webhook: "Webhook", // where one is set
+  gate: t("Gate"),
+  ledger: t("Ledger"),
+  relay: t("Relay"),
+  reconciliation: t("Reconciliation"),
+  workers: t("Workers"), // of a shared gate only
+  webhook: t("Webhook"), // where one is set
 };
-const STATES = { ok: "fine", degraded: "degraded", down: "down", unknown: "unknown" };
+const STATES = { ok: t("fine"), degraded: t("degraded"), down: t("down"), unknown: t("unknown") };
 
 /* People win without these. */
 const WITHOUT = new Set(["workers", "webhook"]);
@@ -28,7 +29,7 @@ export function partsOf(readiness) {
 export function partsWithKinds(parts, server) {
   return parts.map((part) => ({
     ...part,
-    words: part.words === "ok" ? (server[part.name] ?? "in order") : part.words,
+    words: part.words === "ok" ? (server[part.name] ?? t("in order")) : part.words,
   }));
 }
 
@@ -37,7 +38,7 @@ export function healthLights() {
   const lights = new Map(NAMES.map((name) => [name, light(TITLES[name])]));
   const node = h(
     "ul",
-    { class: "lights", "aria-label": "Health" },
+    { class: "lights", "aria-label": t("Health") },
     [...lights.values()].map(({ node }) => node),
   );
   function lightOf(name) {
@@ -56,7 +57,7 @@ export function healthLights() {
 }
 
 function light(title) {
-  const state = h("span", { class: "sr" }, "unknown");
+  const state = h("span", { class: "sr" }, t("unknown"));
   const words = h("span", { class: "light-words" }, "…");
   const node = h(
     "li",

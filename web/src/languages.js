@@ -1,6 +1,11 @@
 // languages.js: the storefront's language, as words, numbers and days, and the switch between them.
 import { h, mark } from "./dom.js";
-import { chosenLanguage, keepLanguage, LANGUAGES } from "./i18n.js";
+import { money } from "./money.js";
+import { LANGUAGES } from "./i18n.js";
+import { chosenLanguage, keepLanguage } from "./language.js";
+
+const CLOCK = { hour: "numeric", minute: "2-digit", timeZoneName: "short" };
+const MOMENT = { month: "long", day: "numeric", ...CLOCK };
 
 /* The switch; `changed()` is called when another language was chosen. */
 export function languageSwitch(changed) {
@@ -41,14 +46,10 @@ export function languageSwitch(changed) {
     number: (n) => n.toLocaleString(language),
     tenths: (n) =>
       n.toLocaleString(language, { minimumFractionDigits: 1, maximumFractionDigits: 1 }),
-    date: (iso) => on(iso, { dateStyle: "long" }),
-    day: (iso) =>
-      on(iso, {
-        month: "long",
-        day: "numeric",
-        weekday: "short",
-        hour: "numeric",
-        minute: "2-digit",
-      }),
+    /* With the zone: people are elsewhere, and so are shops. */
+    date: (iso) => on(iso, { ...MOMENT, year: "numeric" }),
+    day: (iso) => on(iso, { ...MOMENT, weekday: "short" }),
+    clock: (iso) => on(iso, { ...CLOCK, second: "2-digit", fractionalSecondDigits: 2 }),
+    money: (amount, currency) => money(amount, currency, language),
   };
 }

@@ -1,6 +1,7 @@
 // login.js: trades the admin token for a session, which the browser keeps and no script can read.
 import { post } from "./api.js";
 import { h, mark, put } from "./dom.js";
+import { t } from "./words.js";
 
 export function loginPage(root, { query }) {
   const token = h("input", {
@@ -13,7 +14,7 @@ export function loginPage(root, { query }) {
     "aria-describedby": "token-error token-hint",
   });
   const error = h("p", { class: "field-error", id: "token-error", role: "alert" });
-  const submit = h("button", { class: "primary", type: "submit" }, "Sign in");
+  const submit = h("button", { class: "primary", type: "submit" }, t("Sign in"));
 
   async function signIn(event) {
     event.preventDefault();
@@ -28,11 +29,11 @@ export function loginPage(root, { query }) {
       put(
         error,
         problem.status === 401
-          ? "That is not the admin token."
+          ? t("That is not the admin token.")
           : problem.status === 400
-            ? "A token is needed."
+            ? t("A token is needed.")
             : problem.status === 429
-              ? "Too many tries. Wait a moment."
+              ? t("Too many tries. Wait a moment.")
               : problem.message,
       );
       mark(token, "aria-invalid", "true");
@@ -46,19 +47,18 @@ export function loginPage(root, { query }) {
     h(
       "form",
       { class: "login card", onsubmit: signIn, novalidate: true },
-      h("h1", {}, "Sign in"),
-      h("p", { class: "soft" }, "For whoever runs the drops."),
+      h("h1", {}, t("Sign in")),
+      h("p", { class: "soft" }, t("For whoever runs the drops.")),
       h(
         "div",
         { class: "field" },
-        h("label", { for: "token" }, "Admin token"),
+        h("label", { for: "token" }, t("Admin token")),
         token,
         h(
           "p",
           { class: "hint", id: "token-hint" },
-          "What is in the server's ",
+          t("It is in this file of the server:") + " ",
           h("code", {}, "admin_token_file"),
-          ".",
         ),
         error,
       ),

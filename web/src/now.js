@@ -5,6 +5,7 @@ import { left, share, whole } from "./format.js";
 import { nextWords, statePill } from "./state.js";
 import { stockBar } from "./stock.js";
 import { byUrgency } from "./policies.js";
+import { t } from "./words.js";
 
 const LINGER_MS = 20000;
 
@@ -29,7 +30,7 @@ export function policyNow() {
   const next = h("p", { class: "now-next" });
   const number = h("b", { class: "now-number" }, "–");
   const words = h("span", { class: "now-words" });
-  const bar = stockBar("Stock");
+  const bar = stockBar(t("Stock"));
   const issued = h("dd", {}, "–"),
     pending = h("dd", {}, "–"),
     sold = h("dd", {}, "–");
@@ -43,9 +44,9 @@ export function policyNow() {
     h(
       "dl",
       { class: "now-facts" },
-      h("div", {}, h("dt", {}, h("i", { class: "swatch is-won" }), "Issued"), issued),
-      h("div", {}, h("dt", {}, h("i", { class: "swatch is-held" }), "Pending"), pending),
-      h("div", {}, h("dt", {}, "Given out"), sold),
+      h("div", {}, h("dt", {}, h("i", { class: "swatch is-won" }), t("Issued")), issued),
+      h("div", {}, h("dt", {}, h("i", { class: "swatch is-pending" }), t("Pending")), pending),
+      h("div", {}, h("dt", {}, t("Given out")), sold),
     ),
   );
   return {
@@ -54,9 +55,9 @@ export function policyNow() {
       const policy = choose(all);
       mark(node, "data-empty", policy ? null : "true");
       if (!policy) {
-        put(name, "Nothing is being handed out");
+        put(name, t("Nothing is being handed out"));
         mark(name, "href", "#/new");
-        put(words, "Make a policy to begin.");
+        put(words, t("Make a drop to begin."));
         put(next, "");
         return;
       }
@@ -69,8 +70,8 @@ export function policyNow() {
       put(
         words,
         isWaiting
-          ? `until ${whole(policy.total)} can be claimed`
-          : `left of ${whole(policy.total)}`,
+          ? t("until {n} can be claimed", { n: whole(policy.total) })
+          : t("left of {n}", { n: whole(policy.total) }),
       );
       bar.show(policy);
       put(issued, whole(policy.issued));

@@ -14,11 +14,11 @@ export function offer(speech) {
     top: h("div", { class: "offer" }, pill, title, h("p", { class: "off" }, off, offWord), facts),
     bottom: h("div", { class: "stock-box" }, bar, left),
     show(policy) {
-      const { words, number } = speech,
+      const { words, number, money } = speech,
         { type, value } = policy.discount;
       document.title = policy.name;
       put(title, policy.name);
-      const amount = type === "percent" ? `${value}%` : number(value);
+      const amount = type === "percent" ? `${value}%` : money(value, policy.currency);
       put(off, amount);
       vary(off, "--length", amount.length);
       put(offWord, words.off);

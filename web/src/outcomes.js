@@ -4,11 +4,12 @@ import { h } from "./dom.js";
 import { figure } from "./figure.js";
 import { clockTime } from "./format.js";
 import { grouped, OUTCOMES, stackedBars } from "./plot.js";
+import { t } from "./words.js";
 
 const SPANS = [
-  { span_s: 60, bin_s: 1, words: "1 min" },
-  { span_s: 300, bin_s: 1, words: "5 min" },
-  { span_s: 900, bin_s: 5, words: "15 min" },
+  { span_s: 60, bin_s: 1, words: t("1 min") },
+  { span_s: 300, bin_s: 1, words: t("5 min") },
+  { span_s: 900, bin_s: 5, words: t("15 min") },
 ];
 
 /* How far back; `chosen(span)` hears it. */
@@ -22,7 +23,7 @@ function spanChoice(chosen) {
     );
   return h(
     "div",
-    { class: "segments", role: "radiogroup", "aria-label": "How far back" },
+    { class: "segments", role: "radiogroup", "aria-label": t("How far back") },
     SPANS.map(option),
   );
 }
@@ -49,8 +50,8 @@ export function outcomesFigure() {
   });
   const { node, box, key } = figure(
     "outcomes-title",
-    "Outcomes per second",
-    "Claims answered by this server, by what they came to",
+    t("Outcomes per second"),
+    t("Claims answered by this server, by what became of them"),
     OUTCOMES,
     choice,
   );
@@ -60,7 +61,7 @@ export function outcomesFigure() {
     if (xs[at] === undefined) return;
     key.show(
       columns.map((column) => column[at]),
-      pointed === null ? "last second" : clockTime(xs[at] * 1000),
+      pointed === null ? t("last second") : clockTime(xs[at] * 1000),
     );
   }
   function draw() {

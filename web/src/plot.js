@@ -1,21 +1,22 @@
 // plot.js: bars over time, stacked by what became of the claims, drawn by uPlot.
 import uPlot from "uplot";
 import { short } from "./format.js";
+import { t } from "./words.js";
 
 /* What a claim can come to, from the bottom of a stack up: a name, its words, and the fields of the
    server's counts that it sums; the last takes what is left. */
 export const OUTCOMES = [
-  { name: "won", words: "Won", fields: ["issued", "accepted"] },
-  { name: "held", words: "Asked again", fields: ["already_issued"] },
-  { name: "sold_out", words: "Sold out", fields: ["sold_out"] },
-  { name: "refused", words: "Refused", fields: null },
+  { name: "won", words: t("Won"), fields: ["issued", "accepted"] },
+  { name: "held", words: t("Asked again"), fields: ["already_issued"] },
+  { name: "sold_out", words: t("Sold out"), fields: ["sold_out"] },
+  { name: "refused", words: t("Refused"), fields: null },
 ];
 
 /* What the first seconds are told apart by. */
 export const FIRST_OUTCOMES = [
-  { name: "won", words: "Won" },
-  { name: "sold_out", words: "Sold out" },
-  { name: "refused", words: "Other" },
+  { name: "won", words: t("Won") },
+  { name: "sold_out", words: t("Sold out") },
+  { name: "other", words: t("Other") },
 ];
 
 const KNOWN = new Set(["t", ...OUTCOMES.flatMap((outcome) => outcome.fields ?? [])]);
@@ -34,7 +35,7 @@ const colours = {};
 /* Canvases do not know the style sheet: its colours are read once, and again when they change. */
 function readColours() {
   const style = getComputedStyle(document.documentElement);
-  for (const name of ["won", "held", "sold_out", "refused", "ink", "soft", "line"]) {
+  for (const name of ["won", "held", "sold_out", "refused", "other", "ink", "soft", "line"]) {
     colours[name] = style.getPropertyValue(`--${name}`).trim();
   }
 }

@@ -10,6 +10,8 @@ import { healthLights, partsOf } from "./health.js";
 import { outcomesFigure } from "./outcomes.js";
 import { preflight } from "./preflight.js";
 import { follow } from "./stream.js";
+import { t } from "./words.js";
+import { missingPage } from "./missing.js";
 
 const HEALTH_MS = 5000;
 
@@ -35,7 +37,7 @@ function layout(parts) {
         h(
           "section",
           { class: "card", "aria-labelledby": "health-title" },
-          h("h2", { id: "health-title" }, "Health"),
+          h("h2", { id: "health-title" }, t("Health")),
           parts.lights.node,
         ),
         parts.check.node,
@@ -44,8 +46,9 @@ function layout(parts) {
     h(
       "p",
       { class: "footnote" },
-      "Stock is of all servers together; rates, times and the feed are of the server that this " +
-        "page came from.",
+      t(
+        "Stock is of all servers together; rates, times and the feed are of the server that this page came from.",
+      ),
     ),
   ];
 }
@@ -63,6 +66,18 @@ export function policyPage(root, { id, connection, refused }) {
     log: eventLog(),
   };
   let policy = null;
+
+  /* An address that somebody kept, or mistyped: nothing of the page would be true. */
+  function missing() {
+    connection("idle");
+    document.title = `404 · dibs`;
+    root.replaceChildren(
+      missingPage(
+        t("There is no drop {id}", { id }),
+        t("It may be on another server, or its address is mistyped."),
+      ),
+    );
+  }
 
   root.append(head.node, ...layout(parts));
   parts.outcomes.start();
@@ -106,7 +121,7 @@ export function policyPage(root, { id, connection, refused }) {
     on: { history: heardHistory, numbers: heardNumbers },
     quiet_ms: 8000,
     state: (state, status) => {
-      if (state === "refused" && status === 404) head.missing();
+      if (state === "refused" && status === 404) return missing();
       if (state === "refused") refused(status);
       else connection(state);
     },

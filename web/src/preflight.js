@@ -2,34 +2,41 @@
 import { get } from "./api.js";
 import { h, put } from "./dom.js";
 import { clockTime } from "./format.js";
+import { t } from "./words.js";
 
 const NAMES = {
-  gate: "Gate",
-  clock: "Clock",
-  ledger: "Ledger",
-  disk: "Disk",
-  window: "Window",
-  loss: "What can be lost",
-  relay: "Relay",
-  stock: "Stock",
-  workers: "Workers",
+  gate: t("Gate"),
+  clock: t("Clock"),
+  ledger: t("Ledger"),
+  disk: t("Disk"),
+  window: t("Window"),
+  loss: t("What can be lost"),
+  relay: t("Relay"),
+  stock: t("Stock"),
+  workers: t("Workers"),
 };
-const STATES = { ok: "fine", warn: "look at this", fail: "not ready" };
+const STATES = { fail: t("not ready"), warn: t("look at this"), ok: t("fine") };
+
+/* What has to be looked at comes first. */
+const RANKS = Object.keys(STATES);
+const byUrgency = (a, b) => RANKS.indexOf(a.state) - RANKS.indexOf(b.state);
 
 /* A card with a button; `run()` asks the server. */
 export function preflight(id) {
-  const verdict = h("p", { class: "preflight-verdict", role: "status" }, "Not checked yet.");
+  const verdict = h("p", { class: "preflight-verdict", role: "status" }, t("Not checked yet."));
   const list = h("ul", { class: "checks" });
-  const button = h("button", { type: "button", onclick: () => run() }, "Check now");
+  const button = h("button", { type: "button", onclick: () => run() }, t("Check now"));
 
   async function run() {
     button.disabled = true;
     try {
       const { ready, now, checks } = await get(`/v1/policies/${id}/preflight`);
-      put(verdict, `${ready ? "Ready for the drop" : "Not ready"}, checked at ${clockTime(now)}.`);
+      put(verdict, t(ready ? "Ready for the drop, checked at {time}." : "Not ready, checked at {time}.", {
+          time: clockTime(now),
+        }));
       verdict.dataset.state = ready ? "ok" : "fail";
       list.replaceChildren(
-        ...checks.map((check) =>
+        ...checks.sort(byUrgency).map((check) =>
           h(
             "li",
             { "data-state": check.state },
@@ -60,12 +67,12 @@ export function preflight(id) {
       h(
         "div",
         { class: "card-head" },
-        h("h2", { id: "preflight-title" }, "Pre-flight check"),
+        h("h2", { id: "preflight-title" }, t("Pre-flight check")),
         button,
       ),
       h(
         "div",
-        { class: "scroll", tabindex: "0", role: "group", "aria-label": "What was checked" },
+        { class: "scroll", tabindex: "0", role: "group", "aria-label": t("What was checked") },
         verdict,
         list,
       ),

@@ -5,6 +5,7 @@ import { whole } from "./format.js";
 import { discountWords, policySentence } from "./preview.js";
 import { numberOf } from "./rules.js";
 import { instantOf } from "./zones.js";
+import { t } from "./words.js";
 
 /* What the policy will be, in words and as the storefront will show it. */
 export function previewCard() {
@@ -16,7 +17,7 @@ export function previewCard() {
     node: h(
       "aside",
       { class: "card preview", "aria-labelledby": "preview-title" },
-      h("h2", { id: "preview-title" }, "What it will be"),
+      h("h2", { id: "preview-title" }, t("What it will be")),
       sentence,
       h("div", { class: "ticket", "aria-hidden": "true" }, off, name, count),
     ),
@@ -30,6 +31,8 @@ export function previewCard() {
         discount,
         per_user_limit: number("per_user_limit"),
         opensAtOnce: typed.timing === "now",
+        currency: typed.currency || null,
+        expires_ms: wall("coupon_expires_at"),
         opens_ms: typed.timing === "at" ? wall("opens_at") : null,
         closes_ms: wall("closes_at"),
         coupon_valid_days:
@@ -42,11 +45,11 @@ export function previewCard() {
         sentence,
         isWhole
           ? `${policySentence(policy, { zone: typed.zone, now_ms: serverNow() })}.`
-          : "Fill in the numbers to see it.",
+          : t("Fill in the numbers to see it."),
       );
-      put(off, Number.isNaN(discount.value) ? "–" : discountWords(discount));
-      put(name, typed.name.trim() || "Name");
-      put(count, isWhole ? `${whole(policy.total)} in all` : "");
+      put(off, Number.isNaN(discount.value) ? "–" : discountWords(discount, policy.currency));
+      put(name, typed.name.trim() || t("Name"));
+      put(count, isWhole ? t("{n} in all", { n: whole(policy.total) }) : "");
     },
   };
 }

@@ -2,15 +2,16 @@
 import { get } from "./api.js";
 import { h, mark, put } from "./dom.js";
 import { whole } from "./format.js";
+import { t } from "./words.js";
 
 const COUNT = 5;
 const EVERY_MS = 2000;
 
 function movement(change) {
-  if (change === null || change === undefined) return { kind: "new", sign: "new", words: "new" };
-  if (change > 0) return { kind: "up", sign: `▲ ${change}`, words: `up ${change}` };
-  if (change < 0) return { kind: "down", sign: `▼ ${-change}`, words: `down ${-change}` };
-  return { kind: "same", sign: "–", words: "unchanged" };
+  if (change === null || change === undefined) return { kind: "new", sign: t("new"), words: t("new") };
+  if (change > 0) return { kind: "up", sign: `▲ ${change}`, words: t("up {n}", { n: change }) };
+  if (change < 0) return { kind: "down", sign: `▼ ${-change}`, words: t("down {n}", { n: -change }) };
+  return { kind: "same", sign: "–", words: t("unchanged") };
 }
 
 /* The widget, which asks again every two seconds; `stop()` ends it. */
@@ -25,8 +26,8 @@ export function bestSellers() {
   const node = h(
     "section",
     { class: "card", "aria-labelledby": "sellers-title" },
-    h("h2", { id: "sellers-title" }, "Best sellers"),
-    h("p", { class: "soft" }, "Last three days"),
+    h("h2", { id: "sellers-title" }, t("Best sellers")),
+    h("p", { class: "soft" }, t("Last three days")),
     h("div", { class: "sellers-box" }, list, note),
   );
   let timer,
@@ -37,9 +38,9 @@ export function bestSellers() {
       const { items } = await get(`/v1/products/top?days=3&limit=${COUNT}`);
       const most = Math.max(1, ...items.map((item) => item.sold));
       rows.forEach((each, i) => each.show(items[i], most));
-      put(note, items.length ? "" : "No orders yet.");
+      put(note, items.length ? "" : t("No orders yet."));
     } catch {
-      put(note, rows[0].node.hidden ? "The ranking cannot be read right now." : "");
+      put(note, rows[0].node.hidden ? t("The ranking cannot be read right now.") : "");
     }
     if (!isOver) timer = setTimeout(ask, EVERY_MS);
   }
@@ -78,7 +79,7 @@ function row(rank) {
       put(name, item.name ?? item.product_id);
       put(sold, whole(item.sold));
       put(sign, change.sign);
-      put(words, `sold, ${change.words}`);
+      put(words, t("sold, {words}", { words: change.words }));
       mark(sign, "data-change", change.kind);
       bar.style.setProperty("--share", item.sold / most);
     },

@@ -1,27 +1,28 @@
 // rules.js: what may stand in each field of the form, and the words when it does not.
 import { whole } from "./format.js";
 import { instantOf } from "./zones.js";
+import { t } from "./words.js";
 
 /* The numbers of a policy as the form asks for them. A test holds the limits against the server's
    (src/base/policy.h). */
 export const NUMBERS = {
   total: {
     limits: [1, 100000000],
-    label: "Coupons",
-    hint: "Never one more is handed out.",
+    label: t("Coupons"),
+    hint: t("Never one more is handed out."),
     start: "1,000",
   },
-  per_user_limit: { limits: [1, 1000], label: "For each person", hint: "At most.", start: "1" },
+  per_user_limit: { limits: [1, 1000], label: t("For each person"), hint: t("At most."), start: "1" },
   coupon_valid_days: {
     limits: [1, 3650],
-    label: "Good for days",
-    hint: "Empty: until the drop closes.",
+    label: t("Valid for days"),
+    hint: t("Empty: as long as you like."),
   },
-  id: { limits: [1, 9007199254740991], label: "Id", hint: "Empty: the server chooses." },
+  id: { limits: [1, 9007199254740991], label: t("Id"), hint: t("Empty: the server chooses.") },
   reserve: {
     limits: [0, 100000000],
-    label: "Reserve",
-    hint: "Kept back for when Redis is down.",
+    label: t("Reserve"),
+    hint: t("Kept back for when Redis is down."),
   },
 };
 const DISCOUNTS = {
@@ -36,16 +37,18 @@ export function numberOf(text) {
 }
 
 function wholeNumber(text, { limits: [least, most] }, isNeeded) {
-  if (text.trim() === "") return isNeeded ? "A number is needed." : null;
+  if (text.trim() === "") return isNeeded ? t("A number is needed.") : null;
   const n = numberOf(text);
-  return n >= least && n <= most ? null : `A whole number from ${whole(least)} to ${whole(most)}.`;
+  return n >= least && n <= most ? null : t("A whole number from {least} to {most}.", { least: whole(least), most: whole(most) });
 }
 
 /* What is wrong with each field of `typed` (texts by field), as words by field; empty when all is
    well. */
-export function mistakesIn(typed, now_ms) {
+export function mistakesIn(typed, now_ms, edited = null) {
   const { timing, zone } = typed;
   const opens_ms = timing === "at" ? instantOf(typed.opens_at, zone) : null;
+  // A drop that is open already has opened in the past.
+  const past_ms = edited ? 0 : now_ms;
   const closes_ms = typed.closes_at ? instantOf(typed.closes_at, zone) : null;
   /* What the form begins with is needed, what begins empty is not. */
   const numbers = Object.entries(NUMBERS).map(([name, rule]) => [
@@ -56,29 +59,33 @@ export function mistakesIn(typed, now_ms) {
     ...Object.fromEntries(numbers),
     name:
       typed.name.trim() === ""
-        ? "A name is needed: people see it."
+        ? t("A name is needed: people see it.")
         : [...typed.name.trim()].length > 200
-          ? "At most 200 characters."
+          ? t("At most 200 characters.")
           : null,
     "discount.value": wholeNumber(typed["discount.value"], DISCOUNTS[typed["discount.type"]], true),
     opens_at:
       timing !== "at"
         ? null
         : Number.isNaN(opens_ms)
-          ? "A day and a time are needed."
-          : opens_ms <= now_ms
-            ? "This is in the past. Choose “At once” to open it now."
+          ? t("A day and a time are needed.")
+          : opens_ms <= past_ms
+            ? t("This is in the past. Choose “At once” to open it now.")
             : null,
     closes_at:
       closes_ms === null
         ? null
         : Number.isNaN(closes_ms)
-          ? "A day and a time."
-          : closes_ms <= (opens_ms ?? now_ms)
-            ? "It must close after it opens."
+          ? t("A day and a time.")
+          : closes_ms <= (opens_ms ?? past_ms)
+            ? t("It must close after it opens.")
             : null,
   };
-  if (numberOf(typed.reserve) > numberOf(typed.total)) all.reserve ??= "At most the total.";
+  const expires_ms = typed.coupon_expires_at ? instantOf(typed.coupon_expires_at, zone) : null;
+  if (Number.isNaN(expires_ms)) all.coupon_expires_at = t("A day and a time.");
+  else if (expires_ms !== null && expires_ms <= Math.max(opens_ms ?? past_ms, closes_ms ?? 0))
+    all.coupon_expires_at = t("Coupons must end after the drop does.");
+  if (numberOf(typed.reserve) > numberOf(typed.total)) all.reserve ??= t("At most the total.");
   return Object.fromEntries(Object.entries(all).filter(([, words]) => words !== null));
 }
 
@@ -92,5 +99,22 @@ export function policyOf(typed) {
     ...Object.fromEntries(said.map((name) => [name, numberOf(typed[name])])),
     ...(typed.timing === "at" ? { opens_at: iso(typed.opens_at) } : {}),
     ...(typed.closes_at ? { closes_at: iso(typed.closes_at) } : {}),
+    ...(typed.coupon_expires_at ? { coupon_expires_at: iso(typed.coupon_expires_at) } : {}),
+    ...(typed.currency ? { currency: typed.currency } : {}),
   };
+}
+
+/* What of a drop was changed, as the call that changes it takes it. */
+export function changesOf(typed, policy) {
+  const wanted = policyOf(typed);
+  const nulls = ["opens_at", "closes_at", "coupon_expires_at", "coupon_valid_days", "currency"];
+  for (const name of nulls) wanted[name] ??= null;
+  delete wanted.id;
+  delete wanted.reserve;
+  const minute = (at) => (at ? Math.floor(Date.parse(at) / 60000) : null);
+  const isSame = (name) =>
+    name.endsWith("_at")
+      ? minute(wanted[name]) === minute(policy[name])
+      : JSON.stringify(wanted[name]) === JSON.stringify(policy[name]);
+  return Object.fromEntries(Object.entries(wanted).filter(([name]) => !isSame(name)));
 }

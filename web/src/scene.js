@@ -2,6 +2,7 @@
 import { h, mark, put } from "./dom.js";
 import { languageSwitch } from "./languages.js";
 import { offer } from "./offer.js";
+import { calendarLink, shopFront } from "./shop.js";
 import { stage } from "./stage.js";
 
 /* Everything on the page; `press()` is called for the button, `spoken()` for another language. */
@@ -11,21 +12,25 @@ export function scene(root, { press, spoken }) {
   const play = stage(speech, press);
   const card = h("section", { class: "drop-card" }, goods.top, play.node, goods.bottom);
   const you = h("span", {}, "\u00a0");
+  const shop = shopFront(speech);
+  const calendar = calendarLink();
   const trouble = h("p", { class: "trouble", role: "status" });
   const live = h("p", { class: "sr", "aria-live": "assertive" });
   let said = "";
 
-  root.append(
-    h("header", { class: "drop-top" }, h("span", { class: "brand" }, "dibs"), speech.node),
+  root.replaceChildren(
+    h("header", { class: "drop-top" }, shop.brand, speech.node),
     card,
-    h("footer", { class: "drop-foot" }, you, trouble),
+    h("footer", { class: "drop-foot" }, you, calendar.node, shop.links, trouble),
     live,
   );
   return {
     speech,
     stage: play,
-    offer(policy) {
+    offer(policy, front) {
       goods.show(policy);
+      shop.show(front);
+      calendar.show(policy, speech.words);
       play.limit(policy.per_user_limit);
       mark(card, "data-known", "");
     },

@@ -43,14 +43,15 @@ function pressView(press) {
 /* One of three views is shown; all of them keep their room. `press()` is called for the button. */
 export function stage(speech, press) {
   const pressing = pressView(press);
-  const coupon = ticket();
+  const tickets = [ticket()];
+  const others = h("div", { class: "others" });
   const another = h("button", { type: "button", class: "another", onclick: () => press() });
   const title = h("h2"),
-    text = h("p");
+    lines = h("div", { class: "message-lines" });
   const views = {
     press: pressing.node,
-    won: h("div", { class: "view view-won" }, coupon.node, another),
-    message: h("div", { class: "view view-message" }, title, text),
+    won: h("div", { class: "view view-won" }, tickets[0].node, others, another),
+    message: h("div", { class: "view view-message" }, title, lines),
   };
   const turn = (name) => {
     for (const [key, node] of Object.entries(views)) {
@@ -60,24 +61,35 @@ export function stage(speech, press) {
   return {
     node: h("div", { class: "stage" }, Object.values(views)),
     countdown: (left_ms) => pressing.clock.show(left_ms, speech.words.units),
-    /* Room for a second coupon's button is there from the start, or never. */
-    limit: (per_user_limit) => mark(another, "hidden", per_user_limit === 1),
+    /* Room for a second coupon's button is there from the start, or when it is needed. */
+    limit: (per_user_limit) =>
+      mark(another, "hidden", per_user_limit === 1 && !another.hasAttribute("data-shown")),
     press(how) {
       turn("press");
       pressing.show(how);
     },
-    won(claim, isMore) {
+    /* All coupons of this person, the newest first; `more` is on the button for another, or null. */
+    won(claims, more) {
       const hadFocus = document.activeElement === pressing.button;
+      while (tickets.length < claims.length) {
+        tickets.push(ticket());
+        others.append(tickets.at(-1).node);
+      }
+      tickets.forEach(({ node, show }, i) => {
+        mark(node, "hidden", i >= claims.length);
+        if (claims[i]) show(claims[i], speech.words, speech.date);
+      });
+      put(another, more ?? "\u00a0");
+      mark(another, "data-shown", more ? "" : null);
+      if (more) mark(another, "hidden", null);
       turn("won");
-      coupon.show(claim, speech.words, speech.date);
-      put(another, speech.words.buttonMore);
-      mark(another, "data-shown", isMore ? "" : null);
-      if (hadFocus) coupon.node.querySelector("button:not([hidden])")?.focus();
+      if (hadFocus) tickets[0].node.querySelector("button:not([hidden])")?.focus();
     },
     message(heading, words) {
       turn("message");
       put(title, heading);
-      put(text, words);
+      words.forEach((line, i) => put(lines.children[i] ?? lines.appendChild(h("p")), line));
+      while (lines.children.length > words.length) lines.lastChild.remove();
     },
   };
 }

@@ -1,6 +1,7 @@
 // stock.js: where a policy's units are, as a bar: issued, on their way, left.
 import { h, mark, vary } from "./dom.js";
 import { whole } from "./format.js";
+import { t } from "./words.js";
 
 /* A bar; `show({ total, issued, pending, remaining })` moves it. */
 export function stockBar(label) {
@@ -19,8 +20,13 @@ export function stockBar(label) {
       mark(
         node,
         "aria-label",
-        `${label}: ${whole(issued)} issued, ${whole(pending)} pending, ` +
-          `${whole(remaining)} left of ${whole(total)}`,
+        `${label}: ` +
+          t("{issued} issued, {pending} pending, {left} left of {total}", {
+            issued: whole(issued),
+            pending: whole(pending),
+            left: whole(remaining),
+            total: whole(total),
+          }),
       );
     },
   };

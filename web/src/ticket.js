@@ -1,5 +1,5 @@
 // ticket.js: a coupon as a ticket: its place, its code, and a button that copies it.
-import { h, mark, put } from "./dom.js";
+import { h, mark, put, vary } from "./dom.js";
 
 /* A ticket; `show(claim, words, date)` fills it in the language of `words`. */
 export function ticket() {
@@ -45,6 +45,7 @@ export function ticket() {
       put(place, words.place(claim.seq));
       put(label, words.code);
       put(code, claim.code ?? claim.coupon_id);
+      vary(code, "--length", code.textContent.length);
       if (copy.textContent !== words.copied) put(copy, words.copy);
       put(until, claim.expires_at && !state ? words.goodUntil(date(claim.expires_at)) : "\u00a0");
       mark(node, "data-state", claim.coupon_state);

@@ -1,5 +1,7 @@
 // zones.js: wall clocks: from what a person types in a time zone to an instant, and back to words.
 
+import { language, t } from "./words.js";
+
 const DAY_MS = 86400000;
 
 function wallParts(ms, zone) {
@@ -42,16 +44,19 @@ export const ownZone = () => Intl.DateTimeFormat().resolvedOptions().timeZone ||
 export const zoneWords = (zone) =>
   /^(Etc\/)?(UTC|GMT|Zulu)$/.test(zone)
     ? "UTC"
-    : `${zone.split("/").at(-1).replaceAll("_", " ")} time`;
+    : t("{city} time", { city: zone.split("/").at(-1).replaceAll("_", " ") });
 
 /* "today 12:00", "Friday 12:00", "20 November 12:00", as seen from `now_ms`. */
 export function whenWords(ms, zone, now_ms) {
   const say = (options) =>
-    new Intl.DateTimeFormat("en-GB", { timeZone: zone, ...options }).format(ms);
+    new Intl.DateTimeFormat(language === "ko" ? "ko" : "en-GB", {
+      timeZone: zone,
+      ...options,
+    }).format(ms);
   const time = say({ hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
   const day = (at) => wallOf(at, zone).slice(0, 10);
-  if (day(ms) === day(now_ms)) return `today ${time}`;
-  if (day(ms) === day(now_ms + DAY_MS)) return `tomorrow ${time}`;
+  if (day(ms) === day(now_ms)) return t("today {time}", { time });
+  if (day(ms) === day(now_ms + DAY_MS)) return t("tomorrow {time}", { time });
   if (ms > now_ms && ms - now_ms < 6 * DAY_MS) return `${say({ weekday: "long" })} ${time}`;
   const isThisYear = day(ms).slice(0, 4) === day(now_ms).slice(0, 4);
   const year = isThisYear ? undefined : "numeric";
