@@ -132,7 +132,7 @@ struct config {
     int64_t ranking_half_life_ms;   /* 0: by what was sold */
     char *ranking_weights;
     int64_t ranking_refresh_ms;
-    char *timezone; /* an IANA name */
+    char *timezone;  /* an IANA name */
     char *shop_file; /* "": none */
 
     int64_t header_timeout_ms;
