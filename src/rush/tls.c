@@ -32,7 +32,7 @@ void rush_tls_close(struct rush_tls *tls)
     tls->context = NULL;
 }
 
-SSL *rush_tls_begin(const struct rush_tls *tls, int fd)
+SSL *rush_tls_begin(struct rush_tls *tls, int fd)
 {
     SSL *connection = SSL_new(tls->context);
 

@@ -23,7 +23,7 @@ enum status rush_tls_open(struct rush_tls *tls, const char *host, struct error *
 void rush_tls_close(struct rush_tls *tls);
 
 /* A connection on the socket, which stays the caller's; NULL: there is no memory. */
-SSL *rush_tls_begin(const struct rush_tls *tls, int fd);
+SSL *rush_tls_begin(struct rush_tls *tls, int fd);
 
 /* 1: done; 0: when more has come or gone; -1: it failed, and the words say why. */
 int rush_tls_shake(SSL *connection, char words[160]);
