@@ -101,7 +101,7 @@ static void test_stream__waits_for_its_turn(void **state)
     int client = client_connect(echo);
     client_get(client, "/hold");
     client_get(client, "/stream");
-    echo_settle(echo);
+    echo_settle_handled(echo, 2);
     echo_ask(echo, "/push", "done");
     echo_ask(echo, "/push", "done");
     echo_ask(echo, "/release", "GET /release? ");
@@ -122,7 +122,7 @@ static void test_stream__may_end_before_its_turn(void **state)
     int client = client_connect(echo);
     client_get(client, "/hold");
     client_get(client, "/stream");
-    echo_settle(echo);
+    echo_settle_handled(echo, 2);
     echo_ask(echo, "/push", "done");
     echo_ask(echo, "/finish", "done");
     echo_ask(echo, "/release", "GET /release? ");
