@@ -97,12 +97,14 @@ static enum status issue_note_reserved(void *context, const struct sql_value *co
     struct id user = rows_read_user(&columns[0]);
     struct request_id request_id = rows_read_request_id(&columns[1]);
     int64_t seq = columns[2].number;
+    int64_t bound_seq = columns[3].kind == SQL_NULL ? 0 : columns[3].number;
 
     for (size_t i = 0; i < run->count; i++) {
         struct coupon_row *row = &run->rows[i];
         const struct claim *claim = row->claim;
         if (claim->seq == seq || !id_equal(&claim->user, &user) ||
-            memcmp(&claim->request_id, &request_id, sizeof(request_id)) != 0)
+            (claim->seq != bound_seq &&
+             memcmp(&claim->request_id, &request_id, sizeof(request_id)) != 0))
             continue;
         row->state = COUPON_MERGED;
         row->reason = NULL;

@@ -337,9 +337,17 @@ DELETE FROM entering_coupon WHERE policy_id = $1;
 INSERT INTO reserve_coupon (policy_id, seq, user_id) VALUES ($1, $2, $3);
 
 -- name: reserve_among
--- The coupons that those users have from the reserve.
-SELECT c.user_id, c.request_id, c.seq
+-- The coupons that those users have from the reserve, by each request that they answer, and the
+-- claim to which the gate has bound the first one.
+SELECT c.user_id, c.request_id, c.seq, k.seq
 FROM reserve_coupon r JOIN coupon c ON c.policy_id = r.policy_id AND c.seq = r.seq
+    LEFT JOIN claim_key k ON k.policy_id = c.policy_id AND k.request_id = c.request_id
+WHERE r.policy_id = $1 AND r.user_id {among $2}
+  AND c.state NOT IN ('VOID', 'MERGED')
+UNION ALL
+SELECT c.user_id, k.request_id, c.seq, NULL
+FROM reserve_coupon r JOIN coupon c ON c.policy_id = r.policy_id AND c.seq = r.seq
+    JOIN claim_key k ON k.policy_id = r.policy_id AND k.seq = r.seq
 WHERE r.policy_id = $1 AND r.user_id {among $2}
   AND c.state NOT IN ('VOID', 'MERGED');
 

@@ -225,12 +225,13 @@ static enum status writer_write(struct writer *writer, struct write_batch *batch
         writer_die(error);
     if (status == STATUS_OK)
         status = writer_move_mark(writer, error);
+    /* Keys first: a claim may be merged into what the reserve has given to one of them. */
+    if (status == STATUS_OK)
+        status = issue_bindings(sql, batch->bindings, batch->binding_count, error);
     if (status == STATUS_OK)
         status = issue_claims(sql, &writer->room, batch->claims, batch->claim_count, care,
                               clock_wall_ms(), writer->states, error);
     FAULT_POINT("ledger.after_insert");
-    if (status == STATUS_OK)
-        status = issue_bindings(sql, batch->bindings, batch->binding_count, error);
     if (status == STATUS_OK)
         status = writer_apply_all(writer, batch, WRITE_IN_TURN, error);
     if (status == STATUS_OK)

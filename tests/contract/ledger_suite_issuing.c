@@ -326,6 +326,38 @@ static void test_issuing__a_wish_that_the_reserve_served_is_merged_into_its_coup
     assert_int_equal(ask(fixture->session, "SELECT COUNT(*) FROM claim_key"), 0);
 }
 
+/* Limit 1, and two keys of each user: "first" won the pending claim. Of a, the reserve served
+ * "second" and then answered "first" with that coupon; of b, the gate had answered "second" with the
+ * pending claim, and then the reserve served it. Both coupons were cancelled, so the place is free:
+ * yet each key has one claim. */
+static void test_issuing__a_key_that_the_reserve_answered_is_merged_too(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lease lease;
+    struct policy policy = create_with(fixture, 20, 8, 1, &lease);
+    struct claim claims[] = {claim_of(&lease, 1, "a", 1), claim_of(&lease, 2, "b", 1)};
+    struct key_binding bound = {
+        .policy_id = policy.id, .request_id = {{0x80, 22}}, .seq = claims[1].seq};
+    struct coupon cancelled;
+
+    claims[0].request_id = (struct request_id){{0x80, 11}};
+    claims[1].request_id = (struct request_id){{0x80, 21}};
+    int64_t kept[] = {claim_from_reserve(fixture, policy.id, "a", 12).coupon.claim.seq,
+                      claim_from_reserve(fixture, policy.id, "b", 22).coupon.claim.seq};
+    assert_int_equal(claim_from_reserve(fixture, policy.id, "a", 11).coupon.claim.seq, kept[0]);
+    for (size_t i = 0; i < 2; i++)
+        check(fixture, ledger_coupon_cancel(fixture->ledger, policy.id, kept[i], NOW, NULL,
+                                            &cancelled, &policy, &fixture->error));
+    for (size_t i = 0; i < 2; i++) {
+        wait_for(fixture, ledger_issue(fixture->ledger, claims, 2, &bound, 1));
+        for (size_t k = 0; k < 2; k++) {
+            assert_int_equal(coupon_of(fixture, policy.id, claims[k].seq).state, COUPON_MERGED);
+            assert_int_equal(coupon_of(fixture, policy.id, claims[k].seq).merged_into_seq, kept[k]);
+        }
+        assert_int_equal(policy_of(fixture, policy.id).unleased, 8 + 2);
+    }
+}
+
 static size_t unmark(struct fixture *fixture, const struct heard *heard)
 {
     size_t left_count = 99;
@@ -399,6 +431,7 @@ int ledger_suite_run_issuing(void)
         ISSUING_TEST(any_order_in_a_batch),
         ISSUING_TEST(bad_rows_are_refused_alone),
         ISSUING_TEST(a_wish_that_the_reserve_served_is_merged_into_its_coupon),
+        ISSUING_TEST(a_key_that_the_reserve_answered_is_merged_too),
         ISSUING_TEST(what_the_gate_has_not_heard_of),
     };
     return cmocka_run_group_tests_name("ledger: issuing", tests, NULL, NULL);

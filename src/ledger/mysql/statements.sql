@@ -101,11 +101,20 @@ SELECT policy_id, seq, user_id, nth, state, request_id, requested_at
 FROM coupon FORCE INDEX (PRIMARY) ORDER BY policy_id, seq;
 
 -- name: reserve_among
-SELECT c.user_id, c.request_id, c.seq
+SELECT c.user_id, c.request_id, c.seq, k.seq
 FROM JSON_TABLE(?2, '$[*]' COLUMNS (
         user_id {id} PATH '$')) AS asked
     STRAIGHT_JOIN reserve_coupon r ON r.policy_id = ?1 AND r.user_id = asked.user_id
     STRAIGHT_JOIN coupon c ON c.policy_id = r.policy_id AND c.seq = r.seq
+    LEFT JOIN claim_key k ON k.policy_id = c.policy_id AND k.request_id = c.request_id
+WHERE c.state NOT IN ('VOID', 'MERGED')
+UNION ALL
+SELECT c.user_id, k.request_id, c.seq, NULL
+FROM JSON_TABLE(?2, '$[*]' COLUMNS (
+        user_id {id} PATH '$')) AS asked
+    STRAIGHT_JOIN reserve_coupon r ON r.policy_id = ?1 AND r.user_id = asked.user_id
+    STRAIGHT_JOIN coupon c ON c.policy_id = r.policy_id AND c.seq = r.seq
+    STRAIGHT_JOIN claim_key k ON k.policy_id = r.policy_id AND k.seq = r.seq
 WHERE c.state NOT IN ('VOID', 'MERGED');
 
 -- name: blocked_among
