@@ -13,8 +13,8 @@ enum status issue_find_exceptions(struct sql *sql, struct issue_room *room, size
 
 /* Rows of one policy whose wish has a coupon of the reserve already, in whatever place, become
  * MERGED into that one: the reserve answered the claim's own key with it, or made it for a key that
- * the gate has bound to the claim. Whoever takes from the reserve has the policy and its open leases locked:
- * with one of them locked here, nobody serves one of these wishes meanwhile. */
+ * the gate has bound to the claim. Whoever takes from the reserve has the policy and its open
+ * leases locked: with one of them locked here, nobody serves one of these wishes meanwhile. */
 enum status issue_find_reserved(struct sql *sql, struct issue_room *room, struct coupon_row *rows,
                                 size_t count, struct error *error) MUST_CHECK;
 

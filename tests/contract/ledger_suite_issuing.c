@@ -327,9 +327,9 @@ static void test_issuing__a_wish_that_the_reserve_served_is_merged_into_its_coup
 }
 
 /* Limit 1, and two keys of each user: "first" won the pending claim. Of a, the reserve served
- * "second" and then answered "first" with that coupon; of b, the gate had answered "second" with the
- * pending claim, and then the reserve served it. Both coupons were cancelled, so the place is free:
- * yet each key has one claim. */
+ * "second" and then answered "first" with that coupon; of b, the gate had answered "second" with
+ * the pending claim, and then the reserve served it. Both coupons were cancelled, so the place is
+ * free: yet each key has one claim. */
 static void test_issuing__a_key_that_the_reserve_answered_is_merged_too(void **state)
 {
     struct fixture *fixture = *state;

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness import expect, expect_problem, run_dibs, wait_until
+from harness import claim_bytes, expect, expect_problem, run_dibs, wait_until
 from ledger import coupons
 from proxy import Proxy
 from redis_shop import keys_of
@@ -241,3 +241,44 @@ def test_redis_drain__one_primary_of_a_cluster_stands_still(shop_on):
             wait_until(lambda policy=policy: server.claim(policy, "late").status in (200, 202),
                        "it wins", 30)
             wait_until(lambda policy=policy: "late" in shop.holders(policy), "and is issued", 30)
+
+
+@pytest.mark.parametrize("large", ["held", "pending"])
+def test_redis_drain__one_that_is_built_holds_up_nobody(shop_on, redis, large):
+    """Building a policy with thousands of coupons, or of claims that are still pending, takes long when
+    Redis is far away. Meanwhile another policy's claims become coupons, and what they give back is
+    sold."""
+    count = 12_000
+    with Proxy(redis.port) as way, shop_on(redis, servers=1, workers=0, gate_timeout="10s") as shop:
+        server = shop.servers[0]
+        built, other = shop.create(count), shop.create(2)
+        won = server.storm([claim_bytes(built, f"user-{number}") for number in range(count)],
+                           connections=4, pipeline=50)
+        assert {outcome.answer.status for outcome in won} == {202}
+        if large == "held":
+            worker = shop.work()
+            shop.settle([built])
+            worker.stop()
+            shop.end_terms()
+        with redis.client() as client:
+            client.hdel(keys_of(built)[4], "armed")
+
+            def is_being_built():
+                if large == "held":
+                    return 0 < client.hlen(keys_of(built)[2]) < count
+                return 0 < client.zcard(keys_of(built)[1]) < count
+
+            way.delay_s = 0.1
+            shop.workers.append(shop.work(gate=f"redis://127.0.0.1:{way.port}"))
+            wait_until(is_being_built, "it is being built", 60)
+            expect(server.claim(other, "ann"), 202)
+            wait_until(lambda: "ann" in shop.holders(other), "ann has a coupon", 60)
+            assert is_being_built(), "her coupon waited for the other policy"
+            expect(server.claim(other, "bob"), 202)
+            expect(server.cancel(f"{other}-{shop.holders(other)['ann']}"), 200)
+            wait_until(lambda: server.claim(other, "eve").status == 202, "the unit is sold", 60)
+            assert is_being_built(), "the unit waited for the other policy"
+        way.delay_s = 0
+        shop.settle([built, other])
+        assert len(shop.holders(built)) == count
+        assert shop.holders(other).keys() == {"bob", "eve"}

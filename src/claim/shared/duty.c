@@ -411,7 +411,9 @@ static void duty_enter(struct worker *worker, struct duty *duty)
         duty_say(duty, "enter_failed", &error);
 }
 
-void duty_attend(struct worker *worker, struct duty *duty, int64_t now_ms)
+/* Reads what is pending, and the numbers. False: there is nothing to be done about the policy now.
+ */
+static bool duty_look(struct worker *worker, struct duty *duty, int64_t now_ms)
 {
     struct gate_pending *pending = worker->pending;
     struct error error = {""};
@@ -424,7 +426,7 @@ void duty_attend(struct worker *worker, struct duty *duty, int64_t now_ms)
             now_ms + DUTY_REFUSED_MS / 2 + (int64_t)random_below(DUTY_REFUSED_MS);
         if (status != STATUS_UNAVAILABLE) /* Of a Redis that is away the gate tells. */
             duty_say(duty, "drain_failed", &error);
-        return;
+        return false;
     }
     duty->gate_term = pending->term;
     duty->is_closed = duty->ends_at_ms != 0 && pending->now_ms >= duty->ends_at_ms;
@@ -436,8 +438,51 @@ void duty_attend(struct worker *worker, struct duty *duty, int64_t now_ms)
     if (pending->is_suspended) {
         duty->is_passing = false;
         duty->next_attend_ms = now_ms + PAUSE_MAX_MS;
+    }
+    return !pending->is_suspended;
+}
+
+/* When it is looked at next: the longer nothing was to be done, the later. */
+static void duty_pause(const struct worker *worker, struct duty *duty, bool is_busy, int64_t now_ms)
+{
+    if (is_busy)
+        duty->busy_at_ms = now_ms;
+    int64_t said_ms = worker->service->options.worker_pause_ms;
+    int64_t pause_max_ms = said_ms > 0 ? said_ms : PAUSE_MAX_MS;
+    if (now_ms - duty->busy_at_ms < WARM_MS && pause_max_ms > PAUSE_WARM_MS)
+        pause_max_ms = PAUSE_WARM_MS;
+    duty->pause_ms = is_busy                          ? 0
+                     : duty->pause_ms < DUTY_PAUSE_MS ? DUTY_PAUSE_MS
+                                                      : duty->pause_ms * 2;
+    if (duty->pause_ms > pause_max_ms)
+        duty->pause_ms = pause_max_ms;
+    duty->next_attend_ms = now_ms + duty->pause_ms;
+    if (duty->lend_at_ms > now_ms && duty->lend_at_ms < duty->next_attend_ms)
+        duty->next_attend_ms = duty->lend_at_ms;
+}
+
+void duty_serve(struct worker *worker, struct duty *duty, int64_t now_ms)
+{
+    const struct gate_pending *pending = worker->pending;
+
+    if (!duty_look(worker, duty, now_ms))
+        return;
+    if (!pending->is_known || !pending->is_armed || !duty_is_current(worker, duty, now_ms)) {
+        duty->next_attend_ms = now_ms + DUTY_REFUSED_MS;
         return;
     }
+    bool is_busy = duty_drain(worker, duty, now_ms);
+    if (!duty->is_entering)
+        duty_refill(worker, duty, now_ms);
+    duty_pause(worker, duty, is_busy, now_ms);
+}
+
+void duty_attend(struct worker *worker, struct duty *duty, int64_t now_ms)
+{
+    const struct gate_pending *pending = worker->pending;
+
+    if (!duty_look(worker, duty, now_ms))
+        return;
     if (!pending->is_known || !pending->is_armed) {
         if (!(duty->is_closed && !pending->is_known)) {
             duty_reconcile(worker, duty, now_ms);
@@ -461,18 +506,5 @@ void duty_attend(struct worker *worker, struct duty *duty, int64_t now_ms)
         duty_sync_users(worker, duty, now_ms);
         duty_sync_leases(worker, duty, now_ms);
     }
-    if (is_busy)
-        duty->busy_at_ms = now_ms;
-    int64_t said_ms = worker->service->options.worker_pause_ms;
-    int64_t pause_max_ms = said_ms > 0 ? said_ms : PAUSE_MAX_MS;
-    if (now_ms - duty->busy_at_ms < WARM_MS && pause_max_ms > PAUSE_WARM_MS)
-        pause_max_ms = PAUSE_WARM_MS;
-    duty->pause_ms = is_busy                          ? 0
-                     : duty->pause_ms < DUTY_PAUSE_MS ? DUTY_PAUSE_MS
-                                                      : duty->pause_ms * 2;
-    if (duty->pause_ms > pause_max_ms)
-        duty->pause_ms = pause_max_ms;
-    duty->next_attend_ms = now_ms + duty->pause_ms;
-    if (duty->lend_at_ms > now_ms && duty->lend_at_ms < duty->next_attend_ms)
-        duty->next_attend_ms = duty->lend_at_ms;
+    duty_pause(worker, duty, is_busy, now_ms);
 }

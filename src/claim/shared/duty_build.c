@@ -14,6 +14,7 @@
 #define FORGOTTEN_MS \
     510 /* a policy that was built anew is armed when every server has forgotten it */
 #define SETTLE_MS     20000
+#define SLICE_MS      200 /* of draining, before others have their turn */
 #define STRAYS_MAX    100
 #define LACKING_MAX   10000 /* in one round */
 #define COUPONS_LIGHT 5000  /* up to so many are compared in any case */
@@ -93,13 +94,14 @@ static bool duty_is_stuck(const struct gate_pending *pending, int64_t seq,
 }
 
 /* Hands everything that survived in a gate that is not armed to the ledger. Each round takes
- * something out of the gate, or is the last. */
+ * something out of the gate, or is the last. BUSY: there is more, and it is the others' turn. */
 static enum status duty_drain_all(struct worker *worker, struct duty *duty, struct error *error)
 {
     struct gate_pending *pending = worker->pending;
     struct shared_gate *shared = worker->service->shared;
     int64_t seq = -1; /* of the first claim of the last round; 0: there were only keys */
     struct request_id key = {{0}};
+    int64_t until_ms = clock_monotonic_ms() + SLICE_MS;
 
     while (!worker_must_end(worker)) {
         enum status status = gate_pending(shared, duty->policy_id, 0, pending, error);
@@ -120,6 +122,10 @@ static enum status duty_drain_all(struct worker *worker, struct duty *duty, stru
         if (duty_is_stuck(pending, seq, &key))
             return error_set(error, STATUS_UNAVAILABLE,
                              "the gate keeps pending what the ledger has");
+        if (seq >= 0 && clock_monotonic_ms() >= until_ms) {
+            duty->next_attend_ms = clock_monotonic_ms();
+            return error_set(error, STATUS_BUSY, "there is more that is pending");
+        }
         seq = pending->claim_count > 0 ? pending->claims[0].seq : 0;
         key = pending->bindings[0].request_id;
         uint64_t ticket = worker_relay_issue(worker->relay, pending->claims, pending->claim_count,
@@ -260,6 +266,7 @@ static enum status duty_save_lacking(struct worker *worker, struct duty *duty, s
 
 struct duty_restore {
     struct worker *worker;
+    const struct duty *duty;
     struct gate *gate;
     int64_t active_count;
 };
@@ -271,6 +278,7 @@ static enum status duty_restore_claim(void *context, const struct claim *claim,
 
     if (worker_must_end(restore->worker))
         return error_set(error, STATUS_UNAVAILABLE, "the worker ends");
+    worker_serve_others(restore->worker, restore->duty);
     restore->active_count += coupon_state_is_active(state);
     return gate_restore(restore->gate, claim, state, error);
 }
@@ -319,7 +327,7 @@ static enum status duty_fix(struct worker *worker, struct duty *duty, struct err
 static enum status duty_build(struct worker *worker, struct duty *duty, struct error *error)
 {
     struct service *service = worker->service;
-    struct duty_restore restore = {.worker = worker, .gate = service->gate};
+    struct duty_restore restore = {.worker = worker, .duty = duty, .gate = service->gate};
     struct ledger_visitor visitor = {
         .claim = duty_restore_claim, .key = duty_restore_key, .context = &restore};
     struct policy policy;

@@ -242,6 +242,23 @@ static void worker_measure(struct worker *worker, int64_t now_ms)
     worker->told_drained = seen.drained;
 }
 
+/* Building gets half of the time at least, however many the others are. */
+void worker_serve_others(struct worker *worker, const struct duty *built)
+{
+    int64_t began_ms = clock_monotonic_ms();
+
+    if (began_ms < worker->others_at_ms)
+        return;
+    for (size_t i = 0; i < worker->duty_count && !worker_must_end(worker); i++) {
+        struct duty *duty = &worker->duties[i];
+        if (duty != built && !duty->is_retired && duty->next_attend_ms <= began_ms)
+            duty_serve(worker, duty, clock_monotonic_ms());
+    }
+    int64_t now_ms = clock_monotonic_ms();
+    worker_measure(worker, now_ms);
+    worker->others_at_ms = now_ms + (now_ms - began_ms) + DUTY_PAUSE_MS;
+}
+
 /* Attends to whatever is due; returns when the next one is. */
 static int64_t worker_round(struct worker *worker, int64_t now_ms)
 {

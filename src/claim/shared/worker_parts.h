@@ -193,6 +193,7 @@ struct worker {
     /* The draining thread's own. */
     struct duty *duties; /* in rising order of policy ids */
     size_t duty_count;
+    int64_t others_at_ms;   /* when those beside one that is built are served next */
     int64_t measured_at_ms; /* when the rate was last measured, and the progress told */
     int64_t told_at_ms;
     uint64_t measured_drained;
@@ -227,6 +228,10 @@ bool worker_settle(struct worker *worker, uint64_t ticket, int64_t timeout_ms);
 /* Whether it is to end now, whatever it is at: asked by everything that takes long. */
 bool worker_must_end(struct worker *worker);
 
+/* While a policy is built its worker's others are served all the same. Called often; `built` is
+ * left out, and what has been read of what is pending is gone afterwards. */
+void worker_serve_others(struct worker *worker, const struct duty *built);
+
 /* The older of two times at which a pending claim was requested; 0: none. */
 static inline void worker_note_oldest(struct worker_numbers *numbers, int64_t requested_ms)
 {
@@ -249,6 +254,9 @@ static inline int64_t worker_sync_ms(const struct worker *worker)
 
 /* Looks at the policy and does what is to be done: in duty.c. */
 void duty_attend(struct worker *worker, struct duty *duty, int64_t now_ms);
+
+/* Only what cannot wait while another policy is built: drains an armed policy and lends to it. */
+void duty_serve(struct worker *worker, struct duty *duty, int64_t now_ms);
 
 /* Logs trouble with the policy; the same again only after a while. */
 void duty_say(struct duty *duty, const char *event, const struct error *error);
