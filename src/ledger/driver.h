@@ -85,6 +85,7 @@ struct coupon_row {
     bool is_kept;       /* issue.c: when it is refused it stays pending, and is tried again */
     bool is_buried;     /* issue.c: refused for good, and written down as such */
     bool is_news;       /* issue.c: it was decided just now that it is VOID */
+    bool is_other_wish; /* issue.c: the one it is merged into was made for another key */
     char *refusal;      /* issue.c: the database's words; NULL, or to be freed */
 };
 

@@ -287,19 +287,18 @@ static enum status issue_without_conflict(struct coupon_row *row, enum issue_car
     return status;
 }
 
-/* A merged claim's unit goes back, and its key answers with the coupon that the user holds. */
-static enum status issue_conclude_merge(struct sql *sql, const struct coupon_row *row,
-                                        bool is_other_wish, struct error *error)
+/* The key of a merged claim answers with the coupon that the user has instead. */
+static enum status issue_bind_merged(struct sql *sql, const struct coupon_row *row,
+                                     struct error *error)
 {
     const struct claim *claim = row->claim;
-    enum status status = issue_return_unit(sql, claim->policy_id, error);
-
-    if (status != STATUS_OK || !is_other_wish || !request_id_is_keyed(&claim->request_id))
-        return status;
     struct key_binding key = {.policy_id = claim->policy_id,
                               .seq = row->merged_into_seq,
                               .request_id = claim->request_id};
-    status = issue_bindings(sql, &key, 1, error);
+
+    if (!row->is_other_wish || !request_id_is_keyed(&claim->request_id))
+        return STATUS_OK;
+    enum status status = issue_bindings(sql, &key, 1, error);
     return status == STATUS_OK ? entering_mark(sql, key.policy_id, key.seq, error) : status;
 }
 
@@ -319,6 +318,7 @@ static enum status issue_fit(struct sql *sql, struct coupon_row *row, enum issue
         return issue_without_conflict(row, care, error);
     row->moved_nth = choice.nth;
     row->merged_into_seq = choice.merged_into_seq;
+    row->is_other_wish = choice.is_other_wish;
     if (choice.merged_into_seq != 0)
         row->state = COUPON_MERGED;
     status = issue_insert(sql, row, 1, care, error);
@@ -327,8 +327,10 @@ static enum status issue_fit(struct sql *sql, struct coupon_row *row, enum issue
     if (row->conflicts)
         return error_set(error, STATUS_BUSY, "claim %lld-%lld was written meanwhile",
                          (long long)claim->policy_id, (long long)claim->seq);
-    return choice.nth != 0 ? entering_mark(sql, claim->policy_id, claim->seq, error)
-                           : issue_conclude_merge(sql, row, choice.is_other_wish, error);
+    if (choice.nth != 0)
+        return entering_mark(sql, claim->policy_id, claim->seq, error);
+    status = issue_return_unit(sql, claim->policy_id, error);
+    return status == STATUS_OK ? issue_bind_merged(sql, row, error) : status;
 }
 
 /* What stands in the way: the very same claim, another one with its seq, or the user's slot. */
@@ -400,6 +402,8 @@ static enum status issue_one(struct sql *sql, struct issue_room *room, struct co
         status = issue_insert(sql, row, 1, care, error);
     if (status == STATUS_OK && row->conflicts)
         status = issue_fit(sql, row, care, error);
+    else if (status == STATUS_OK && row->state == COUPON_MERGED)
+        status = issue_bind_merged(sql, row, error);
     if (status == STATUS_OK && row->state == COUPON_VOID)
         row->is_news = true;
     if (status == STATUS_OK && row->is_refused && row->state == COUPON_VOID)

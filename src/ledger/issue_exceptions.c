@@ -102,10 +102,11 @@ static enum status issue_note_reserved(void *context, const struct sql_value *co
     for (size_t i = 0; i < run->count; i++) {
         struct coupon_row *row = &run->rows[i];
         const struct claim *claim = row->claim;
+        bool is_same = memcmp(&claim->request_id, &request_id, sizeof(request_id)) == 0;
         if (claim->seq == seq || !id_equal(&claim->user, &user) ||
-            (claim->seq != bound_seq &&
-             memcmp(&claim->request_id, &request_id, sizeof(request_id)) != 0))
+            (!is_same && claim->seq != bound_seq))
             continue;
+        row->is_other_wish = !is_same;
         row->state = COUPON_MERGED;
         row->reason = NULL;
         row->merged_into_seq = seq;

@@ -356,6 +356,9 @@ static void test_issuing__a_key_that_the_reserve_answered_is_merged_too(void **s
         }
         assert_int_equal(policy_of(fixture, policy.id).unleased, 8 + 2);
     }
+    /* And the merged claims' own keys are answered with what was kept. */
+    assert_int_equal(claim_from_reserve(fixture, policy.id, "a", 11).coupon.claim.seq, kept[0]);
+    assert_int_equal(claim_from_reserve(fixture, policy.id, "b", 21).coupon.claim.seq, kept[1]);
 }
 
 static size_t unmark(struct fixture *fixture, const struct heard *heard)

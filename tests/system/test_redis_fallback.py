@@ -431,3 +431,45 @@ def test_redis_fallback__one_key_on_both_sides_is_one_coupon(tmp_path, redis):
             expect_problem(server.claim(policy, "ann"), 409, "LIMIT_REACHED")
             kept = expect(server.claim(policy, "bob", key="k"), 200)
             assert (kept["seq"], kept["coupon_state"]) == (gone["seq"], "CANCELLED")
+
+
+def test_redis_fallback__a_key_answered_on_both_sides_is_one_claim(tmp_path, redis):
+    """Limit 1, and two keys of each user. What the reserve gave was cancelled while the claim was still
+    pending in Redis, so that its place is free: yet no key names two claims."""
+    with Sharing(tmp_path, redis) as shop, Proxy(redis.port) as way:
+        near = shop.serve(gate_timeout="10s")  # Redis is never away for it, only slow at times.
+        far = shop.serve(gate=f"redis://127.0.0.1:{way.port}", fallback="ledger")
+        worker = shop.work()
+        policy = near.create(total=20, reserve=8)["id"]
+        wait_until(lambda: far.claim(policy, "probe", key="p").status in (200, 202), "both know it")
+        shop.await_drained(policy)
+        worker.signal(19)  # SIGSTOP: what is won in Redis stays pending.
+        way.refuse()
+        way.cut()
+        open_breaker(far, policy)
+        # The reserve serves ann's second key, and answers the first with that coupon.
+        pending = {"ann": expect(near.claim(policy, "ann", key="first"), 202)["seq"]}
+        kept = {"ann": expect(far.claim(policy, "ann", key="second"), 201)["seq"]}
+        assert expect(far.claim(policy, "ann", key="first"), 200)["seq"] == kept["ann"]
+        # Redis answers bob's second key with his claim, and the reserve serves it.
+        pending["bob"] = expect(near.claim(policy, "bob", key="first"), 202)["seq"]
+        assert expect(near.claim(policy, "bob", key="second"), 200)["seq"] == pending["bob"]
+        kept["bob"] = expect(far.claim(policy, "bob", key="second"), 201)["seq"]
+        for seq in kept.values():
+            expect(far.cancel(f"{policy}-{seq}"), 200)
+        way.admit()
+        worker.signal(18)  # SIGCONT
+        await_closed(far, policy)
+        shop.await_drained(policy)
+        rows = {row["seq"]: row for row in coupons(shop.database, policy)}
+        for user, seq in pending.items():
+            assert (rows[seq]["state"], rows[seq]["merged_into"]) == ("MERGED", kept[user]), user
+
+        def is_entered():
+            with shop.database.snapshot() as snapshot:
+                return snapshot.one("SELECT count(*) FROM entering_coupon") == 0
+
+        wait_until(is_entered, "Redis has heard of it", 30)
+        for server, user, key in itertools.product((near, far), kept, ("first", "second")):
+            answer = expect(server.claim(policy, user, key=key), 200)
+            assert (answer["seq"], answer["coupon_state"]) == (kept[user], "CANCELLED"), (user, key)
