@@ -13,6 +13,9 @@ from redis_shop import keys_of
 from test_redis_points import await_stop
 
 
+RETURNED_S = 0.7
+
+
 def sell_out(shop, policy, total):
     """Who has won what, all of it written."""
     server = shop.servers[0]
@@ -62,8 +65,9 @@ def test_redis_stock__taken_and_not_lent(shop_on, redis, add):
 
 
 def test_redis_stock__returns_to_a_distant_redis_within_a_second(shop_on, redis):
-    """The worker is 30 ms from Redis, each way. Two times out of many have to be quick: the others
-    may have waited for the machine."""
+    """The worker is 30 ms from Redis, each way. It lends when Redis said that it may: not earlier, or
+    Redis would refuse the lease, and one of some tries not much later than half a second, which
+    servers are given to hear of it, and the way there. The others may have waited for the machine."""
     with Proxy(redis.port) as way, shop_on(redis, servers=1, workers=0, gate_timeout="10s") as shop:
         server = shop.servers[0]
         policy = shop.create(4)
@@ -72,7 +76,7 @@ def test_redis_stock__returns_to_a_distant_redis_within_a_second(shop_on, redis)
         way.delay_s = 0.03
         seconds = []
         user = min(sold)
-        while sum(taken_s < 1.0 for taken_s in seconds) < 2:
+        while len(seconds) < 3 or min(seconds) > RETURNED_S:
             assert len(seconds) < 20, seconds
             wait_until(lambda: server.claim(policy, "late").status == 409, "it is sold out", 30)
             wait_until(lambda: user in shop.holders(policy), "it is written", 30)  # noqa: B023
@@ -84,6 +88,10 @@ def test_redis_stock__returns_to_a_distant_redis_within_a_second(shop_on, redis)
         print(seconds)
         way.delay_s = 0
         shop.settle([policy])
+        refused = rows(shop.database, """
+            SELECT id FROM lease l WHERE policy_id = ? AND state = 'CLOSED' AND NOT EXISTS
+                (SELECT 1 FROM coupon c WHERE c.lease_id = l.id)""", policy)
+        assert not refused, "lent before Redis takes it"
 
 
 def test_redis_stock__a_copy_that_never_heard_of_a_recall(shop_on, redis):
