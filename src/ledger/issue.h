@@ -51,5 +51,6 @@ enum status issue_claims(struct sql *sql, struct issue_room *room, const struct 
 enum status issue_write_refused(struct sql *sql, const struct coupon_row *row,
                                 struct error *error) MUST_CHECK;
 
+/* Before the claims of its batch: one may be merged into what the reserve gave to a bound key. */
 enum status issue_bindings(struct sql *sql, const struct key_binding *bindings, size_t count,
                            struct error *error) MUST_CHECK;

@@ -225,7 +225,6 @@ static enum status writer_write(struct writer *writer, struct write_batch *batch
         writer_die(error);
     if (status == STATUS_OK)
         status = writer_move_mark(writer, error);
-    /* Keys first: a claim may be merged into what the reserve has given to one of them. */
     if (status == STATUS_OK)
         status = issue_bindings(sql, batch->bindings, batch->binding_count, error);
     if (status == STATUS_OK)
