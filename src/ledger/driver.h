@@ -120,9 +120,10 @@ struct store_options {
 
 /* What a file of our own needs; a database that is another process does it itself. */
 struct ledger_file {
-    /* After a commit, when there is time: checkpoints and the like. True when one was done. */
-    bool (*tend)(struct ledger_session *session);
-    /* Bytes left where it writes. */
+    /* After each commit: checkpoints and the like. Returns for how many milliseconds the next
+     * commit is to be held back because they do not keep up. */
+    int64_t (*tend)(struct ledger_session *session, struct ledger_stats *stats);
+    /* Bytes left where it writes; -1: not known. */
     int64_t (*room)(const struct ledger_store *store);
     /* As ledger_backup() and ledger_restore() of the file at `path`. */
     enum status (*backup)(const char *path, const char *to, struct ledger_copy *copy,

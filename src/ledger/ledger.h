@@ -581,7 +581,9 @@ struct ledger_stats {
     _Atomic uint64_t commit_failures;
     _Atomic uint64_t claims_issued;
     _Atomic uint64_t claims_void;
-    _Atomic uint64_t checkpoints;
+    _Atomic uint64_t checkpoints;    /* of a file: its log started over */
+    _Atomic uint64_t log_bytes;      /* of a file: in its log */
+    _Atomic uint64_t slowed_commits; /* of a file: held back because its log was too long */
 };
 const struct ledger_stats *ledger_stats(const struct ledger *ledger);
 

@@ -530,8 +530,9 @@ static void *writer_main(void *context)
         pthread_mutex_unlock(&writer->lock);
 
         writer_commit_batch(writer, &batch);
-        if (file != NULL && file->tend(writer->sql.session))
-            atomic_fetch_add_explicit(&writer->stats->checkpoints, 1, memory_order_relaxed);
+        int64_t pause_ms = file != NULL ? file->tend(writer->sql.session, writer->stats) : 0;
+        if (pause_ms > 0)
+            writer_sleep_ms(pause_ms);
 
         pthread_mutex_lock(&writer->lock);
         writer->writing = batch;

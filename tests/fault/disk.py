@@ -12,15 +12,17 @@ class Disk:
     """What preload.c does to files whose paths contain `match`, changed while their process runs:
     those of the ledger, unless told otherwise."""
 
-    def __init__(self, folder, match="dibs.db"):
+    def __init__(self, folder, match="dibs.db", room=None):
+        self.room = room
         self.control = pathlib.Path(folder) / "disk"
         self.match = match
         self.set("ok")
 
     def environment(self):
         assert LIBRARY.is_file(), f"{LIBRARY} is not there: build it with meson"
+        room = {} if self.room is None else {"DIBS_TEST_PRELOAD_ROOM": str(self.room)}
         return {"LD_PRELOAD": str(LIBRARY), "DIBS_TEST_PRELOAD_MATCH": self.match,
-                "DIBS_TEST_PRELOAD_CONTROL": str(self.control)}
+                "DIBS_TEST_PRELOAD_CONTROL": str(self.control), **room}
 
     def environment_of_another(self):
         """For a process of a user who may not enter our folders."""

@@ -1,5 +1,7 @@
 """A full disk, a broken disk, a failing sync, a slow sync."""
 
+import itertools
+
 import pytest
 
 from harness import claim_bytes, expect, expect_problem, tally, wait_until
@@ -183,6 +185,42 @@ def test_fsync__failing_in_an_admin_call_ends_it_too(on_disk, disk):
     disk.set("ok")
     server.start()
     assert server.policy(policy)["total"] in (5, 7)
+
+
+# --- the log is moved into the database beside the claims ---
+
+
+def log_frames(server):
+    return server.metrics()["dibs_ledger_log_bytes"] // 2072
+
+
+def test_checkpoint__claims_go_on_while_the_database_cannot_be_synced(serve, disk):
+    """Trap 38: for as long as the disk likes. What was answered is in the log, whatever happens."""
+    disk.room = 30_000_000  # A disk with little room left starts the log over sooner.
+    server = serve(env=disk.environment(), config={"ack_timeout": "1m"})
+    history = History()
+    policy = server.create(total=10 ** 6)["id"]
+    users = itertools.count()
+
+    def rush():
+        outcomes = history.rush(server, [Claim(policy, f"{next(users) * 0x9E3779B97F4A7C15 % 2 ** 64:x}",
+                                               None) for _ in range(1000)], connections=48)
+        assert tally(outcomes) == {(201, "ISSUED"): 1000}
+
+    disk.set("hold")
+    while log_frames(server) < 10_000:
+        rush()
+    metrics = server.metrics()
+    assert metrics["dibs_ledger_checkpoints_total"] == 0
+    server.kill()
+    disk.set("ok")
+    server.start()
+    history.check_rows(server)
+    # And when it can be, the log starts over.
+    while server.metrics()["dibs_ledger_checkpoints_total"] == 0:
+        rush()
+    server.restart()
+    history.check_rows(server)
 
 
 # --- a sync that takes its time: decided, not yet durable ---

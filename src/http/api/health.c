@@ -154,6 +154,11 @@ static void write_ledger(struct buffer *out, struct api *api)
                    peek(&stats->claims_void));
     metrics_single(out, "dibs_ledger_checkpoints_total", METRICS_COUNTER,
                    "Checkpoints of the database.", peek(&stats->checkpoints));
+    metrics_single(out, "dibs_ledger_log_bytes", METRICS_GAUGE,
+                   "SQLite: what is in the log (WAL) file.", peek(&stats->log_bytes));
+    metrics_single(out, "dibs_ledger_slowed_commits_total", METRICS_COUNTER,
+                   "SQLite: commits held back because the log was too long.",
+                   peek(&stats->slowed_commits));
     int64_t pending = service_pending(api->service);
     metrics_single(out, "dibs_pending", METRICS_GAUGE, "Claims won and not yet in the ledger.",
                    pending >= 0 ? (uint64_t)pending : ledger_pending(ledger));

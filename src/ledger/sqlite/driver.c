@@ -1,19 +1,15 @@
 /* driver.c: the ledger in one SQLite file: WAL, synchronous=FULL, one writing session.
  *
- * Only the writer checkpoints, and it does so itself after a commit instead of through SQLite's
- * automatic checkpoints, which would swallow a failed fsync. Readers open the file read-only. */
+ * Only the writer checkpoints, and it does so itself after a commit (checkpoint.h) instead of
+ * through SQLite's automatic checkpoints, which would swallow a failed fsync. Readers open the file
+ * read-only. */
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 
 #include "base/clock.h"
-#include "base/fault.h"
-#include "base/log.h"
 #include "ledger/rows.h"
-#include "ledger/sqlite/store.h"
-
-#define CHECKPOINT_FRAMES 64000 /* 128 MiB of WAL */
+#include "ledger/sqlite/checkpoint.h"
 
 /* What the table `incoming_coupon` shows: rows from `next` on. `next` is the row being written, so
  * that after a failure it tells which one it was. */
@@ -29,8 +25,9 @@ struct ledger_session {
     unsigned generation; /* of the store, when this was connected */
     sqlite3 *database;
     sqlite3_stmt *statements[STATEMENT_COUNT];
-    int wal_frames;
-    struct sqlite_batch batch; /* of the writer: what insert_coupons is writing */
+    int wal_frames; /* of the writer, as this too: as of the last commit */
+    struct checkpointer checkpointer;
+    struct sqlite_batch batch; /* what insert_coupons is writing */
 };
 
 /* --- the rows about to be written, as a table that SQLite can read ---
@@ -158,6 +155,7 @@ static void ledger_sqlite_session_disconnect(struct ledger_session *session)
         sqlite3_finalize(session->statements[i]);
         session->statements[i] = NULL;
     }
+    checkpointer_close(&session->checkpointer);
     ledger_sqlite_disconnect(session->store, session->database);
     session->database = NULL;
 }
@@ -193,8 +191,13 @@ static enum status ledger_sqlite_session_connect(struct ledger_session *session,
         sqlite3_wal_hook(session->database, ledger_sqlite_note_frames, session);
         ensure(sqlite3_create_module(session->database, "incoming_coupon", &batch_module,
                                      &session->batch) == SQLITE_OK);
+        session->wal_frames = 0;
+        status = checkpointer_open(&session->checkpointer, store, session->database,
+                                   &checkpoint_limits_default, error);
     }
-    return STATUS_OK;
+    if (status != STATUS_OK)
+        ledger_sqlite_session_disconnect(session);
+    return status;
 }
 
 /* Outside a transaction: another file may have taken the place of the one it is connected to. */
@@ -447,32 +450,22 @@ static enum status ledger_sqlite_schema_apply(struct ledger_session *session, in
     return status;
 }
 
-/* --- checkpoints --- */
+/* --- between two commits --- */
 
-static bool ledger_sqlite_tend(struct ledger_session *session)
+static int64_t ledger_sqlite_tend(struct ledger_session *session, struct ledger_stats *stats)
 {
     ensure(session->kind == SESSION_WRITER);
-    if (session->wal_frames < CHECKPOINT_FRAMES)
-        return false;
-    FAULT_POINT("ledger.before_checkpoint");
-    int code =
-        sqlite3_wal_checkpoint_v2(session->database, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
-    session->wal_frames = 0;
-    if (code != SQLITE_OK && code != SQLITE_BUSY) {
-        struct error error;
-        (void)ledger_sqlite_error(session->database, code, "checkpoint", &error);
-        log_event(LOG_WARN, "checkpoint_failed", LOG_FIELD("error", LOG_TEXT(error.text)),
-                  LOG_FIELD("next", LOG_TEXT("the log file grows until one succeeds")));
-        return false;
-    }
-    return code == SQLITE_OK;
-}
-
-static int64_t ledger_sqlite_room(const struct ledger_store *store)
-{
-    struct statvfs disk;
-
-    return statvfs(store->path, &disk) == 0 ? (int64_t)(disk.f_bavail * disk.f_frsize) : -1;
+    if (session->database == NULL)
+        return 0;
+    struct checkpoint_progress progress =
+        checkpointer_step(&session->checkpointer, session->wal_frames);
+    atomic_store_explicit(&stats->log_bytes, checkpointer_log_bytes(&session->checkpointer),
+                          memory_order_relaxed);
+    if (progress.is_over)
+        atomic_fetch_add_explicit(&stats->checkpoints, 1, memory_order_relaxed);
+    if (progress.pause_ms > 0)
+        atomic_fetch_add_explicit(&stats->slowed_commits, 1, memory_order_relaxed);
+    return progress.pause_ms;
 }
 
 const struct ledger_driver ledger_sqlite_driver = {

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -345,6 +346,13 @@ enum status ledger_sqlite_adopt(struct ledger_store *store, struct error *error)
     store->file = ledger_sqlite_identify(store->path, "");
     atomic_fetch_add(&store->generation, 1);
     return STATUS_OK;
+}
+
+int64_t ledger_sqlite_room(const struct ledger_store *store)
+{
+    struct statvfs disk;
+
+    return statvfs(store->path, &disk) == 0 ? (int64_t)(disk.f_bavail * disk.f_frsize) : -1;
 }
 
 void ledger_sqlite_store_close(struct ledger_store *store)

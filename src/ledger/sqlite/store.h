@@ -83,5 +83,8 @@ enum status ledger_sqlite_backup(const char *path, const char *to, struct ledger
 enum status ledger_sqlite_restore(const char *path, const char *from, enum ledger_restore how,
                                   struct ledger_copy *copy, struct error *error) MUST_CHECK;
 
+/* Bytes left where it lies; -1: not known. */
+int64_t ledger_sqlite_room(const struct ledger_store *store);
+
 /* Goes on with the file that is there now, or a new one. CONFLICT: another process has it. */
 enum status ledger_sqlite_adopt(struct ledger_store *store, struct error *error) MUST_CHECK;

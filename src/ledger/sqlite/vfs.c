@@ -1,4 +1,4 @@
-/* vfs.c: gathers WAL writes; the file methods of every other file are SQLite's own. */
+/* vfs.c: gathers WAL writes, and hands out the syncs of main files; all else is SQLite's own. */
 #include "ledger/sqlite/vfs.h"
 
 #include <pthread.h>
@@ -19,6 +19,14 @@ struct wal_file {
     int length;
     sqlite3_int64 offset;
     sqlite3_file real[];
+};
+
+/* Behind SQLite's own file of a database: its methods but one. */
+struct main_tail {
+    sqlite3_io_methods methods;
+    int (*real_sync)(sqlite3_file *file, int flags);
+    sqlite_vfs_sync_fn sync; /* NULL: the real one */
+    void *context;
 };
 
 static sqlite3_vfs *vfs_real(sqlite3_vfs *vfs)
@@ -154,16 +162,52 @@ static const sqlite3_io_methods wal_methods = {
     .xDeviceCharacteristics = wal_device_characteristics,
 };
 
-/* Only a WAL opened for writing is ours; any other file is opened in place by SQLite's own VFS,
- * which then also owns its methods. */
+static sqlite3_vfs vfs_layer;
+
+static struct main_tail *main_tail_of(sqlite3_file *file)
+{
+    return (struct main_tail *)((char *)file + vfs_real(&vfs_layer)->szOsFile);
+}
+
+static int main_sync(sqlite3_file *file, int flags)
+{
+    const struct main_tail *tail = main_tail_of(file);
+    return tail->sync != NULL ? tail->sync(tail->context) : tail->real_sync(file, flags);
+}
+
+static void main_file_init(sqlite3_file *file)
+{
+    struct main_tail *tail = main_tail_of(file);
+
+    *tail = (struct main_tail){.methods = *file->pMethods, .real_sync = file->pMethods->xSync};
+    tail->methods.xSync = main_sync;
+    file->pMethods = &tail->methods;
+}
+
+void sqlite_vfs_sync_main(sqlite3 *database, sqlite_vfs_sync_fn sync, void *context)
+{
+    sqlite3_file *file = NULL;
+
+    ensure(sqlite3_file_control(database, "main", SQLITE_FCNTL_FILE_POINTER, &file) == SQLITE_OK);
+    ensure(file->pMethods != NULL && file->pMethods->xSync == main_sync);
+    main_tail_of(file)->sync = sync;
+    main_tail_of(file)->context = context;
+}
+
+/* A WAL opened for writing is ours; any other file is opened in place by SQLite's own VFS, which
+ * then also owns its methods, but for the sync of a main file. */
 static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags,
                     int *flags_out)
 {
     sqlite3_vfs *real = vfs_real(vfs);
     struct wal_file *wal = wal_file_of(file);
 
-    if ((flags & SQLITE_OPEN_WAL) == 0 || (flags & SQLITE_OPEN_READWRITE) == 0)
-        return real->xOpen(real, name, file, flags, flags_out);
+    if ((flags & SQLITE_OPEN_WAL) == 0 || (flags & SQLITE_OPEN_READWRITE) == 0) {
+        int opened = real->xOpen(real, name, file, flags, flags_out);
+        if (opened == SQLITE_OK && (flags & SQLITE_OPEN_MAIN_DB) != 0)
+            main_file_init(file);
+        return opened;
+    }
 
     memset(wal, 0, sizeof(*wal));
     wal->gathered = malloc(GATHER_MAX);
@@ -178,8 +222,6 @@ static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int 
     return SQLITE_OK;
 }
 
-static sqlite3_vfs vfs_layer;
-
 static void vfs_register_once(void)
 {
     sqlite3_vfs *real = sqlite3_vfs_find(NULL);
@@ -189,7 +231,10 @@ static void vfs_register_once(void)
     vfs_layer.zName = VFS_NAME;
     vfs_layer.pNext = NULL;
     vfs_layer.pAppData = real;
-    vfs_layer.szOsFile = (int)sizeof(struct wal_file) + real->szOsFile;
+    vfs_layer.szOsFile = real->szOsFile + (int)(sizeof(struct wal_file) > sizeof(struct main_tail)
+                                                    ? sizeof(struct wal_file)
+                                                    : sizeof(struct main_tail));
+    ensure(real->szOsFile % (int)_Alignof(struct main_tail) == 0);
     vfs_layer.xOpen = vfs_open;
     ensure(sqlite3_vfs_register(&vfs_layer, 0) == SQLITE_OK);
 }
