@@ -41,7 +41,7 @@ static enum status broker_find_jars(char path[256], struct error *error)
         snprintf(pattern, sizeof(pattern), "%s/.cache/dibs/kafka-3.9.1-*", home ? home : "");
     if (glob(pattern, 0, NULL, &found) != 0)
         return error_set(error, STATUS_UNAVAILABLE,
-                         "there is no Kafka (scripts/setup bench fetches it)");
+                         "there is no Kafka (scripts/setup lab fetches it)");
     snprintf(path, 256, "%s/*", found.gl_pathv[0]);
     globfree(&found);
     return STATUS_OK;

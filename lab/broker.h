@@ -1,6 +1,6 @@
 /* broker.h: a Kafka of the lab's own, empty for each run.
  *
- * Its jars are those of the tests, which `scripts/setup bench` fetches into the user's cache.
+ * Its jars are those of the tests, which `scripts/setup lab` fetches into the user's cache.
  *
  * Threads: one.
  */

@@ -6,42 +6,50 @@
 
 #include <stdint.h>
 
-#include "base/buffer.h"
 #include "base/error.h"
+#include "lab/anomalies.h"
 #include "lab/storm.h"
 
-/* X(field, JSON name, heading, what it means); all of them are 0 where a design is right. */
-#define LAB_ANOMALIES(X)                                                                         \
-    X(oversold, "oversold", "oversold", "rows beyond the total")                                 \
-    X(overtold, "overtold", "overtold", "people told yes beyond the total")                      \
-    X(unsold, "unsold", "unsold", "coupons never sold, though more people asked than there are") \
-    X(yes_without_row, "yes_without_row", "no row", "told yes, and no row")                      \
-    X(row_without_yes, "row_without_yes", "no yes", "a row, and told no")                        \
-    X(won_twice, "won_twice", "twice", "users with more than one row")                           \
-    X(already_with_nothing, "already_with_nothing", "\"already\"",                               \
-      "told that they have one, and have none")                                                  \
-    X(sent_away, "sent_away", "sent away", "gave up after errors and 503s")                      \
-    X(overtaken, "overtaken", "overtaken", "losers who were answered before a winner asked")
+/* X(field and JSON name): what is measured, as a number of its own. Costs are per press. */
+#define LAB_MEASURES(X)                                                                           \
+    X(seconds)                                                                                    \
+    X(per_second)                                                                                 \
+    X(p50_ms)                                                                                     \
+    X(p99_ms) X(max_ms)                                         /* of an answer */                \
+        X(row_p50_ms) X(row_p99_ms) X(row_last_ms)              /* from the answer to the row */  \
+        X(front_cpu) X(redis_cpu) X(database_cpu) X(broker_cpu) /* seconds per million presses */ \
+        X(commands) X(bytes)                                    /* of Redis */                    \
+        X(retries) X(lock_timeouts)                             /* counted in the run */
 
 struct lab_figures {
-#define FIELD(field, json, heading, words) int64_t field;
+#define FIELD(field, constant, heading, words) int64_t field;
     LAB_ANOMALIES(FIELD)
 #undef FIELD
     int64_t presses;
     int64_t yes; /* people who were told so */
     int64_t rows;
-    int64_t lost; /* presses without an answer, or with an error */
-    double seconds;
-    double p50_ms, p99_ms, max_ms;              /* of an answer */
-    double row_p50_ms, row_p99_ms, row_last_ms; /* from the answer to the row */
-    double front_cpu, redis_cpu, database_cpu;  /* seconds per million presses */
-    double commands, bytes;                     /* of Redis, per press */
+    int64_t lost; /* presses that ended without an answer, or with an error */
+#define FIELD(field) double field;
+    LAB_MEASURES(FIELD)
+#undef FIELD
 };
 
-/* How many anomalies there are, of all kinds. */
+/* How many anomalies there are, of all kinds, and of one. */
 int64_t lab_figures_wrong(const struct lab_figures *figures);
+int64_t lab_figures_of(const struct lab_figures *figures, enum lab_wrong kind);
 
-/* Reads the rows (the statement gives user and time in ms) and counts. */
+extern const char *const lab_wrong_headings[LAB_WRONGS];
+extern const char *const lab_wrong_words[LAB_WRONGS];
+
+/* What is in the database: statements that give policy and user, and of rows also the time in ms.
+ */
+struct lab_records {
+    const char *database;
+    const char *rows;
+    const char *taken_back; /* NULL: that is not done */
+};
+
+/* `total` is of each policy; `burnt` how many units second presses took. */
 enum status lab_count(struct lab_figures *figures, const struct lab_storm *storm,
-                      const struct storm_shape *shape, int64_t total, const char *database,
-                      const char *statement, struct error *error) MUST_CHECK;
+                      const struct storm_shape *shape, int64_t total, int64_t burnt,
+                      const struct lab_records *records, struct error *error) MUST_CHECK;

@@ -16,6 +16,7 @@
 #include "lab/session.h"
 
 #define THREADS 32
+#define PATH    "/v1/policies/"
 
 struct front_job {
     struct http_task task; /* first: the loop hands it back */
@@ -23,6 +24,7 @@ struct front_job {
     struct http_exchange *exchange;
     enum lab_answer answer;
     bool is_pending; /* the row comes later */
+    int policy;
     char user[LAB_ID_SIZE];
 };
 
@@ -89,6 +91,7 @@ static void *front_work(void *unused)
         if (job == NULL)
             break;
         lab_session_begin(&session);
+        session.policy = job->policy;
         job->answer = session.failed ? LAB_FAILED : process->strategy->claim(&session, job->user);
         job->task.run = front_tell;
         if (!http_loop_post(front.loop, &job->task))
@@ -106,9 +109,16 @@ static void front_handle(void *context, struct http_exchange *exchange,
         {.name = "user", .kind = JSON_ID, .presence = JSON_REQUIRED, .target = &user},
     };
     struct error error;
+    /* "/v1/policies/3/claims" */
+    const char *number = request->path.length > sizeof(PATH) - 1 &&
+                                 memcmp(request->path.bytes, PATH, sizeof(PATH) - 1) == 0
+                             ? request->path.bytes + sizeof(PATH) - 1
+                             : "";
+    int policy = atoi(number);
 
     (void)context;
-    if (request->method != HTTP_METHOD_POST ||
+    if (policy < 1 || policy > front.process->knobs.policies ||
+        request->method != HTTP_METHOD_POST ||
         json_read_object(front.reader, request->body, fields, 1, NULL, &error) != STATUS_OK ||
         user.length >= LAB_ID_SIZE) {
         front_answer(exchange, 400, SPAN("{}"));
@@ -118,6 +128,7 @@ static void front_handle(void *context, struct http_exchange *exchange,
     ensure(job != NULL);
     memcpy(job->user, user.bytes, user.length);
     job->exchange = exchange;
+    job->policy = policy;
     job->is_pending = front.process->strategy->work != NULL;
     pthread_mutex_lock(&front.lock);
     STAILQ_INSERT_TAIL(&front.jobs, job, link);

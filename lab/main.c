@@ -1,369 +1,209 @@
 /* main.c: the lab: the known ways of handing out coupons, side by side.
  *
- * usage: dibs-lab [--quick] [--only NAME,…] [--rounds N] [--fault KIND] [--json] …
+ * usage: dibs-lab [--quick] [--scenario NAME,…] [--only NAME,…] [--rounds N] [--report FILE] …
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "lab/front.h"
-#include "lab/report.h"
-#include "lab/run.h"
+#include "lab/options.h"
+#include "lab/proxy.h"
+#include "lab/session.h"
+#include "lab/table.h"
 
-#define CONTESTANTS_MAX 32
-
-static const char USAGE[] =
-    "Examples:\n"
-    "  dibs-lab --quick\n"
-    "  dibs-lab --only decr-zset,lua,dibs --duplicates 20 --fault worker --rounds 5\n"
-    "  dibs-lab --only zset-rank --fronts 2 --clocks-apart 300\n"
-    "\n"
-    "Hands out coupons in every way that teams write, with the same crowd and the same faults,\n"
-    "and counts what went wrong and what it cost. Starts its own Redis and PostgreSQL.\n"
-    "\n"
-    "  --only NAMES         these designs, with commas between them; --list shows all\n"
-    "  --rounds N           so many rounds, each with another seed [3]\n"
-    "  --seed N             of the first round [1]\n"
-    "  --total N            coupons [1000]\n"
-    "  --users N            people [2000]\n"
-    "  --duplicates N       percent of them who press twice [10]\n"
-    "  --connections N      that they share [200]\n"
-    "  --burst N            so many press at once; 0: as soon as there is an answer [200]\n"
-    "  --every MS           between bursts [100]\n"
-    "  --people-retry N     how often somebody tries again after an error or a 503 [30]\n"
-    "  --fault KIND         none, worker, server, redis, broker or poison [none]\n"
-    "  --fronts N           1 or 2 servers [1]\n"
-    "  --clocks-apart MS    of the two [0]\n"
-    "  --retries N          of the optimistic designs [3]\n"
-    "  --lock-wait MS       [3000]   --lock-lease MS  [1000]\n"
-    "  --sync MS            how often the sync job of decr-zset runs; 0: never [0]\n"
-    "  --worker-pause MS    --worker-batch N: instead of each design's own\n"
-    "  --dibs PATH          the program to compare with [beside this one]\n"
-    "  --quick              one small round of each: a minute\n"
-    "  --json               one line of JSON for each run\n"
-    "  --report FILE        one page with pictures, which loads nothing\n";
-
-struct options {
-    struct lab_setting setting;
-    const char *only;
-    const char *report; /* a file */
-    int rounds;
-    bool is_json;
-};
-
-/* Flags with a number: what the name says, and where it goes. */
-struct number_flag {
-    const char *name;
-    int64_t minimum, maximum;
-    enum { FLAG_I64, FLAG_INT, FLAG_U32, FLAG_SIZE, FLAG_U64 } kind;
-    void *target;
-};
-
-static struct options options = {
-    .setting = {.knobs = {.total = 1000, .retries = 3, .lock_wait_ms = 3000, .lock_lease_ms = 1000},
-                .shape = {.users = 2000,
-                          .duplicates = 10,
-                          .connections = 200,
-                          .burst = 200,
-                          .every_ms = 100,
-                          .retries = 30,
-                          .seed = 1,
-                          .policy_id = 1},
-                .fronts = 1},
-    .rounds = 3,
-};
-
-static struct lab_process process; /* of a front or a worker */
-static int port;
-
-#define KNOBS  options.setting.knobs
-#define SHAPE  options.setting.shape
-#define DAY_MS 86400000
-
-static const struct number_flag number_flags[] = {
-    {"rounds", 1, 1000, FLAG_INT, &options.rounds},
-    {"people-retry", 0, 1000, FLAG_INT, &SHAPE.retries},
-    {"seed", 1, 1000000000, FLAG_U64, &SHAPE.seed},
-    {"total", 1, 1000000, FLAG_I64, &KNOBS.total},
-    {"users", 10, 1000000, FLAG_U32, &SHAPE.users},
-    {"duplicates", 0, 100, FLAG_U32, &SHAPE.duplicates},
-    {"connections", 1, 10000, FLAG_SIZE, &SHAPE.connections},
-    {"burst", 0, 1000000, FLAG_U32, &SHAPE.burst},
-    {"every", 1, 60000, FLAG_INT, &SHAPE.every_ms},
-    {"fronts", 1, 2, FLAG_INT, &options.setting.fronts},
-    {"clocks-apart", -DAY_MS, DAY_MS, FLAG_INT, &options.setting.clock_apart_ms},
-    {"retries", 0, 1000, FLAG_INT, &KNOBS.retries},
-    {"lock-wait", 0, 60000, FLAG_INT, &KNOBS.lock_wait_ms},
-    {"lock-lease", 1, 60000, FLAG_INT, &KNOBS.lock_lease_ms},
-    {"sync", 0, 60000, FLAG_INT, &KNOBS.sync_ms},
-    {"worker-pause", 0, 60000, FLAG_INT, &KNOBS.worker_pause_ms},
-    {"worker-batch", 0, 500, FLAG_INT, &KNOBS.worker_batch},
-    /* Of the processes that a run starts. */
-    {"port", 0, 65535, FLAG_INT, &port},
-    {"clock-off", -DAY_MS, DAY_MS, FLAG_I64, &KNOBS.clock_off_ms},
-    {"kill-at", 0, 1000000, FLAG_INT, &process.kill_at},
-};
-
-static int usage(const char *words, const char *what)
-{
-    fprintf(stderr, "dibs-lab: %s%s\n\n%s", words, what, USAGE);
-    return 2;
-}
-
-static bool take_number(const char *name, const char *text)
-{
-    for (size_t i = 0; i < sizeof(number_flags) / sizeof(*number_flags); i++) {
-        const struct number_flag *flag = &number_flags[i];
-        char *end;
-        if (strcmp(flag->name, name) != 0)
-            continue;
-        long long value = strtoll(text, &end, 10);
-        if (*text == '\0' || *end != '\0' || value < flag->minimum || value > flag->maximum)
-            return false;
-        switch (flag->kind) {
-        case FLAG_I64:
-            *(int64_t *)flag->target = value;
-            break;
-        case FLAG_INT:
-            *(int *)flag->target = (int)value;
-            break;
-        case FLAG_U32:
-            *(uint32_t *)flag->target = (uint32_t)value;
-            break;
-        case FLAG_SIZE:
-            *(size_t *)flag->target = (size_t)value;
-            break;
-        case FLAG_U64:
-            *(uint64_t *)flag->target = (uint64_t)value;
-            break;
-        }
-        return true;
-    }
-    return false;
-}
-
-static bool take_fault(const char *name)
-{
-    for (int i = 0; i < LAB_FAULTS; i++)
-        if (strcmp(lab_fault_names[i], name) == 0) {
-            options.setting.fault = (enum lab_fault)i;
-            SHAPE.has_poison = i == LAB_POISON;
-            return true;
-        }
-    return false;
-}
-
-static int list_all(void)
-{
-    for (size_t i = 0; lab_strategies[i] != NULL; i++)
-        printf("%-18s %s\n", lab_strategies[i]->name, lab_strategies[i]->commands);
-    for (size_t i = 0; lab_dibs[i].name != NULL; i++)
-        printf("%-18s gate=%s, ack=%s, ledger in PostgreSQL\n", lab_dibs[i].name, lab_dibs[i].gate,
-               lab_dibs[i].ack);
-    return 0;
-}
-
-/* 0: go on; else the exit code and one more. */
-static int read_flags(int argc, char **argv, int at)
-{
-    for (; at < argc; at++) {
-        const char *name = argv[at];
-        if (strcmp(name, "--help") == 0) {
-            fputs(USAGE, stdout);
-            return 1;
-        }
-        if (strcmp(name, "--list") == 0)
-            return 1 + list_all();
-        if (strcmp(name, "--json") == 0) {
-            options.is_json = true;
-            continue;
-        }
-        if (strcmp(name, "--quick") == 0) {
-            options.rounds = 1;
-            KNOBS.total = 200;
-            SHAPE.users = 400;
-            continue;
-        }
-        const char *value = at + 1 < argc ? argv[++at] : "";
-        if (strcmp(name, "--only") == 0)
-            options.only = value;
-        else if (strcmp(name, "--report") == 0)
-            options.report = value;
-        else if (strcmp(name, "--dibs") == 0)
-            options.setting.dibs = value;
-        else if (strcmp(name, "--fault") == 0
-                     ? !take_fault(value)
-                     : strncmp(name, "--", 2) != 0 || !take_number(name + 2, value))
-            return 1 + usage("not a flag, or not a value that it takes: ", name);
-    }
-    return 0;
-}
+#define PAGE_MAX (4 << 20)
 
 /* --- as a process of a run --- */
 
-static int run_role(int argc, char **argv)
+/* argv: role, strategy, Redis, database, Kafka, tallies, flags. */
+static int run_role(struct lab_options *options, int argc, char **argv)
 {
     struct error error;
-    process.strategy = argc > 5 ? lab_strategy_find(argv[2]) : NULL;
-    if (process.strategy == NULL || read_flags(argc, argv, 6) != 0)
+    int code;
+    struct lab_process process = {.strategy = argc > 6 ? lab_strategy_find(argv[2]) : NULL};
+    if (process.strategy == NULL || !lab_options_read(options, argc, argv, 7, &code) ||
+        !lab_tallies_open(argv[6]))
         return 2;
     process.redis_address = argv[3];
     process.database = argv[4];
     process.kafka_address = argv[5];
-    process.knobs = KNOBS;
+    process.knobs = options->setting.knobs;
+    process.knobs.seed = options->setting.shape.seed;
+    process.kill_at = options->kill_at;
     if (strcmp(argv[1], "worker") == 0)
         lab_worker_run(&process);
-    else if (lab_front_run(&process, port, &error) != STATUS_OK) {
+    else if (lab_front_run(&process, options->port, &error) != STATUS_OK) {
         fprintf(stderr, "dibs-lab front: %s\n", error.text);
         return 1;
     }
     return 0;
 }
 
-/* --- the table --- */
+/* --- a session --- */
 
-static bool is_wanted(const char *name)
+/* Without names, whatever is set by flags is one storm of its own. */
+static const struct lab_scenario own_scenario = {
+    .name = "yours", .title = "Your setting", .words = "As the flags have it."};
+
+static void set_quick(struct lab_setting *setting)
 {
-    size_t length = strlen(name);
-    for (const char *at = options.only; at != NULL;
-         at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
-        if (strncmp(at, name, length) == 0 && (at[length] == ',' || at[length] == '\0'))
-            return true;
-    return options.only == NULL;
+    setting->knobs.total = 200;
+    setting->shape.users = 400;
 }
 
-static void print_json(const char *name, const struct lab_figures *figures)
+static const struct lab_scenario quick_scenario = {
+    .name = "quick",
+    .title = "A small rush",
+    .words = "200 coupons, 400 people in bursts of 200; one in ten presses twice.",
+    .set = set_quick};
+
+static void book_add(struct lab_book *book, const struct lab_options *options,
+                     const struct lab_scenario *scenario)
 {
-    printf("{\"design\":\"%s\",\"seed\":%llu,\"fault\":\"%s\"", name,
-           (unsigned long long)SHAPE.seed, lab_fault_names[options.setting.fault]);
-#define PRINT(field, json, heading, words) printf(",\"%s\":%lld", json, (long long)figures->field);
-    LAB_ANOMALIES(PRINT)
-#undef PRINT
-    printf(",\"presses\":%lld,\"yes\":%lld,\"rows\":%lld,\"lost\":%lld,\"seconds\":%.3f,"
-           "\"p50_ms\":%.2f,\"p99_ms\":%.2f,\"max_ms\":%.2f,\"row_p50_ms\":%.0f,"
-           "\"row_p99_ms\":%.0f,\"row_last_ms\":%.0f,\"front_cpu\":%.1f,\"redis_cpu\":%.1f,"
-           "\"database_cpu\":%.1f,\"commands\":%.2f,\"bytes\":%.0f}\n",
-           (long long)figures->presses, (long long)figures->yes, (long long)figures->rows,
-           (long long)figures->lost, figures->seconds, figures->p50_ms, figures->p99_ms,
-           figures->max_ms, figures->row_p50_ms, figures->row_p99_ms, figures->row_last_ms,
-           figures->front_cpu, figures->redis_cpu, figures->database_cpu, figures->commands,
-           figures->bytes);
-    fflush(stdout);
+    struct lab_setting *setting = &book->settings[book->scenario_count];
+    *setting = lab_setting_usual;
+    if (scenario->set != NULL)
+        scenario->set(setting);
+    lab_options_apply(options, setting);
+    setting->dibs = options->dibs;
+    book->scenarios[book->scenario_count++] = scenario;
 }
 
-static void print_heading(void)
+static bool book_wants(const struct lab_book *book, const struct lab_options *options,
+                       size_t scenario, size_t contestant)
 {
-    printf("%-18s %5s %5s", "design", "yes", "rows");
-#define PRINT(field, json, heading, words) printf(" %9s", heading);
-    LAB_ANOMALIES(PRINT)
-#undef PRINT
-    printf(" %8s %8s %9s %9s\n", "p50 ms", "p99 ms", "row p99", "cpu s/M");
+    const struct lab_scenario *one = book->scenarios[scenario];
+    /* Somebody else's Redis is not killed. */
+    return (one->concerns == NULL || one->concerns(book->contestants[contestant])) &&
+           (options->redis == NULL || book->settings[scenario].fault != LAB_REDIS_KILLED);
 }
 
-static void print_row(const char *name, const struct lab_figures *figures)
+static void book_plan(struct lab_book *book, const struct lab_options *options)
 {
-    printf("%-18s %5lld %5lld", name, (long long)figures->yes, (long long)figures->rows);
-#define PRINT(field, json, heading, words) printf(" %9lld", (long long)figures->field);
-    LAB_ANOMALIES(PRINT)
-#undef PRINT
-    printf(" %8.1f %8.1f %9.0f %9.0f%s\n", figures->p50_ms, figures->p99_ms, figures->row_p99_ms,
-           figures->front_cpu + figures->redis_cpu + figures->database_cpu,
-           lab_figures_wrong(figures) == 0 ? "  right" : "");
-    fflush(stdout);
+    book->rounds = options->rounds;
+    for (size_t i = 0; lab_contestants[i].name != NULL; i++)
+        if (lab_is_listed(options->only, lab_contestants[i].name))
+            book->contestants[book->contestant_count++] = &lab_contestants[i];
+    if (options->is_quick)
+        book_add(book, options, &quick_scenario);
+    else if (options->given_count > 0 && options->scenarios == NULL)
+        book_add(book, options, &own_scenario);
+    else
+        for (size_t i = 0; lab_scenarios[i].name != NULL; i++)
+            if (lab_is_listed(options->scenarios, lab_scenarios[i].name))
+                book_add(book, options, &lab_scenarios[i]);
+    book->seed = book->settings[0].shape.seed;
 }
 
-static void show_progress(void *context, size_t answered)
+static enum status run_scenario(struct lab_book *book, const struct lab_options *options,
+                                struct lab_servers *servers, struct lab_progress *progress,
+                                size_t scenario, struct error *error)
 {
-    if (isatty(2))
-        fprintf(stderr, "\r%-18s %zu answered ", (const char *)context, answered);
+    struct lab_setting setting = book->settings[scenario];
+    progress->scenario = book->scenarios[scenario]->name;
+    setting.on_progress = lab_progress_show;
+    setting.context = progress;
+    for (int round = 0; round < options->rounds; round++, setting.shape.seed++)
+        for (size_t i = 0; i < book->contestant_count; i++) {
+            struct lab_figures figures;
+            if (!book_wants(book, options, scenario, i))
+                continue;
+            progress->design = book->contestants[i]->name;
+            progress->run++;
+            lab_progress_show(progress, 0, 0);
+            enum status status = lab_run(&figures, servers, book->contestants[i], &setting, error);
+            lab_progress_clear();
+            if (status != STATUS_OK) {
+                fprintf(stderr, "dibs-lab: %s, %s: %s\n", progress->scenario, progress->design,
+                        error->text);
+                return status;
+            }
+            lab_result_add(&book->results[scenario][i], &figures);
+            if (options->is_json)
+                lab_table_json(book->contestants[i], book->scenarios[scenario], setting.shape.seed,
+                               &figures);
+        }
+    if (!options->is_json)
+        lab_table_scenario(book, scenario);
+    return STATUS_OK;
 }
 
-static int write_report(const struct lab_result *results, size_t count)
+static int write_file(const char *name, const struct lab_book *book,
+                      void (*append)(struct buffer *, const struct lab_book *))
 {
     struct buffer page;
-    buffer_init(&page, 4 << 20);
-    lab_report(&page, results, count, &options.setting);
-    FILE *file = fopen(options.report, "we");
+    if (name == NULL)
+        return 0;
+    buffer_init(&page, PAGE_MAX);
+    append(&page, book);
+    FILE *file = fopen(name, "we");
     bool is_written =
         file != NULL && !page.overflowed && fwrite(page.bytes, 1, page.length, file) == page.length;
     if (file != NULL && fclose(file) != 0)
         is_written = false;
     buffer_release(&page);
-    if (!is_written)
-        fprintf(stderr, "dibs-lab: %s cannot be written\n", options.report);
+    fprintf(stderr, is_written ? "%s is written\n" : "dibs-lab: cannot write %s\n", name);
     return is_written ? 0 : 1;
 }
 
-static enum status run_one(struct lab_servers *servers, struct lab_result *result,
-                           struct error *error)
+static int run_session(struct lab_book *book, const struct lab_options *options,
+                       struct lab_servers *servers)
 {
-    struct lab_figures figures;
-    const char *name = result->contestant->name;
-
-    options.setting.on_progress = show_progress;
-    options.setting.context = (void *)(uintptr_t)name;
-    enum status status = lab_run(&figures, servers, result->contestant, &options.setting, error);
-    if (isatty(2))
-        fprintf(stderr, "\r\033[K");
-    if (status != STATUS_OK)
-        return status;
-    lab_result_add(result, &figures);
-    if (options.is_json)
-        print_json(name, &figures);
-    else
-        print_row(name, &figures);
-    return STATUS_OK;
+    struct error error;
+    struct lab_progress progress = {.start_ms = clock_monotonic_ms()};
+    for (size_t i = 0; i < book->scenario_count; i++)
+        for (size_t j = 0; j < book->contestant_count; j++)
+            progress.run_count += book_wants(book, options, i, j) ? (size_t)options->rounds : 0;
+    for (size_t i = 0; i < book->scenario_count; i++)
+        if (run_scenario(book, options, servers, &progress, i, &error) != STATUS_OK)
+            return 1;
+    book->seconds = (double)(clock_monotonic_ms() - progress.start_ms) / 1000;
+    if (!options->is_json)
+        lab_table_all(book);
+    return write_file(options->report, book, lab_report) |
+           write_file(options->picture, book, lab_picture);
 }
 
-static int run_all(struct lab_servers *servers)
-{
-    static struct lab_contestant ours[CONTESTANTS_MAX];
-    static struct lab_result results[CONTESTANTS_MAX];
-    size_t count = 0;
-    struct error error;
+static struct lab_servers servers;
 
-    for (size_t i = 0; lab_strategies[i] != NULL; i++) {
-        ours[i] =
-            (struct lab_contestant){.name = lab_strategies[i]->name, .strategy = lab_strategies[i]};
-        if (is_wanted(ours[i].name))
-            results[count++].contestant = &ours[i];
-    }
-    for (size_t i = 0; lab_dibs[i].name != NULL; i++)
-        if (is_wanted(lab_dibs[i].name))
-            results[count++].contestant = &lab_dibs[i];
-    if (!options.is_json)
-        print_heading();
-    for (int round = 0; round < options.rounds; round++, SHAPE.seed++)
-        for (size_t i = 0; i < count; i++)
-            if (run_one(servers, &results[i], &error) != STATUS_OK) {
-                fprintf(stderr, "dibs-lab: %s: %s\n", results[i].contestant->name, error.text);
-                return 1;
-            }
-    return options.report != NULL ? write_report(results, count) : 0;
+static void stop(int number)
+{
+    lab_servers_abandon(&servers);
+    _exit(128 + number);
 }
 
 int main(int argc, char **argv)
 {
     static char program[4096], dibs[4200];
-    static struct lab_servers servers;
+    static struct lab_book book;
+    static struct lab_options options = {.rounds = 1};
     struct error error;
+    int code;
 
+    options.setting = lab_setting_usual;
     if (argc > 1 && (strcmp(argv[1], "front") == 0 || strcmp(argv[1], "worker") == 0))
-        return run_role(argc, argv);
+        return run_role(&options, argc, argv);
+    if (argc == 5 && strcmp(argv[1], "proxy") == 0)
+        return lab_proxy_run(atoi(argv[2]), argv[3], atoi(argv[4]));
     ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
     ensure(length > 0);
     snprintf(dibs, sizeof(dibs), "%.*s/../dibs", (int)(strrchr(program, '/') - program), program);
-    options.setting.program = program;
-    options.setting.dibs = dibs;
-    int code = read_flags(argc, argv, 1);
-    if (code != 0)
-        return code - 1;
+    servers.program = program;
+    options.dibs = dibs;
+    if (!lab_options_read(&options, argc, argv, 1, &code))
+        return code;
+    book_plan(&book, &options);
     code = 1;
-    if (lab_servers_start(&servers, &error) != STATUS_OK)
+    signal(SIGINT, stop);
+    signal(SIGTERM, stop);
+    if (lab_servers_start(&servers, options.redis, options.postgres, &error) != STATUS_OK)
         fprintf(stderr, "dibs-lab: %s\n", error.text);
     else
-        code = run_all(&servers);
-    lab_servers_stop(&servers);
+        code = run_session(&book, &options, &servers);
+    lab_servers_stop(&servers, code != 0);
     return code;
 }

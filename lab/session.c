@@ -1,22 +1,67 @@
 /* session.c: blocking calls to Redis and PostgreSQL, one connection of each for a thread. */
 #include "lab/session.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 
-static atomic_int steps; /* of this process */
+static atomic_int steps;          /* of this process */
+static _Atomic(int64_t) *tallies; /* of the run */
+
+/* The splitmix64 of seed and step: the same pauses whenever the seed is the same. */
+static uint64_t lab_scatter(uint64_t seed, uint64_t step)
+{
+    uint64_t bits = (seed + step + 1) * 0x9e3779b97f4a7c15ULL;
+    bits = (bits ^ bits >> 30) * 0xbf58476d1ce4e5b9ULL;
+    bits = (bits ^ bits >> 27) * 0x94d049bb133111ebULL;
+    return bits ^ bits >> 31;
+}
 
 void lab_step(struct lab_session *session)
 {
-    if (session->kill_at != 0 && atomic_fetch_add(&steps, 1) + 1 == session->kill_at)
+    const struct lab_knobs *knobs = session->knobs;
+    int step = atomic_fetch_add(&steps, 1) + 1;
+    if (session->kill_at != 0 && step == session->kill_at)
         raise(SIGKILL);
+    if (knobs->pause_ms > 0)
+        usleep((useconds_t)(lab_scatter(knobs->seed, (uint64_t)step) %
+                            ((uint64_t)knobs->pause_ms * 1000)));
+}
+
+bool lab_tallies_open(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return false;
+    void *shared =
+        ftruncate(fd, LAB_TALLIES * sizeof(*tallies)) == 0
+            ? mmap(NULL, LAB_TALLIES * sizeof(*tallies), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+            : MAP_FAILED;
+    close(fd);
+    if (tallies != NULL)
+        munmap(tallies, LAB_TALLIES * sizeof(*tallies));
+    tallies = shared != MAP_FAILED ? shared : NULL;
+    return tallies != NULL;
+}
+
+void lab_tally(enum lab_tally tally)
+{
+    if (tallies != NULL)
+        atomic_fetch_add(&tallies[tally], 1);
+}
+
+int64_t lab_tally_read(enum lab_tally tally)
+{
+    return tallies != NULL ? atomic_load(&tallies[tally]) : 0;
 }
 
 int64_t lab_now_ms(const struct lab_session *session)
@@ -162,12 +207,35 @@ bool lab_sql_is_duplicate(const struct lab_session *session)
     return strcmp(session->sqlstate, "23505") == 0;
 }
 
+static const char *lab_policy_text(const struct lab_session *session, char text[16])
+{
+    snprintf(text, 16, "%d", session->policy);
+    return text;
+}
+
 bool lab_insert(struct lab_session *session, const char *user)
 {
-    return lab_sql(session, "INSERT INTO coupon (user_id) VALUES ($1)", 1, user) == 1;
+    char policy[16];
+    return lab_sql(session, "INSERT INTO coupon (policy_id, user_id) VALUES ($1, $2)", 2,
+                   lab_policy_text(session, policy), user) == 1;
 }
 
 bool lab_has_row(struct lab_session *session, const char *user)
 {
-    return lab_sql(session, "SELECT count(*) FROM coupon WHERE user_id = $1", 1, user) > 0;
+    char policy[16];
+    return lab_sql(session, "SELECT count(*) FROM coupon WHERE policy_id = $1 AND user_id = $2", 2,
+                   lab_policy_text(session, policy), user) > 0;
+}
+
+int64_t lab_row_count(struct lab_session *session)
+{
+    char policy[16];
+    return lab_sql(session, "SELECT count(*) FROM coupon WHERE policy_id = $1", 1,
+                   lab_policy_text(session, policy));
+}
+
+int64_t lab_stock(struct lab_session *session, const char *statement)
+{
+    char policy[16];
+    return lab_sql(session, statement, 1, lab_policy_text(session, policy));
 }

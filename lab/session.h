@@ -25,6 +25,7 @@ struct lab_session {
     const char *database;      /* a libpq connection string */
     const char *kafka_address; /* "" where there is none */
     int kill_at;               /* the number of the step at which this process dies; 0: never */
+    int policy;                /* which one is asked for, from 1 */
     struct redisContext *redis;
     PGconn *db;
     bool failed;
@@ -35,8 +36,14 @@ struct lab_session {
 void lab_session_begin(struct lab_session *session);
 void lab_session_close(struct lab_session *session);
 
-/* A place between two commands. The one whose turn it is does not come back. */
+/* A place between two commands, which may take a while. The one whose turn it is does not come
+ * back. */
 void lab_step(struct lab_session *session);
+
+/* Where the processes of a run count together: a file that is mapped by all of them. */
+bool lab_tallies_open(const char *path);
+void lab_tally(enum lab_tally tally);
+int64_t lab_tally_read(enum lab_tally tally);
 
 /* The time by which this process goes, which may be wrong. */
 int64_t lab_now_ms(const struct lab_session *session);
@@ -60,3 +67,7 @@ bool lab_sql_is_duplicate(const struct lab_session *session);
 /* Writes a coupon's row. False: the database refused it. */
 bool lab_insert(struct lab_session *session, const char *user);
 bool lab_has_row(struct lab_session *session, const char *user);
+int64_t lab_row_count(struct lab_session *session);
+
+/* lab_sql() with the policy's id as $1. */
+int64_t lab_stock(struct lab_session *session, const char *statement);

@@ -56,10 +56,15 @@ struct storm_run {
     char read[16384];
 };
 
+uint32_t storm_poisoned(const struct storm_shape *shape)
+{
+    return shape->users / 7;
+}
+
 void storm_user_name(char name[STORM_NAME_SIZE], const struct storm_shape *shape, uint32_t user)
 {
-    if (shape->has_poison && user == shape->users / 7)
-        snprintf(name, STORM_NAME_SIZE, "poison");
+    if (shape->has_poison && user == storm_poisoned(shape))
+        snprintf(name, STORM_NAME_SIZE, STORM_POISON);
     else
         snprintf(name, STORM_NAME_SIZE, "u-%u", user);
 }
@@ -115,10 +120,10 @@ static void storm_send(struct storm_connection *connection, struct storm_press *
     char name[STORM_NAME_SIZE];
     storm_user_name(name, connection->run->shape, press->user);
     int length = snprintf(connection->request, sizeof(connection->request),
-                          "POST /v1/policies/%lld/claims HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+                          "POST /v1/policies/%d/claims HTTP/1.1\r\nHost: 127.0.0.1\r\n"
                           "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n"
                           "{\"user\":\"%s\"}",
-                          (long long)connection->run->shape->policy_id, strlen(name) + 11, name);
+                          press->policy, strlen(name) + 11, name);
     uv_buf_t bytes = uv_buf_init(connection->request, (unsigned)length);
 
     connection->press = press;
@@ -244,29 +249,55 @@ static void storm_tick(uv_timer_t *timer)
         uv_timer_stop(timer);
 }
 
-/* Everybody once, some twice, in an order that the seed decides. */
+/* An order that the seed decides. */
+static void storm_shuffle(struct storm_press *presses, size_t count, uint64_t seed)
+{
+    uint64_t state = seed * 2862933555777941757ULL + 3037000493ULL;
+    for (size_t i = count - 1; count > 0 && i > 0; i--) {
+        state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+        size_t other = (size_t)((state >> 33) % (i + 1));
+        struct storm_press press = presses[i];
+        presses[i] = presses[other];
+        presses[other] = press;
+    }
+}
+
+/* Puts the poisoned one in front of all others. */
+static void storm_let_first(struct storm_press *presses, size_t count, uint32_t user)
+{
+    size_t at = 0;
+    while (at + 1 < count && presses[at].user != user)
+        at++;
+    struct storm_press press = presses[at];
+    presses[at] = presses[0];
+    presses[0] = press;
+}
+
+/* Everybody once for each policy, some twice. */
 static enum status storm_plan(struct lab_storm *storm, const struct storm_shape *shape,
                               struct error *error)
 {
-    size_t twice = (size_t)shape->users * shape->duplicates / 100;
-    uint64_t state = shape->seed * 2862933555777941757ULL + 3037000493ULL;
+    size_t once = (size_t)shape->users * (size_t)shape->policies;
+    size_t twice = once * shape->duplicates / 100;
 
-    storm->press_count = shape->users + twice;
+    storm->press_count = once + twice;
     storm->presses = calloc(storm->press_count, sizeof(*storm->presses));
     if (storm->presses == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "no memory for %zu presses",
                          storm->press_count);
-    for (size_t i = 0; i < storm->press_count; i++)
-        storm->presses[i].user = (uint32_t)(i % shape->users);
-    for (size_t i = storm->press_count - 1; i > 0; i--) {
-        state = state * 6364136223846793005ULL + 1442695040888963407ULL;
-        size_t other = (size_t)((state >> 33) % (i + 1));
-        uint32_t user = storm->presses[i].user;
-        storm->presses[i].user = storm->presses[other].user;
-        storm->presses[other].user = user;
+    for (size_t i = 0; i < storm->press_count; i++) {
+        storm->presses[i].user = (uint32_t)(i % once % shape->users);
+        storm->presses[i].policy = 1 + (int)(i % once / shape->users);
     }
+    size_t mixed = shape->again_ms > 0 ? once : storm->press_count;
+    storm_shuffle(storm->presses, mixed, shape->seed);
+    storm_shuffle(storm->presses + mixed, storm->press_count - mixed, shape->seed);
+    if (shape->has_poison)
+        storm_let_first(storm->presses, mixed, storm_poisoned(shape));
     for (size_t i = 0; i < storm->press_count && shape->burst > 0; i++)
         storm->presses[i].due_ns = (int64_t)(i / shape->burst) * shape->every_ms * 1000000;
+    for (size_t i = mixed; i < storm->press_count; i++)
+        storm->presses[i].due_ns += (int64_t)shape->again_ms * 1000000;
     return STATUS_OK;
 }
 

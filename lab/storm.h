@@ -23,6 +23,7 @@ enum storm_outcome {
 
 struct storm_press {
     uint32_t user;
+    int policy; /* from 1 */
     enum storm_outcome outcome;
     int tries;
     int64_t due_ns;  /* from the start, as the others; of the next try */
@@ -36,15 +37,16 @@ struct storm_fronts {
 };
 
 struct storm_shape {
-    uint32_t users;
+    uint32_t users; /* of each policy */
+    int policies;
     unsigned duplicates; /* percent of the users who press twice */
     size_t connections;
     uint32_t burst; /* so many at once; 0: each connection as soon as it has an answer */
     int every_ms;   /* between bursts */
+    int again_ms;   /* so long after all others the second presses come; 0: among them */
     int retries;    /* after a 5xx or no answer, a fifth of a second later */
     uint64_t seed;
-    int64_t policy_id;
-    bool has_poison; /* one of the users is called "poison" */
+    bool has_poison; /* one of the users is called "poison", and is among the first */
 };
 
 struct lab_storm {
@@ -56,6 +58,8 @@ struct lab_storm {
 
 /* "u-17"; the poisoned one is called so. */
 #define STORM_NAME_SIZE 24
+#define STORM_POISON    "poison"
+uint32_t storm_poisoned(const struct storm_shape *shape);
 void storm_user_name(char name[STORM_NAME_SIZE], const struct storm_shape *shape, uint32_t user);
 
 /* Presses until everybody has. `on_progress` is told every 20 ms how many are answered. */

@@ -7,10 +7,35 @@
 #include "lab/front.h"
 #include "lab/session.h"
 
+#define WAIT_MAX_MS 50
+
+static volatile sig_atomic_t is_sync_asked; /* a run wants it now */
+
 static void worker_stop(int number)
 {
     (void)number;
     _exit(0);
+}
+
+static void worker_ask_sync(int number)
+{
+    (void)number;
+    is_sync_asked = 1;
+}
+
+/* One turn of work() or sync() for each policy. */
+static void worker_turn(struct lab_session *session, const struct lab_strategy *strategy, int batch)
+{
+    for (int policy = 1; policy <= session->knobs->policies; policy++) {
+        lab_session_begin(session);
+        session->policy = policy;
+        if (session->failed)
+            continue;
+        if (batch > 0)
+            strategy->work(session, batch);
+        else
+            strategy->sync(session);
+    }
 }
 
 void lab_worker_run(const struct lab_process *process)
@@ -28,17 +53,25 @@ void lab_worker_run(const struct lab_process *process)
     int batch = knobs->worker_batch > 0 && knobs->worker_batch < strategy->batch
                     ? knobs->worker_batch
                     : strategy->batch;
+    bool has_sync = knobs->sync_ms > 0 && strategy->sync != NULL;
+    int64_t work_at_ms = clock_monotonic_ms() + pause_ms;
     int64_t sync_at_ms = clock_monotonic_ms() + knobs->sync_ms;
 
     signal(SIGTERM, worker_stop);
+    signal(SIGUSR1, worker_ask_sync);
     for (;;) {
-        lab_session_begin(&session);
-        if (!session.failed)
-            strategy->work(&session, batch);
-        if (knobs->sync_ms > 0 && strategy->sync != NULL && clock_monotonic_ms() >= sync_at_ms) {
-            strategy->sync(&session);
-            sync_at_ms += knobs->sync_ms;
+        int64_t now_ms = clock_monotonic_ms();
+        if (has_sync && (is_sync_asked != 0 || now_ms >= sync_at_ms)) {
+            is_sync_asked = 0;
+            worker_turn(&session, strategy, 0);
+            sync_at_ms = now_ms + knobs->sync_ms;
         }
-        usleep((useconds_t)pause_ms * 1000);
+        if (now_ms >= work_at_ms) {
+            worker_turn(&session, strategy, batch);
+            work_at_ms = clock_monotonic_ms() + pause_ms;
+        }
+        int64_t wait_ms = work_at_ms - clock_monotonic_ms();
+        if (wait_ms > 0) /* a signal ends it */
+            usleep((useconds_t)(wait_ms < WAIT_MAX_MS ? wait_ms : WAIT_MAX_MS) * 1000);
     }
 }

@@ -12,10 +12,11 @@
 #include "lab/session.h"
 #include "lab/strategies/strategies.h"
 
-#define WINNERS   "coupon:kafka:winners"
-#define REMAINING "coupon:kafka:remaining"
+#define WINNERS   "coupon:%d:winners"
+#define REMAINING "coupon:%d:remaining"
 #define TOPIC     "lab-pended"
 #define BATCH     500
+#define POLL_MS   50
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static rd_kafka_t *producer;
@@ -39,28 +40,32 @@ static void decr_kafka_open(void)
 
 static void decr_kafka_prepare(struct lab_session *session)
 {
-    (void)lab_redis(session, "SET %s %lld", REMAINING, (long long)session->knobs->total);
+    (void)lab_redis(session, "SET " REMAINING " %lld", session->policy,
+                    (long long)session->knobs->total);
 }
 
 static enum lab_answer decr_kafka_claim(struct lab_session *session, const char *user)
 {
-    bool is_new = lab_redis(session, "SADD %s %s", WINNERS, user) == 1;
+    bool is_new = lab_redis(session, "SADD " WINNERS " %s", session->policy, user) == 1;
     if (session->failed)
         return LAB_FAILED;
     if (!is_new)
         return LAB_ALREADY;
     lab_step(session);
-    int64_t left = lab_redis(session, "DECR %s", REMAINING);
+    int64_t left = lab_redis(session, "DECR " REMAINING, session->policy);
     if (session->failed)
         return LAB_FAILED;
     if (left < 0)
         return LAB_SOLD_OUT;
     lab_step(session);
+    char key[24], value[LAB_ID_SIZE + 24];
+    lab_number_text(key, session->policy);
+    snprintf(value, sizeof(value), "%d %s", session->policy, user);
     brokers = session->kafka_address;
     pthread_once(&once, decr_kafka_open);
     rd_kafka_resp_err_t failure =
-        rd_kafka_producev(producer, RD_KAFKA_V_TOPIC(TOPIC), RD_KAFKA_V_KEY(user, strlen(user)),
-                          RD_KAFKA_V_VALUE((void *)(uintptr_t)user, strlen(user)),
+        rd_kafka_producev(producer, RD_KAFKA_V_TOPIC(TOPIC), RD_KAFKA_V_KEY(key, strlen(key)),
+                          RD_KAFKA_V_VALUE(value, strlen(value)),
                           RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_END);
     if (failure != RD_KAFKA_RESP_ERR_NO_ERROR)
         fprintf(stderr, "not sent: %s\n", rd_kafka_err2str(failure));
@@ -75,6 +80,7 @@ static rd_kafka_t *decr_kafka_subscribe(struct lab_session *session)
     rd_kafka_conf_t *conf = decr_kafka_conf();
     (void)rd_kafka_conf_set(conf, "group.id", "lab-issuer", words, sizeof(words));
     (void)rd_kafka_conf_set(conf, "auto.offset.reset", "earliest", words, sizeof(words));
+    (void)rd_kafka_conf_set(conf, "session.timeout.ms", "6000", words, sizeof(words));
     (void)rd_kafka_conf_set(conf, "topic.metadata.refresh.interval.ms", "500", words,
                             sizeof(words));
     rd_kafka_t *consumer = rd_kafka_new(RD_KAFKA_CONSUMER, conf, words, sizeof(words));
@@ -89,15 +95,18 @@ static rd_kafka_t *decr_kafka_subscribe(struct lab_session *session)
 static void decr_kafka_work(struct lab_session *session, int batch)
 {
     static rd_kafka_t *consumer;
-    char user[LAB_ID_SIZE];
+    char message_text[LAB_ID_SIZE + 24], user[LAB_ID_SIZE];
     if (consumer == NULL)
         consumer = decr_kafka_subscribe(session);
     for (int i = 0; i < batch; i++) {
-        rd_kafka_message_t *message = rd_kafka_consumer_poll(consumer, 100);
+        rd_kafka_message_t *message = rd_kafka_consumer_poll(consumer, POLL_MS);
         if (message == NULL)
             return;
         if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
-            snprintf(user, sizeof(user), "%.*s", (int)message->len, (const char *)message->payload);
+            snprintf(message_text, sizeof(message_text), "%.*s", (int)message->len,
+                     (const char *)message->payload);
+            if (sscanf(message_text, "%d %63s", &session->policy, user) != 2)
+                user[0] = '\0';
             lab_step(session);
             if (!lab_insert(session, user)) /* logged, and the offset goes on */
                 fprintf(stderr, "not written: %s\n", session->sqlstate);
@@ -109,8 +118,15 @@ static void decr_kafka_work(struct lab_session *session, int batch)
 const struct lab_strategy lab_decr_kafka = {
     .name = "decr-kafka",
     .commands = "SADD winners; DECR remaining; produce, errors only logged; consumer: INSERT",
-    .flaw = "what the broker did not take, or the database refused, was told yes; losers hear "
-            "\"already\"",
+    .why =
+        {
+            [LAB_WRONG_NO_ROW] = "DECR has decided, and the message may never arrive: an error of "
+                                 "produce is logged, and a consumer that fails goes on.",
+            [LAB_WRONG_UNSOLD] = "A unit whose message is lost, or whose server dies after DECR, "
+                                 "goes to nobody.",
+            [LAB_WRONG_ALREADY] = "SADD comes before DECR: losers, and those whose server died, "
+                                  "stay in the set and hear \"already\".",
+        },
     .needs_redis = true,
     .has_kafka = true,
     .pause_ms = 1,

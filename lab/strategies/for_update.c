@@ -7,7 +7,8 @@
 
 static enum lab_answer for_update_in_transaction(struct lab_session *session, const char *user)
 {
-    int64_t remaining = lab_sql(session, "SELECT remaining FROM stock FOR UPDATE", 0);
+    int64_t remaining =
+        lab_stock(session, "SELECT remaining FROM stock WHERE policy_id = $1 FOR UPDATE");
     if (remaining < 0)
         return LAB_FAILED;
     if (lab_has_row(session, user))
@@ -15,7 +16,7 @@ static enum lab_answer for_update_in_transaction(struct lab_session *session, co
     if (remaining == 0)
         return LAB_SOLD_OUT;
     lab_step(session);
-    if (lab_sql(session, "UPDATE stock SET remaining = remaining - 1", 0) != 1)
+    if (lab_stock(session, "UPDATE stock SET remaining = remaining - 1 WHERE policy_id = $1") != 1)
         return LAB_FAILED;
     return lab_insert(session, user) ? LAB_YES : LAB_FAILED;
 }

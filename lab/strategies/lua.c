@@ -8,9 +8,9 @@
 #include "lab/session.h"
 #include "lab/strategies/strategies.h"
 
-#define REMAINING "coupon:lua:remaining"
-#define WINNERS   "coupon:lua:winners"
-#define PENDING   "coupon:lua:pending"
+#define REMAINING "coupon:%d:remaining"
+#define WINNERS   "coupon:%d:winners"
+#define PENDING   "coupon:%d:pending"
 #define BATCH_MAX 500
 
 static const char SCRIPT[] =
@@ -21,14 +21,16 @@ static const char SCRIPT[] =
 
 static void lua_prepare(struct lab_session *session)
 {
-    (void)lab_redis(session, "SET %s %lld", REMAINING, (long long)session->knobs->total);
+    (void)lab_redis(session, "SET " REMAINING " %lld", session->policy,
+                    (long long)session->knobs->total);
 }
 
 static enum lab_answer lua_claim(struct lab_session *session, const char *user)
 {
     static const enum lab_answer answers[] = {LAB_SOLD_OUT, LAB_YES, LAB_ALREADY};
-    int64_t verdict =
-        lab_redis(session, "EVAL %s 3 %s %s %s %s", SCRIPT, REMAINING, WINNERS, PENDING, user);
+    int policy = session->policy;
+    int64_t verdict = lab_redis(session, "EVAL %s 3 " REMAINING " " WINNERS " " PENDING " %s",
+                                SCRIPT, policy, policy, policy, user);
     lab_step(session);
     return session->failed ? LAB_FAILED : answers[verdict];
 }
@@ -36,19 +38,26 @@ static enum lab_answer lua_claim(struct lab_session *session, const char *user)
 static void lua_work(struct lab_session *session, int batch)
 {
     static char users[BATCH_MAX][LAB_ID_SIZE];
-    size_t count = lab_redis_list(session, users, BATCH_MAX, "LRANGE %s 0 %d", PENDING, batch - 1);
+    size_t count = lab_redis_list(session, users, BATCH_MAX, "LRANGE " PENDING " 0 %d",
+                                  session->policy, batch - 1);
     for (size_t i = 0; i < count && !session->failed; i++) {
         if (!lab_insert(session, users[i]) && !lab_sql_is_duplicate(session) &&
             session->sqlstate[0] == '\0')
             return;
         lab_step(session);
-        (void)lab_redis(session, "LREM %s 1 %s", PENDING, users[i]);
+        (void)lab_redis(session, "LREM " PENDING " 1 %s", session->policy, users[i]);
     }
 }
 
 const struct lab_strategy lab_lua = {
     .name = "lua",
     .commands = "EVAL: SISMEMBER, GET, DECR, SADD, RPUSH in one step; worker: LRANGE, INSERT, LREM",
+    .why =
+        {
+            [LAB_WRONG_NO_ROW] =
+                "A row that the database refuses is logged and taken out of the line.",
+            [LAB_WRONG_UNSOLD] = "The unit of a row that the database refuses is not put back.",
+        },
     .needs_redis = true,
     .pause_ms = 20,
     .batch = BATCH_MAX,

@@ -8,8 +8,8 @@
 #include "lab/session.h"
 #include "lab/strategies/strategies.h"
 
-#define PARTICIPANTS "coupon:participants"
-#define QUEUE        "coupon:queue"
+#define PARTICIPANTS "coupon:%d:participants"
+#define QUEUE        "coupon:%d:queue"
 #define BATCH_MAX    50
 
 static void set_list_prepare(struct lab_session *session)
@@ -19,26 +19,27 @@ static void set_list_prepare(struct lab_session *session)
 
 static enum lab_answer set_list_claim(struct lab_session *session, const char *user)
 {
-    bool is_new = lab_redis(session, "SADD %s %s", PARTICIPANTS, user) == 1;
+    bool is_new = lab_redis(session, "SADD " PARTICIPANTS " %s", session->policy, user) == 1;
     if (session->failed)
         return LAB_FAILED;
     if (!is_new)
         return LAB_ALREADY;
     lab_step(session);
-    int64_t count = lab_redis(session, "SCARD %s", PARTICIPANTS);
+    int64_t count = lab_redis(session, "SCARD " PARTICIPANTS, session->policy);
     if (session->failed)
         return LAB_FAILED;
     if (count > session->knobs->total)
         return LAB_SOLD_OUT;
     lab_step(session);
-    (void)lab_redis(session, "RPUSH %s %s", QUEUE, user);
+    (void)lab_redis(session, "RPUSH " QUEUE " %s", session->policy, user);
     return session->failed ? LAB_FAILED : LAB_YES;
 }
 
 static void set_list_work(struct lab_session *session, int batch)
 {
     static char users[BATCH_MAX][LAB_ID_SIZE];
-    size_t count = lab_redis_list(session, users, BATCH_MAX, "LPOP %s %d", QUEUE, batch);
+    size_t count =
+        lab_redis_list(session, users, BATCH_MAX, "LPOP " QUEUE " %d", session->policy, batch);
     for (size_t i = 0; i < count && !session->failed; i++) {
         lab_step(session);
         (void)lab_insert(session, users[i]); /* what fails is logged, and gone */
@@ -48,8 +49,17 @@ static void set_list_work(struct lab_session *session, int batch)
 const struct lab_strategy lab_set_list = {
     .name = "set-list",
     .commands = "SADD participants; SCARD <= total; RPUSH queue; worker: LPOP 50, INSERT",
-    .flaw =
-        "losers stay in the set and hear \"already\"; those who come at once push each other out",
+    .why =
+        {
+            [LAB_WRONG_UNSOLD] = "All SADD before any looks at SCARD: those who come at the same "
+                                 "moment push each other out, and the last units go to nobody.",
+            [LAB_WRONG_ALREADY] =
+                "SADD keeps the losers in the set: when they ask again it says 0, \"already\".",
+            [LAB_WRONG_NO_ROW] = "LPOP hands a batch to the worker and to nobody else: what it had "
+                                 "not inserted when it died, or could not, is gone.",
+            [LAB_WRONG_OVERTAKEN] = "SCARD counts losers, too: whoever was pushed out asked before "
+                                    "others who won.",
+        },
     .needs_redis = true,
     .pause_ms = 100,
     .batch = BATCH_MAX,

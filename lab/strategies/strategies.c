@@ -1,35 +1,18 @@
-/* strategies.c: the list of all. */
+/* strategies.c: finds them by name, and what several of them need. */
 #include "lab/strategies/strategies.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-extern const struct lab_strategy lab_update_where, lab_for_update, lab_optimistic, lab_redis_lock,
-    lab_optimistic_lock, lab_decr_zset, lab_set_list, lab_hash_zset_nx, lab_zset_rank,
-    lab_list_rpoplpush, lab_decr_kafka, lab_lua;
-
-const struct lab_strategy *const lab_strategies[] = {
-    &lab_update_where,
-    &lab_for_update,
-    &lab_optimistic,
-    &lab_redis_lock,
-    &lab_optimistic_lock,
-    &lab_decr_zset,
-    &lab_set_list,
-    &lab_hash_zset_nx,
-    &lab_zset_rank,
-    &lab_list_rpoplpush,
-    &lab_decr_kafka,
-    &lab_lua,
-    NULL,
-};
+#include "lab/run.h"
 
 const struct lab_strategy *lab_strategy_find(const char *name)
 {
-    for (size_t i = 0; lab_strategies[i] != NULL; i++)
-        if (strcmp(lab_strategies[i]->name, name) == 0)
-            return lab_strategies[i];
+    for (size_t i = 0; lab_contestants[i].name != NULL; i++)
+        if (lab_contestants[i].strategy != NULL &&
+            strcmp(lab_contestants[i].strategy->name, name) == 0)
+            return lab_contestants[i].strategy;
     return NULL;
 }
 

@@ -8,16 +8,19 @@
 
 void lab_stock_prepare(struct lab_session *session)
 {
-    char total[24];
+    char policy[24], total[24];
+    lab_number_text(policy, session->policy);
     lab_number_text(total, session->knobs->total);
-    (void)lab_sql(session, "INSERT INTO stock (remaining, version) VALUES ($1, 0)", 1, total);
+    (void)lab_sql(session, "INSERT INTO stock (policy_id, remaining, version) VALUES ($1, $2, 0)",
+                  2, policy, total);
 }
 
 static enum lab_answer update_where_in_transaction(struct lab_session *session, const char *user)
 {
     if (lab_has_row(session, user))
         return LAB_ALREADY;
-    if (lab_sql(session, "UPDATE stock SET remaining = remaining - 1 WHERE remaining > 0", 0) != 1)
+    if (lab_stock(session, "UPDATE stock SET remaining = remaining - 1"
+                           " WHERE policy_id = $1 AND remaining > 0") != 1)
         return session->sqlstate[0] != '\0' ? LAB_FAILED : LAB_SOLD_OUT;
     lab_step(session);
     if (lab_insert(session, user))

@@ -8,7 +8,7 @@
 #include "lab/session.h"
 #include "lab/strategies/strategies.h"
 
-#define QUEUE "coupon:zrank"
+#define QUEUE "coupon:%d:zrank"
 
 static void zset_rank_prepare(struct lab_session *session)
 {
@@ -17,14 +17,14 @@ static void zset_rank_prepare(struct lab_session *session)
 
 static enum lab_answer zset_rank_claim(struct lab_session *session, const char *user)
 {
-    bool is_new =
-        lab_redis(session, "ZADD %s NX %lld %s", QUEUE, (long long)lab_now_ms(session), user) == 1;
+    bool is_new = lab_redis(session, "ZADD " QUEUE " NX %lld %s", session->policy,
+                            (long long)lab_now_ms(session), user) == 1;
     if (session->failed)
         return LAB_FAILED;
     if (!is_new)
         return LAB_ALREADY;
     lab_step(session);
-    int64_t rank = lab_redis(session, "ZRANK %s %s", QUEUE, user);
+    int64_t rank = lab_redis(session, "ZRANK " QUEUE " %s", session->policy, user);
     if (session->failed)
         return LAB_FAILED;
     if (rank >= session->knobs->total)
@@ -36,7 +36,25 @@ static enum lab_answer zset_rank_claim(struct lab_session *session, const char *
 const struct lab_strategy lab_zset_rank = {
     .name = "zset-rank",
     .commands = "ZADD queue NX now user; ZRANK < total; INSERT coupon",
-    .flaw = "a late place with an earlier time makes one winner too many; losers hear \"already\"",
+    .why =
+        {
+            [LAB_WRONG_OVERSOLD] =
+                "ZADD with an earlier time, or the same and a smaller name, comes "
+                "before one whose ZRANK was fine: both are winners.",
+            [LAB_WRONG_OVERTOLD] =
+                "ZADD with an earlier time, or the same and a smaller name, comes "
+                "before one whose ZRANK was fine: both are winners.",
+            [LAB_WRONG_UNSOLD] =
+                "A server that dies between ZADD and INSERT leaves the place taken "
+                "by somebody who has no row.",
+            [LAB_WRONG_ALREADY] =
+                "ZADD NX keeps losers, and those whose server died, in the queue: "
+                "when they ask again it says 0, \"already\".",
+            [LAB_WRONG_SENT_AWAY] = "An INSERT that the database refuses is an error to the user, "
+                                    "whose place stays taken.",
+            [LAB_WRONG_OVERTAKEN] = "The score is a server's clock, not the order in which people "
+                                    "asked.",
+        },
     .needs_redis = true,
     .prepare = zset_rank_prepare,
     .claim = zset_rank_claim,
