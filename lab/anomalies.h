@@ -27,6 +27,17 @@ enum lab_wrong {
         LAB_WRONGS
 };
 
+/* What is done to a run. */
+enum lab_fault {
+    LAB_NO_FAULT,
+    LAB_WORKER_KILLED, /* between two of its commands */
+    LAB_SERVER_KILLED, /* the same of a front */
+    LAB_REDIS_KILLED,  /* kill -9 in the middle */
+    LAB_BROKER_AWAY,   /* it stands still from the middle of the storm on, for some seconds */
+    LAB_POISON,        /* one user whose row the database refuses */
+    LAB_FAULTS,
+};
+
 /* What only the processes of a run can count. */
 enum lab_tally {
     LAB_TALLY_BURNT,        /* units that a second press took */

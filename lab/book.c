@@ -4,6 +4,14 @@
 
 #include "lab/report.h"
 
+static const char *const dibs_why[LAB_FAULTS] = {
+    [LAB_REDIS_KILLED] =
+        "ack=gate rests on Redis's file, and says at the start that appendfsync everysec can lose "
+        "up to two seconds of 202s; ack=ledger and appendfsync always lose nothing.",
+    [LAB_POISON] = "The win was told before the row, as 202: what the database refuses for good "
+                   "becomes VOID with its reason, and its unit is for whoever asks next.",
+};
+
 void lab_result_add(struct lab_result *result, const struct lab_figures *figures)
 {
     struct lab_figures *sum = &result->sum;
@@ -47,12 +55,11 @@ const char *lab_book_why(const struct lab_book *book, size_t scenario, size_t co
                          enum lab_wrong kind)
 {
     const struct lab_contestant *one = book->contestants[contestant];
+    enum lab_fault fault = book->settings[scenario].fault;
+    if (one->strategy == NULL)
+        return dibs_why[fault];
     if (book->scenarios[scenario]->why != NULL)
         return book->scenarios[scenario]->why;
-    if (one->strategy == NULL)
-        return kind == LAB_WRONG_TAKEN_BACK
-                   ? "With ack=gate the win is told before the row: what the database refuses for "
-                     "good becomes VOID with its reason, and the unit goes to somebody else."
-                   : NULL;
-    return one->strategy->why[kind];
+    return one->strategy->why_of[fault] != NULL ? one->strategy->why_of[fault]
+                                                : one->strategy->why[kind];
 }

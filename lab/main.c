@@ -146,8 +146,21 @@ static int write_file(const char *name, const struct lab_book *book,
     if (file != NULL && fclose(file) != 0)
         is_written = false;
     buffer_release(&page);
-    fprintf(stderr, is_written ? "%s is written\n" : "dibs-lab: cannot write %s\n", name);
+    fprintf(stderr, "%s%s\n", is_written ? "written: " : "dibs-lab: cannot write ", name);
     return is_written ? 0 : 1;
+}
+
+static int show_again(struct lab_book *book, const struct lab_options *options)
+{
+    if (!lab_table_recall(book, options->from)) {
+        fprintf(stderr, "dibs-lab: cannot read %s\n", options->from);
+        return 1;
+    }
+    for (size_t i = 0; i < book->scenario_count; i++)
+        lab_table_scenario(book, i);
+    lab_table_all(book);
+    return write_file(options->report, book, lab_report) |
+           write_file(options->picture, book, lab_picture);
 }
 
 static int run_session(struct lab_book *book, const struct lab_options *options,
@@ -197,6 +210,8 @@ int main(int argc, char **argv)
     if (!lab_options_read(&options, argc, argv, 1, &code))
         return code;
     book_plan(&book, &options);
+    if (options.from != NULL)
+        return show_again(&book, &options);
     code = 1;
     signal(SIGINT, stop);
     signal(SIGTERM, stop);

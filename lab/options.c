@@ -24,6 +24,7 @@ static const char USAGE[] =
     "  --json               one line of JSON for each run\n"
     "  --report FILE        one page with pictures, which loads nothing\n"
     "  --picture FILE       its main picture alone, as SVG\n"
+    "  --from FILE          runs nothing: shows what --json has printed, of several sessions too\n"
     "  --dibs PATH          the program to compare with [beside this one]\n"
     "  --redis HOST:PORT    an empty Redis to use instead; it is emptied after each run\n"
     "  --postgres URL       a PostgreSQL to use instead; each run makes and drops a database\n"
@@ -270,7 +271,7 @@ static bool take(struct lab_options *options, const char *name, const char *valu
     } texts[] = {
         {"--report", &options->report},     {"--picture", &options->picture},
         {"--dibs", &options->dibs},         {"--redis", &options->redis},
-        {"--postgres", &options->postgres},
+        {"--postgres", &options->postgres}, {"--from", &options->from},
     };
     for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
         if (strcmp(words[i].name, name) == 0)

@@ -16,6 +16,7 @@ struct lab_options {
     int rounds;
     const char *only, *scenarios; /* names with commas between them; NULL: all */
     const char *report, *picture; /* files */
+    const char *from;             /* the same: of runs to show again */
     const char *redis, *postgres; /* servers of somebody else's */
     const char *dibs;
     bool is_json, is_quick;

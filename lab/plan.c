@@ -50,8 +50,8 @@ static void plan_held_up(struct lab_setting *setting)
 static void plan_far_database(struct lab_setting *setting)
 {
     plan_small(setting);
-    setting->knobs.total = 100;
-    setting->shape.users = 200;
+    setting->knobs.total = 60;
+    setting->shape.users = 120;
     setting->shape.retries = 3;
     setting->latency_ms = 5;
     setting->knobs.lock_wait_ms = 1000;
@@ -88,6 +88,8 @@ static void plan_broker(struct lab_setting *setting)
 {
     plan_small(setting);
     setting->shape.duplicates = 0;
+    setting->shape.burst = 50;
+    setting->shape.every_ms = 200;
     setting->fault = LAB_BROKER_AWAY;
 }
 
@@ -185,12 +187,12 @@ const struct lab_scenario lab_scenarios[] = {
      "dibs decide in one command.",
      NULL, NULL, plan_held_up},
     {"far-database", "A database 5 ms away",
-     "100 coupons, 200 people in two bursts; every answer of the database takes 5 ms more, and a "
+     "60 coupons, 120 people in two bursts; every answer of the database takes 5 ms more, and a "
      "lock is waited for one second.",
      NULL, plan_has_database_only, plan_far_database},
     {"worker", "The worker is killed",
      "300 coupons, 600 people. The worker dies between two of its commands, and is started again.",
-     NULL, plan_writes_later, plan_worker},
+     NULL, lab_has_worker, plan_worker},
     {"server", "A server is killed",
      "300 coupons, 600 people. The server dies between two of its commands with 32 claims under "
      "way, and is started again; people try again until they have an answer.",

@@ -47,8 +47,7 @@ static const char HEAD[] =
     ".d{background:var(--d)}.key "
     "i{display:inline-block;width:.75rem;height:.75rem;border-radius:2px;"
     "margin:0 .3rem 0 1rem}.key i:first-child{margin-left:0}"
-    ".cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,30rem),1fr));gap:"
-    "1rem}"
+    ".cards{columns:2 26rem;column-gap:1rem}.card{break-inside:avoid;margin:0 0 1rem}"
     ".card{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:.9rem "
     "1.1rem}"
     ".card h3{margin:0 0 "
@@ -111,17 +110,13 @@ static void report_verdict(struct buffer *out, const struct lab_book *book)
     if (report_names(out, book, true, true) == 0)
         buffer_append_text(out, "none");
     buffer_append_text(out, ".</p>");
-    buffer_printf(
-        out,
-        "<p class=note>%.10s, a machine with %ld cores (%s) and %.0f GB, everything on "
-        "it: crowd, servers, Redis, PostgreSQL, Kafka. %d round%s of each run, seed%s %llu"
-        "%s%.0d, designs in turn, fresh servers for each run; %.0f minutes in all. Times are those "
-        "of "
-        "this machine: they tell the designs apart, no more.</p>",
-        today, sysconf(_SC_NPROCESSORS_ONLN), machine.machine, memory_gb, book->rounds,
-        book->rounds > 1 ? "s" : "", book->rounds > 1 ? "s" : "", (unsigned long long)book->seed,
-        book->rounds > 1 ? " to " : "", book->rounds > 1 ? (int)book->seed + book->rounds - 1 : 0,
-        book->seconds / 60);
+    buffer_printf(out,
+                  "<p class=note>%.10s, a machine with %ld cores (%s) and %.0f GB, everything on "
+                  "it: crowd, servers, Redis, PostgreSQL, Kafka. %d round%s of each run, the first "
+                  "with seed %llu; designs in turn, fresh servers for each run. Times are those of "
+                  "this machine: they tell the designs apart, no more.</p>",
+                  today, sysconf(_SC_NPROCESSORS_ONLN), machine.machine, memory_gb, book->rounds,
+                  book->rounds > 1 ? "s" : "", (unsigned long long)book->seed);
 }
 
 /* --- at a glance --- */
@@ -230,7 +225,12 @@ static void report_bars(struct buffer *out, const struct lab_book *book, size_t 
         double sum = report_parts(chart, &book->results[scenario][i], parts);
         most = sum > most ? sum : most;
     }
-    buffer_printf(out, "<h2>%s</h2><p class='note key'>%s<br>", chart->title, chart->key);
+    buffer_printf(out, "<h2>%s", chart->title);
+    if (scenario > 0) {
+        buffer_append_text(out, ": ");
+        lab_text(out, book->scenarios[scenario]->title);
+    }
+    buffer_printf(out, "</h2><p class='note key'>%s<br>", chart->key);
     lab_text(out, book->scenarios[scenario]->words);
     buffer_append_text(out, "</p><div class=bars>");
     for (size_t i = 0; i < book->contestant_count; i++) {
@@ -272,34 +272,74 @@ static void report_costs(struct buffer *out, const struct lab_book *book)
 
 /* --- why --- */
 
-/* One anomaly with one reason: every scenario that shows it, unless an earlier one has said so. */
-static void report_reason(struct buffer *out, const struct lab_book *book, size_t contestant,
-                          enum lab_wrong kind, size_t scenario)
+static bool report_is_same(const char *why, const char *other)
 {
-    const char *why = lab_book_why(book, scenario, contestant, kind);
+    return why == other || (why != NULL && other != NULL && strcmp(why, other) == 0);
+}
+
+/* What one scenario shows for that reason: "oversold 90, overtold 90 in “…”". */
+static bool report_shown(struct buffer *out, const struct lab_book *book, size_t contestant,
+                         size_t scenario, const char *why, bool is_first)
+{
     int count = 0;
-    for (size_t i = 0; i < book->scenario_count; i++) {
-        const struct lab_result *result = &book->results[i][contestant];
-        long long found = (long long)lab_figures_of(&result->sum, kind);
-        if (found == 0 || lab_book_why(book, i, contestant, kind) != why)
+    for (int kind = 0; kind < LAB_WRONGS; kind++) {
+        long long found = (long long)lab_figures_of(&book->results[scenario][contestant].sum,
+                                                    (enum lab_wrong)kind);
+        if (found == 0 ||
+            !report_is_same(lab_book_why(book, scenario, contestant, (enum lab_wrong)kind), why))
             continue;
-        if (i < scenario)
-            return;
-        if (count++ == 0)
-            buffer_printf(out, "<li><b class=wrong>%s</b> ", lab_wrong_headings[kind]);
-        buffer_printf(out, "%s%lld in “", count > 1 ? ", " : "", found);
-        lab_text(out, book->scenarios[i]->title);
-        buffer_append_text(out, "”");
+        buffer_printf(out, "%s%s %lld",
+                      count++ > 0 ? ", "
+                      : is_first  ? "<b class=wrong>"
+                                  : "; <b class=wrong>",
+                      lab_wrong_headings[kind], found);
     }
+    if (count == 0)
+        return false;
+    buffer_append_text(out, "</b> in “");
+    lab_text(out, book->scenarios[scenario]->title);
+    buffer_append_text(out, "”");
+    return true;
+}
+
+/* One reason with all that it leads to. */
+static void report_reason(struct buffer *out, const struct lab_book *book, size_t contestant,
+                          size_t scenario, const char *why)
+{
+    bool is_first = true;
+    buffer_append_text(out, "<li>");
+    for (size_t i = scenario; i < book->scenario_count; i++)
+        if (report_shown(out, book, contestant, i, why, is_first))
+            is_first = false;
     buffer_append_text(out, ". ");
     if (why != NULL)
         lab_text(out, why);
     else
-        buffer_printf(out,
-                      "Nothing here explains this: <code>--scenario %s --only %s --seed %llu"
-                      "</code> runs it again.",
-                      book->scenarios[scenario]->name, book->contestants[contestant]->name,
-                      (unsigned long long)book->seed);
+        buffer_printf(
+            out,
+            "Nothing here explains this: <code>--scenario %s --only %s --seed %llu</code> "
+            "runs it again.",
+            book->scenarios[scenario]->name, book->contestants[contestant]->name,
+            (unsigned long long)book->seed);
+}
+
+/* Every reason once, where it is met first. */
+static void report_reasons(struct buffer *out, const struct lab_book *book, size_t contestant)
+{
+    const char *told[LAB_SCENARIOS_MAX * LAB_WRONGS];
+    size_t told_count = 0;
+    for (size_t i = 0; i < book->scenario_count; i++)
+        for (int kind = 0; kind < LAB_WRONGS; kind++) {
+            const char *why = lab_book_why(book, i, contestant, (enum lab_wrong)kind);
+            bool is_told =
+                lab_figures_of(&book->results[i][contestant].sum, (enum lab_wrong)kind) == 0;
+            for (size_t j = 0; j < told_count; j++)
+                is_told |= report_is_same(told[j], why);
+            if (is_told)
+                continue;
+            told[told_count++] = why;
+            report_reason(out, book, contestant, i, why);
+        }
 }
 
 static void report_card(struct buffer *out, const struct lab_book *book, size_t contestant)
@@ -317,10 +357,7 @@ static void report_card(struct buffer *out, const struct lab_book *book, size_t 
     buffer_append_text(out, "</code>");
     if (run != right) {
         buffer_append_text(out, "<ul>");
-        for (int kind = 0; kind < LAB_WRONGS; kind++)
-            for (size_t i = 0; i < book->scenario_count; i++)
-                if (lab_figures_of(&book->results[i][contestant].sum, (enum lab_wrong)kind) > 0)
-                    report_reason(out, book, contestant, (enum lab_wrong)kind, i);
+        report_reasons(out, book, contestant);
         buffer_append_text(out, "</ul>");
     }
     buffer_append_text(out, "</div>");

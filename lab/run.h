@@ -10,16 +10,6 @@
 #include "lab/storm.h"
 #include "lab/strategy.h"
 
-enum lab_fault {
-    LAB_NO_FAULT,
-    LAB_WORKER_KILLED, /* between two of its commands */
-    LAB_SERVER_KILLED, /* the same of a front */
-    LAB_REDIS_KILLED,  /* kill -9 in the middle */
-    LAB_BROKER_AWAY,   /* it stands still from the middle of the storm on, for some seconds */
-    LAB_POISON,        /* one user whose row the database refuses */
-    LAB_FAULTS,
-};
-
 extern const char *const lab_fault_names[LAB_FAULTS];
 
 /* A strategy with its settings, or dibs with some. */

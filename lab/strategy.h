@@ -46,6 +46,7 @@ struct lab_strategy {
     const char *commands; /* the sequence that it stands for, in one line */
     /* Of each anomaly that a run can show: which commands lead to it, in one sentence. */
     const char *why[LAB_WRONGS];
+    const char *why_of[LAB_FAULTS]; /* the same of a fault, whatever it leads to; comes first */
     bool needs_redis;
     int pause_ms; /* of its worker; 0: it has none */
     int batch;

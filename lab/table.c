@@ -2,6 +2,7 @@
 #include "lab/table.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -73,8 +74,11 @@ void lab_table_all(const struct lab_book *book)
         }
         printf("  %s\n", run == right ? "right" : "");
     }
-    printf("\n%zu designs, %d round%s each, %.0f s\n", book->contestant_count, book->rounds,
-           book->rounds > 1 ? "s" : "", book->seconds);
+    printf("\n%zu designs, %d round%s each", book->contestant_count, book->rounds,
+           book->rounds > 1 ? "s" : "");
+    if (book->seconds > 0)
+        printf(", %.0f s", book->seconds);
+    printf("\n");
     fflush(stdout);
 }
 
@@ -95,4 +99,60 @@ void lab_table_json(const struct lab_contestant *contestant, const struct lab_sc
 #undef PRINT
     printf("}\n");
     fflush(stdout);
+}
+
+/* The number after "name": in a line of ours. */
+static double table_number(const char *line, const char *name)
+{
+    char key[64];
+    snprintf(key, sizeof(key), "\"%s\":", name);
+    const char *found = strstr(line, key);
+    return found != NULL ? strtod(found + strlen(key), NULL) : 0;
+}
+
+static bool table_is(const char *line, const char *key, const char *name)
+{
+    char text[128];
+    snprintf(text, sizeof(text), "\"%s\":\"%s\"", key, name);
+    return strstr(line, text) != NULL;
+}
+
+static void table_figures(const char *line, struct lab_figures *figures)
+{
+#define READ(field, constant, heading, words) figures->field = (int64_t)table_number(line, #field);
+    LAB_ANOMALIES(READ)
+#undef READ
+#define READ(field) figures->field = table_number(line, #field);
+    LAB_MEASURES(READ)
+#undef READ
+    figures->presses = (int64_t)table_number(line, "presses");
+    figures->yes = (int64_t)table_number(line, "yes");
+    figures->rows = (int64_t)table_number(line, "rows");
+    figures->lost = (int64_t)table_number(line, "lost");
+}
+
+static void table_add(struct lab_book *book, const char *line)
+{
+    struct lab_figures figures;
+    table_figures(line, &figures);
+    for (size_t i = 0; i < book->scenario_count; i++)
+        for (size_t j = 0; j < book->contestant_count; j++) {
+            struct lab_result *result = &book->results[i][j];
+            if (!table_is(line, "scenario", book->scenarios[i]->name) ||
+                !table_is(line, "design", book->contestants[j]->name))
+                continue;
+            lab_result_add(result, &figures);
+            book->rounds = result->rounds > book->rounds ? result->rounds : book->rounds;
+        }
+}
+
+bool lab_table_recall(struct lab_book *book, const char *name)
+{
+    char line[4096];
+    FILE *file = fopen(name, "re");
+    if (file == NULL)
+        return false;
+    while (fgets(line, sizeof(line), file) != NULL)
+        table_add(book, line);
+    return fclose(file) == 0;
 }

@@ -12,6 +12,9 @@ void lab_table_all(const struct lab_book *book);
 void lab_table_json(const struct lab_contestant *contestant, const struct lab_scenario *scenario,
                     uint64_t seed, const struct lab_figures *figures);
 
+/* Adds the runs that lab_table_json() has printed into a file; false: it cannot be read. */
+bool lab_table_recall(struct lab_book *book, const char *file);
+
 /* One line that is written over, on stderr, if that is a terminal. */
 struct lab_progress {
     const char *scenario, *design;

@@ -118,6 +118,16 @@ static void decr_kafka_work(struct lab_session *session, int batch)
 const struct lab_strategy lab_decr_kafka = {
     .name = "decr-kafka",
     .commands = "SADD winners; DECR remaining; produce, errors only logged; consumer: INSERT",
+    .why_of =
+        {
+            [LAB_BROKER_AWAY] = "DECR has decided, and a message that the broker does not take in "
+                                "time is dropped with a line in the log.",
+            [LAB_SERVER_KILLED] =
+                "SADD and DECR are done, and the messages that the server had not sent when it "
+                "died never arrive; who asks again hears \"already\".",
+            [LAB_POISON] =
+                "The consumer logs the INSERT that failed, and goes on with the next offset.",
+        },
     .why =
         {
             [LAB_WRONG_NO_ROW] = "DECR has decided, and the message may never arrive: an error of "

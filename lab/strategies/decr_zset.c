@@ -65,6 +65,11 @@ static void decr_zset_sync(struct lab_session *session)
 const struct lab_strategy lab_decr_zset = {
     .name = "decr-zset",
     .commands = "DECR remaining; ZADD pending NX now user; worker: ZRANGE 500, INSERT, ZREM",
+    .why_of =
+        {
+            [LAB_POISON] = "One whose INSERT the database refuses stays at the head of ZRANGE, and "
+                           "nobody behind gets a row.",
+        },
     .why =
         {
             [LAB_WRONG_BURNT] = "DECR takes a unit before anything looks at the user; ZADD NX then "
@@ -76,8 +81,6 @@ const struct lab_strategy lab_decr_zset = {
                                    "are pending, and their units are given away again.",
             [LAB_WRONG_TWICE] = "After the worker's ZREM, ZADD NX no longer knows the user: the "
                                 "second press wins again, and the row's unique index refuses it.",
-            [LAB_WRONG_NO_ROW] = "One whose INSERT the database refuses stays at the head of "
-                                 "ZRANGE, and nobody behind gets a row.",
             [LAB_WRONG_NO_YES] = "Who tries again after a lost answer meets DECR first, and hears "
                                  "\"sold out\" although the row is there.",
             [LAB_WRONG_OVERTAKEN] = "DECR below 0 is answered before its INCR: the units that come "

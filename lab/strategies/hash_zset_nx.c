@@ -67,6 +67,11 @@ const struct lab_strategy lab_hash_zset_nx = {
     .name = "hash-zset-nx",
     .commands =
         "HGET stock; ZADD queue NX now user; EXPIRE 180; ZRANK < stock; worker: ZRANGE, INSERT",
+    .why_of =
+        {
+            [LAB_POISON] = "The INSERT that fails is tried with every ZRANGE; the user was told "
+                           "yes, and the place is nobody else's.",
+        },
     .why =
         {
             [LAB_WRONG_ALREADY] = "ZADD NX keeps the losers in the queue: when they ask again it "

@@ -48,6 +48,13 @@ static void list_rpoplpush_work(struct lab_session *session, int batch)
 const struct lab_strategy lab_list_rpoplpush = {
     .name = "list-rpoplpush",
     .commands = "LPOP stock; LPUSH queue user; worker: RPOPLPUSH queue processing, INSERT, LREM",
+    .why_of =
+        {
+            [LAB_WORKER_KILLED] = "RPOPLPUSH leaves what a worker had when it died in "
+                                  "`processing`, where nobody looks.",
+            [LAB_POISON] =
+                "LREM takes out whom the INSERT refused: told yes, and the unit goes to nobody.",
+        },
     .why =
         {
             [LAB_WRONG_BURNT] = "LPOP stock knows no users: two presses take two units, and the "

@@ -52,11 +52,10 @@ static void lua_work(struct lab_session *session, int batch)
 const struct lab_strategy lab_lua = {
     .name = "lua",
     .commands = "EVAL: SISMEMBER, GET, DECR, SADD, RPUSH in one step; worker: LRANGE, INSERT, LREM",
-    .why =
+    .why_of =
         {
-            [LAB_WRONG_NO_ROW] =
-                "A row that the database refuses is logged and taken out of the line.",
-            [LAB_WRONG_UNSOLD] = "The unit of a row that the database refuses is not put back.",
+            [LAB_POISON] = "The worker logs the INSERT that failed and takes the user out of the "
+                           "line; the unit is not put back.",
         },
     .needs_redis = true,
     .pause_ms = 20,

@@ -49,6 +49,15 @@ static void set_list_work(struct lab_session *session, int batch)
 const struct lab_strategy lab_set_list = {
     .name = "set-list",
     .commands = "SADD participants; SCARD <= total; RPUSH queue; worker: LPOP 50, INSERT",
+    .why_of =
+        {
+            [LAB_WORKER_KILLED] = "LPOP hands a batch to the worker and to nobody else: what it "
+                                  "had not inserted when it died is gone.",
+            [LAB_SERVER_KILLED] = "Whoever was in SADD when the server died, and not in RPUSH yet, "
+                                  "holds a place, hears \"already\", and gets nothing.",
+            [LAB_POISON] = "LPOP has taken the user out, and an INSERT that fails is only logged: "
+                           "told yes, and the unit goes to nobody.",
+        },
     .why =
         {
             [LAB_WRONG_UNSOLD] = "All SADD before any looks at SCARD: those who come at the same "

@@ -183,7 +183,7 @@ def test_lab__references_are_right_whatever_their_settings_promise(database):
     """Fifty seeds of it: scripts/test --rounds 50 lab."""
     found = runs(database, "--scenario", "worker,server,redis-always", *SMALL, "--rounds", str(ROUNDS),
                  only=["lua", *DIBS])
-    assert len(found) == ROUNDS * 11
+    assert len(found) == ROUNDS * 10
     for figures in found:
         assert not wrong(figures), (figures, wrong(figures))
         assert figures["rows"] == 60, figures

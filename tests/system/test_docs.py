@@ -86,7 +86,7 @@ def test_docs__scenarios_of_other_designs_are_exact(server, tmp_path, name):
         # The bursts follow each other sooner: what is shown does not depend on it.
         printed = run_example(command.replace("localhost:8080", address)
                               .replace("--every 1s", "--every 100ms"), environment)
-        rushes = 4 if "for policy" in command else command.count("dibs rush")
+        rushes = 4 if "--policies 4" in command else command.count("dibs rush")
         assert printed.count("\nEXACT\n") == rushes and (rushes or "mug" in printed), printed
         shown = re.search(re.escape(command) + r"\n```\s*```\n([^`]+)\n```", text_of(name))
         for line in shown[1].splitlines() if shown else []:
