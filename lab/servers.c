@@ -522,7 +522,7 @@ void lab_servers_stop(struct lab_servers *servers, bool keeps_logs)
     if (servers->postgres_pid > 0)
         kill(servers->postgres_pid, SIGINT); /* PostgreSQL: fast */
     lab_end(&servers->postgres_pid);
-    if (servers->folder[0] == '\0')
+    if (servers->folder[0] == '\0' || rmdir(servers->folder) == 0)
         return;
     if (keeps_logs) {
         fprintf(stderr, "dibs-lab: what the servers wrote is in %s\n", servers->folder);
