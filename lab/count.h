@@ -18,7 +18,8 @@
     X(p99_ms)                                                                                     \
     X(max_ms) /* of an answer */                                                                  \
     X(row_p50_ms)                                                                                 \
-    X(row_p99_ms) X(row_last_ms)                                /* from the answer to the row */  \
+    X(row_p99_ms)                                                                                 \
+    X(row_last_ms)                                              /* from the answer to the row */  \
         X(front_cpu) X(redis_cpu) X(database_cpu) X(broker_cpu) /* seconds per million presses */ \
         X(commands) X(bytes)                                    /* of Redis */                    \
         X(retries) X(lock_timeouts)                             /* counted in the run */

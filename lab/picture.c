@@ -8,7 +8,7 @@
 #define NAME_WIDTH 150
 #define CELL_WIDTH 46
 #define ROW_HEIGHT 25
-#define HEAD       150
+#define HEAD       200
 #define GROUP_GAP  26
 #define BAR_WIDTH  120
 #define FOOT       34
@@ -48,8 +48,8 @@ static void picture_heads(const struct picture *picture)
         buffer_append_text(picture->out, "</text>");
     }
     buffer_printf(picture->out,
-                  "<text class='small soft' x='%d' y='%d'>99 of 100 answers within</text>"
-                  "<text class='small soft' x='%d' y='%d'>CPU s per million</text>",
+                  "<text class='small soft' x='%d' y='%d'>99 %% answered within</text>"
+                  "<text class='small soft' x='%d' y='%d'>CPU per million</text>",
                   picture->cells_end + 16, HEAD - 8, picture->cells_end + 32 + BAR_WIDTH, HEAD - 8);
 }
 
