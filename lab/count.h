@@ -10,19 +10,26 @@
 #include "lab/anomalies.h"
 #include "lab/storm.h"
 
-/* X(field and JSON name): what is measured, as a number of its own. Costs are per press. */
-#define LAB_MEASURES(X)                                                                           \
-    X(seconds)                                                                                    \
-    X(per_second)                                                                                 \
-    X(p50_ms)                                                                                     \
-    X(p99_ms)                                                                                     \
-    X(max_ms) /* of an answer */                                                                  \
-    X(row_p50_ms)                                                                                 \
-    X(row_p99_ms)                                                                                 \
-    X(row_last_ms)                                              /* from the answer to the row */  \
-        X(front_cpu) X(redis_cpu) X(database_cpu) X(broker_cpu) /* seconds per million presses */ \
-        X(commands) X(bytes)                                    /* of Redis */                    \
-        X(retries) X(lock_timeouts)                             /* counted in the run */
+/* X(field and JSON name): what is measured: the storm; how long an answer takes, and from the
+ * answer to the row; CPU seconds per million presses; commands and bytes that Redis sees, per
+ * press; what the processes of the run have counted. */
+#define LAB_MEASURES(X) \
+    X(seconds)          \
+    X(per_second)       \
+    X(p50_ms)           \
+    X(p99_ms)           \
+    X(max_ms)           \
+    X(row_p50_ms)       \
+    X(row_p99_ms)       \
+    X(row_last_ms)      \
+    X(front_cpu)        \
+    X(redis_cpu)        \
+    X(database_cpu)     \
+    X(broker_cpu)       \
+    X(commands)         \
+    X(bytes)            \
+    X(retries)          \
+    X(lock_timeouts)
 
 struct lab_figures {
 #define FIELD(field, constant, heading, words) int64_t field;
