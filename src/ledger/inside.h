@@ -23,9 +23,9 @@ void ledger_reader_return(struct ledger *ledger, struct sql sql);
 enum status ledger_write_last(struct ledger *ledger, write_fn body, void *argument,
                               struct error *error) MUST_CHECK;
 
-/* The same behind those, and behind all events: for what locks rows that other servers lock, too.
- */
-enum status ledger_write_behind(struct ledger *ledger, write_fn body, void *argument,
+/* The same behind those, and behind all events: for what only counts, locks rows that other servers
+ * lock, too, and finds out by itself that it was done before. */
+enum status ledger_write_counts(struct ledger *ledger, write_fn body, void *argument,
                                 struct error *error) MUST_CHECK;
 
 /* Begins a read: gives a session, to be returned with ledger_read_end(). UNAVAILABLE, and nothing

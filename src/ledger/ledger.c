@@ -289,10 +289,10 @@ enum status ledger_write_last(struct ledger *ledger, write_fn body, void *argume
     return writer_run_in(&ledger->writer, WRITE_LAST, body, argument, error);
 }
 
-enum status ledger_write_behind(struct ledger *ledger, write_fn body, void *argument,
+enum status ledger_write_counts(struct ledger *ledger, write_fn body, void *argument,
                                 struct error *error)
 {
-    return writer_run_in(&ledger->writer, WRITE_BEHIND_EVENTS, body, argument, error);
+    return writer_run_in(&ledger->writer, WRITE_COUNTS, body, argument, error);
 }
 
 /* --- reads --- */

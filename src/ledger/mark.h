@@ -53,7 +53,7 @@ enum status mark_check(struct mark *mark, struct sql *sql, struct error *error) 
 
 /* --- repairing an older ledger, in the transaction that brings it up to date --- */
 
-/* As mark_move(), without moving: a repair is only for FAILED with `is_behind`. */
+/* As mark_move(), without moving. A repair is only for FAILED with `is_behind`. */
 enum status mark_compare(struct mark *mark, struct sql *sql, struct error *error) MUST_CHECK;
 
 /* Puts the mark above where we left it, and above where any commit of ours may have left it. */

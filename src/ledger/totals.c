@@ -131,7 +131,7 @@ enum status ledger_totals_add(struct ledger *ledger, const struct claim_totals_b
     if (write.rows == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "no memory for the totals of claims");
     buffer_init(&write.text, LIST_LENGTH_MAX);
-    enum status status = ledger_write_behind(ledger, totals_write, &write, error);
+    enum status status = ledger_write_counts(ledger, totals_write, &write, error);
     buffer_release(&write.text);
     free(write.rows);
     return status;

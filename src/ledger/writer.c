@@ -189,11 +189,12 @@ static enum status writer_apply(struct writer *writer, struct waiting_write *wri
     return driver->savepoint_end(writer->sql.session, write->status == STATUS_OK, error);
 }
 
-static enum status writer_move_mark(struct writer *writer, struct error *error)
+static enum status writer_move_mark(struct writer *writer, bool moves, struct error *error)
 {
     if (!writer->sql.driver->is_remote)
         return STATUS_OK;
-    enum status status = mark_move(&writer->mark, &writer->sql, error);
+    enum status status = moves ? mark_move(&writer->mark, &writer->sql, error)
+                               : mark_compare(&writer->mark, &writer->sql, error);
     if (status == STATUS_CONFLICT)
         writer_die(error);
     return status;
@@ -214,17 +215,27 @@ static enum status writer_apply_all(struct writer *writer, const struct write_ba
     return status;
 }
 
+/* Whether something is left to be written, besides what only counts. */
+static bool write_batch_has_more(const struct write_batch *batch, bool than_counts)
+{
+    for (const struct waiting_write *write = batch->writes; write != NULL; write = write->next)
+        if (!write->is_left_out && !(than_counts && write->turn == WRITE_COUNTS))
+            return true;
+    return batch->claim_count + batch->binding_count > 0;
+}
+
 static enum status writer_write(struct writer *writer, struct write_batch *batch,
                                 enum issue_care care, struct error *error)
 {
     struct sql *sql = &writer->sql;
+    bool moves = write_batch_has_more(batch, true);
     enum status status = mark_begin(&writer->mark, sql, error);
 
     outbox_begin(sql->outbox);
     if (status == STATUS_CONFLICT)
         writer_die(error);
     if (status == STATUS_OK)
-        status = writer_move_mark(writer, error);
+        status = writer_move_mark(writer, moves, error);
     if (status == STATUS_OK)
         status = issue_bindings(sql, batch->bindings, batch->binding_count, error);
     if (status == STATUS_OK)
@@ -239,24 +250,17 @@ static enum status writer_write(struct writer *writer, struct write_batch *batch
         status = outbox_write(sql, error);
     if (status == STATUS_OK)
         status = writer_apply_all(writer, batch, WRITE_BEHIND_EVENTS, error);
+    if (status == STATUS_OK)
+        status = writer_apply_all(writer, batch, WRITE_COUNTS, error);
     FAULT_POINT("ledger.before_commit");
     if (status == STATUS_OK)
         status = mark_commit(&writer->mark, sql, error);
     FAULT_POINT("ledger.after_commit");
     if (status == STATUS_OK)
-        writer->mark.value++;
+        writer->mark.value += moves;
     else
         sql->driver->rollback(sql->session);
     return status;
-}
-
-/* Whether nothing is left to be written. */
-static bool write_batch_is_left_out(const struct write_batch *batch)
-{
-    for (const struct waiting_write *write = batch->writes; write != NULL; write = write->next)
-        if (!write->is_left_out)
-            return false;
-    return batch->claim_count + batch->binding_count == 0;
 }
 
 /* The same without the writes that others are in the way of, which would hold up all the rest. */
@@ -268,7 +272,7 @@ static enum status writer_write_rest(struct writer *writer, struct write_batch *
     do {
         writer->leaves_out = false;
         status = writer_write(writer, batch, care, error);
-    } while (status == STATUS_BUSY && writer->leaves_out && !write_batch_is_left_out(batch));
+    } while (status == STATUS_BUSY && writer->leaves_out && write_batch_has_more(batch, false));
     return writer->leaves_out ? STATUS_OK : status;
 }
 

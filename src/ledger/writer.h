@@ -29,8 +29,9 @@ typedef enum status (*write_fn)(struct sql *sql, void *argument, struct error *e
 /* What locks rows that all writes of its kind lock comes behind the others of its transaction:
  * processes that share a database then lock in the same order, and wait for each other at most.
  * What writes its own events into the outbox comes when those of all others are there: should it be
- * undone, it takes only its own with it. */
-enum write_turn { WRITE_IN_TURN, WRITE_LAST, WRITE_BEHIND_EVENTS };
+ * undone, it takes only its own with it. What only counts comes last and can be done twice; where
+ * it is alone it does not move the mark, so that no process refuses a database for lack of it. */
+enum write_turn { WRITE_IN_TURN, WRITE_LAST, WRITE_BEHIND_EVENTS, WRITE_COUNTS };
 
 /* A caller's write, waiting on its stack. */
 struct waiting_write {

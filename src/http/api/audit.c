@@ -210,9 +210,10 @@ static void work_repair(struct call *call, struct service *service)
     enum status status = service_repair(service, self->policy_id, self->lacking, &done, &error);
     if (!audit_is_done(call, status, &error))
         return;
-    call_log(call, "repair_asked",
-             LOG_FIELD("repaired", LOG_FLAG(done.ledger.is_done || done.policy_count > 0)));
-    action_note(call, service, "repaired", "audit", NULL, NULL);
+    bool has_repaired = done.ledger.is_done || done.policy_count > 0;
+    call_log(call, "repair_asked", LOG_FIELD("repaired", LOG_FLAG(has_repaired)));
+    if (has_repaired)
+        action_note(call, service, "repaired", "audit", NULL, NULL);
     audit_write_repair(call_json(call, 200), &done);
 }
 
