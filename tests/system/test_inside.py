@@ -105,6 +105,7 @@ def test_metrics__histograms_count_what_happened(server):
             assert value == metrics[name.replace('_bucket{le="+Inf"}', "_count")]
 
 
+@pytest.mark.gate_local("workers write the rows, and tell of them: test_redis_worker__is_watched")
 def test_metrics__time_from_accept_to_row_is_of_each_row(server):
     policy = server.create(total=40)["id"]
     server.claims(policy, [f"u{i}" for i in range(50)])
