@@ -26,6 +26,7 @@ struct local_policy {
     int64_t id;           /* constant */
     struct policy policy; /* as last set; its stock columns only tell what is unleased */
     struct holdings holdings;
+    bool has_room;       /* of the go under way: for all that it may win */
     struct stock *stock; /* leases that still have units, oldest first */
     size_t stock_count;
     size_t stock_capacity;

@@ -4,10 +4,15 @@
 #include <string.h>
 
 #define KEY_TARGET_BOUND UINT32_C(0x80000000) /* the target is a bound key, not a claim */
-#define TABLE_SLOTS_MIN  64u
-/* Users fall all over their table, each on a page of its own. Up to this size (6 million claims)
- * the pages are there before the first of them comes. */
-#define TABLE_RESIDENT_MAX ((size_t)64 << 20)
+#define TABLE_SLOTS_MIN  8u
+/* A table of so many slots is moved as a whole, in some microseconds; of a larger one each claim
+ * moves a few, so that it is done when a hundredth of the claims that it has room for have come. */
+#define MOVED_AT_ONCE   4096u
+#define MOVED_PER_ENTRY 128u
+#define FORGOTTEN_SLOTS 65536u
+/* From this size on (half a million claims) a table takes large pages: fewer faults, and each of
+ * them, a page of zeros, takes less than a millisecond. */
+#define TABLE_LARGE_MIN ((size_t)8 << 20)
 
 static struct holdings_slot *holdings_slots(const struct region *region)
 {
@@ -23,8 +28,10 @@ void holdings_release(struct holdings *holdings)
 {
     region_release(&holdings->records);
     region_release(&holdings->names);
-    region_release(&holdings->users);
-    region_release(&holdings->keys);
+    region_release(&holdings->users.slots);
+    region_release(&holdings->users.old);
+    region_release(&holdings->keys.slots);
+    region_release(&holdings->keys.old);
     region_release(&holdings->bound);
 }
 
@@ -45,51 +52,104 @@ static void holdings_put(struct holdings_slot *slots, uint32_t mask, struct hold
     slots[at] = entry;
 }
 
-enum table_residency { TABLE_RESIDENT, TABLE_WHEN_TOUCHED };
-
-static bool holdings_resize_table(struct region *table, uint32_t *mask, uint64_t count,
-                                  enum table_residency residency)
+/* Gives back the memory of old slots that were moved. A search in the old table ends at an empty
+ * slot, so what stands before one is needed by nobody. */
+static void holdings_table_forget(struct holdings_table *table)
 {
-    uint64_t slot_count = holdings_slots_for(count);
+    const struct holdings_slot *old = holdings_slots(&table->old);
+    uint32_t at = table->moved - 1;
+
+    while (at > table->forgotten && old[at].target != 0)
+        at--;
+    region_forget_below(&table->old, (size_t)at * sizeof(*old));
+    table->forgotten = table->moved;
+}
+
+/* Moves so many of the old slots. */
+static void holdings_table_move(struct holdings_table *table, uint32_t count)
+{
+    const struct holdings_slot *old = holdings_slots(&table->old);
+
+    for (uint32_t i = 0; i < count && table->moved <= table->old_mask; i++, table->moved++)
+        if (old[table->moved].target != 0)
+            holdings_put(holdings_slots(&table->slots), table->mask, old[table->moved]);
+    if (table->moved > table->old_mask)
+        region_release(&table->old);
+    else if (table->moved - table->forgotten >= FORGOTTEN_SLOTS)
+        holdings_table_forget(table);
+}
+
+static bool holdings_table_make_room(struct holdings_table *table, uint32_t count)
+{
+    uint64_t needed = (uint64_t)table->used + count;
     struct region fresh = {0};
 
-    if (table->base != NULL && slot_count <= (uint64_t)*mask + 1)
+    if (table->slots.base != NULL && needed <= ((uint64_t)table->mask + 1) * 3 / 4)
         return true;
-    if (slot_count > UINT64_C(1) << 32 ||
+    uint64_t slot_count = holdings_slots_for(needed);
+    if (slot_count > UINT64_C(1) << 31 ||
         !region_grow(&fresh, slot_count * sizeof(struct holdings_slot)))
         return false;
-    if (residency == TABLE_RESIDENT && fresh.size <= TABLE_RESIDENT_MAX)
-        region_make_resident(&fresh);
-    if (table->base != NULL) {
-        const struct holdings_slot *old = holdings_slots(table);
-        for (uint64_t i = 0; i <= *mask; i++)
-            if (old[i].target != 0)
-                holdings_put(fresh.base, (uint32_t)(slot_count - 1), old[i]);
-        region_release(table);
-    }
-    *table = fresh;
-    *mask = (uint32_t)(slot_count - 1);
+    if (fresh.size >= TABLE_LARGE_MIN)
+        region_prefer_large_pages(&fresh);
+    if (table->old.base != NULL)
+        holdings_table_move(table, table->old_mask + 1);
+    table->old = table->slots;
+    table->old_mask = table->mask;
+    table->moved = table->forgotten = 0;
+    table->slots = fresh;
+    table->mask = (uint32_t)(slot_count - 1);
+    if (table->old.base != NULL && table->old_mask < MOVED_AT_ONCE)
+        holdings_table_move(table, MOVED_AT_ONCE);
     return true;
+}
+
+/* One entry was added: some of those that wait to be moved follow it. */
+static void holdings_table_count(struct holdings_table *table)
+{
+    table->used++;
+    if (table->old.base != NULL)
+        holdings_table_move(table, MOVED_PER_ENTRY);
 }
 
 bool holdings_reserve(struct holdings *holdings, uint64_t count)
 {
     if (count <= holdings->capacity)
         return true;
-    if (count >= KEY_TARGET_BOUND)
+    if (count >= KEY_TARGET_BOUND / 2)
         return false;
+    uint64_t records_size = count * sizeof(struct holding);
     uint64_t names_size = ((uint64_t)holdings->names_used * NAME_UNIT) +
                           (count - holdings->count) * (uint64_t)ID_LENGTH_MAX;
     if (names_size > (uint64_t)NAME_UNIT * UINT32_MAX)
         return false;
-    if (!region_grow(&holdings->records, count * sizeof(struct holding)) ||
-        !region_grow(&holdings->names, names_size) ||
-        !holdings_resize_table(&holdings->users, &holdings->users_mask, count, TABLE_RESIDENT) ||
-        !holdings_resize_table(&holdings->keys, &holdings->keys_mask, count + holdings->bound_count,
-                               TABLE_WHEN_TOUCHED))
+    /* What is small is on the heap, where all of it is resident: it grows with the claims. */
+    if (records_size >= REGION_MAPPED_MIN && (!region_grow(&holdings->records, records_size) ||
+                                              !region_grow(&holdings->names, names_size)))
         return false;
     holdings->capacity = (uint32_t)count;
     return true;
+}
+
+/* At least `needed` bytes, and twice what there was, up to `most`. */
+static bool holdings_grow(struct region *region, size_t needed, size_t most)
+{
+    size_t size = region->size * 2 < most ? region->size * 2 : most;
+
+    return needed <= region->size || region_grow(region, size < needed ? needed : size);
+}
+
+bool holdings_make_room(struct holdings *holdings, uint32_t count, size_t names_length)
+{
+    size_t names_size = ((size_t)holdings->names_used + count) * NAME_UNIT + names_length;
+
+    ensure(holdings->count + count <= holdings->capacity);
+    return holdings_grow(&holdings->records,
+                         (size_t)(holdings->count + count) * sizeof(struct holding),
+                         (size_t)holdings->capacity * sizeof(struct holding)) &&
+           holdings_grow(&holdings->names, names_size, SIZE_MAX) &&
+           holdings_table_make_room(&holdings->users, count) &&
+           holdings_table_make_room(&holdings->keys, count);
 }
 
 static bool holdings_is_user(const struct holdings *holdings, const struct holding *holding,
@@ -100,20 +160,35 @@ static bool holdings_is_user(const struct holdings *holdings, const struct holdi
            memcmp(names + (size_t)holding->user_at * NAME_UNIT, user->bytes, user->length) == 0;
 }
 
-/* The slot of a user, or the empty one where they would go. */
-static struct holdings_slot *holdings_user_slot(const struct holdings *holdings, uint32_t hash,
-                                                const struct id *user)
+static struct holdings_slot *holdings_probe_user(const struct holdings *holdings,
+                                                 const struct region *table, uint32_t mask,
+                                                 uint32_t hash, const struct id *user)
 {
-    struct holdings_slot *slots = holdings_slots(&holdings->users);
-    uint32_t at = hash & holdings->users_mask;
+    struct holdings_slot *slots = holdings_slots(table);
+    uint32_t at = hash & mask;
 
     while (slots[at].target != 0) {
         if (slots[at].hash == hash &&
             holdings_is_user(holdings, holdings_at(holdings, slots[at].target - 1), user))
             break;
-        at = (at + 1) & holdings->users_mask;
+        at = (at + 1) & mask;
     }
     return &slots[at];
+}
+
+/* The slot of a user, or the empty one where they would go. */
+static struct holdings_slot *holdings_user_slot(const struct holdings *holdings, uint32_t hash,
+                                                const struct id *user)
+{
+    const struct holdings_table *users = &holdings->users;
+    struct holdings_slot *slot =
+        holdings_probe_user(holdings, &users->slots, users->mask, hash, user);
+
+    if (slot->target != 0 || users->old.base == NULL)
+        return slot;
+    struct holdings_slot *old =
+        holdings_probe_user(holdings, &users->old, users->old_mask, hash, user);
+    return old->target != 0 ? old : slot;
 }
 
 struct holdings_place holdings_find(const struct holdings *holdings, uint64_t hash,
@@ -121,7 +196,7 @@ struct holdings_place holdings_find(const struct holdings *holdings, uint64_t ha
 {
     struct holdings_place place = {.newest = HOLDINGS_NONE};
 
-    if (holdings->users.base == NULL)
+    if (holdings->users.slots.base == NULL)
         return place;
     place.slot = holdings_user_slot(holdings, (uint32_t)hash, user);
     if (place.slot->target != 0 && holdings_at(holdings, place.slot->target - 1)->held_count != 0)
@@ -135,17 +210,13 @@ static uint32_t holdings_key_hash(const struct holdings *holdings, const struct 
     return (uint32_t)hash_table(holdings->hash_key, id->bytes, sizeof(id->bytes));
 }
 
-uint32_t holdings_of_key(const struct holdings *holdings, const struct request_id *id)
+static uint32_t holdings_probe_key(const struct holdings *holdings, const struct region *table,
+                                   uint32_t mask, uint32_t hash, const struct request_id *id)
 {
-    if (holdings->keys_used == 0)
-        return HOLDINGS_NONE;
-
-    const struct holdings_slot *slots = holdings_slots(&holdings->keys);
+    const struct holdings_slot *slots = holdings_slots(table);
     const struct bound_key *bound = holdings->bound.base;
-    uint32_t hash = holdings_key_hash(holdings, id);
 
-    for (uint32_t at = hash & holdings->keys_mask; slots[at].target != 0;
-         at = (at + 1) & holdings->keys_mask) {
+    for (uint32_t at = hash & mask; slots[at].target != 0; at = (at + 1) & mask) {
         if (slots[at].hash != hash)
             continue;
         uint32_t target = slots[at].target - 1;
@@ -159,6 +230,19 @@ uint32_t holdings_of_key(const struct holdings *holdings, const struct request_i
         }
     }
     return HOLDINGS_NONE;
+}
+
+uint32_t holdings_of_key(const struct holdings *holdings, const struct request_id *id)
+{
+    const struct holdings_table *keys = &holdings->keys;
+
+    if (keys->used == 0)
+        return HOLDINGS_NONE;
+    uint32_t hash = holdings_key_hash(holdings, id);
+    uint32_t found = holdings_probe_key(holdings, &keys->slots, keys->mask, hash, id);
+    return found != HOLDINGS_NONE || keys->old.base == NULL
+               ? found
+               : holdings_probe_key(holdings, &keys->old, keys->old_mask, hash, id);
 }
 
 uint32_t holdings_of_seq(const struct holdings *holdings, int64_t seq)
@@ -229,7 +313,10 @@ static void holdings_link_user(struct holdings *holdings, struct holdings_slot *
     }
     if (holding->nth > holding->nth_top)
         holding->nth_top = holding->nth;
+    bool is_new = slot->target == 0;
     *slot = (struct holdings_slot){.hash = (uint32_t)hash, .target = index + 1};
+    if (is_new)
+        holdings_table_count(&holdings->users);
 }
 
 /* A record that is nobody's yet, its key already known. */
@@ -248,10 +335,10 @@ static uint32_t holdings_append(struct holdings *holdings, const struct claim *c
         .state = (uint8_t)state & 7,
     };
     if (request_id_is_keyed(&claim->request_id)) {
-        holdings_put(holdings_slots(&holdings->keys), holdings->keys_mask,
+        holdings_put(holdings_slots(&holdings->keys.slots), holdings->keys.mask,
                      (struct holdings_slot){.hash = holdings_key_hash(holdings, &claim->request_id),
                                             .target = index + 1});
-        holdings->keys_used++;
+        holdings_table_count(&holdings->keys);
     }
     return index;
 }
@@ -335,18 +422,17 @@ bool holdings_bind(struct holdings *holdings, uint32_t index, const struct reque
     uint32_t at = holdings->bound_count;
 
     if (at >= KEY_TARGET_BOUND - 1 ||
-        !region_grow(&holdings->bound, (size_t)(at + 1) * sizeof(struct bound_key)) ||
-        !holdings_resize_table(&holdings->keys, &holdings->keys_mask,
-                               (uint64_t)holdings->capacity + at + 1, TABLE_WHEN_TOUCHED))
+        !holdings_grow(&holdings->bound, (size_t)(at + 1) * sizeof(struct bound_key), SIZE_MAX) ||
+        !holdings_table_make_room(&holdings->keys, 1))
         return false;
     ((struct bound_key *)holdings->bound.base)[at] =
         (struct bound_key){.request_id = *id, .holding = index};
     holdings->bound_count++;
     if (holding->bound_count < CLAIM_KEYS_MAX)
         holding->bound_count++;
-    holdings_put(holdings_slots(&holdings->keys), holdings->keys_mask,
+    holdings_put(holdings_slots(&holdings->keys.slots), holdings->keys.mask,
                  (struct holdings_slot){.hash = holdings_key_hash(holdings, id),
                                         .target = (at | KEY_TARGET_BOUND) + 1});
-    holdings->keys_used++;
+    holdings_table_count(&holdings->keys);
     return true;
 }

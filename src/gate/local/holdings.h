@@ -1,7 +1,9 @@
 /* holdings.h: who holds what: the claims of one policy, found by user, by key and by seq.
  *
- * A claim costs 48 bytes, its user's name and two table slots. Nothing is allocated when a claim
- * is added: room is made beforehand, with holdings_reserve(), when stock is lent.
+ * A claim costs 48 bytes, its user's name and two table slots, and units that nobody has claimed
+ * cost nothing: addresses are set aside with holdings_reserve() when stock is lent, and memory is
+ * taken with holdings_make_room() before claims are added. A table grows by a second one beside it,
+ * into which each claim that is added moves a few entries, so that nobody waits for all of them.
  * Records are kept in rising seq order and never move or go away; a released one stays, so that
  * its key still finds it, but no longer counts for its user.
  *
@@ -50,27 +52,39 @@ struct holdings_slot {
     uint32_t target;
 };
 
+/* Entries are found in `slots` or, while it is moved from, in `old`. None is ever taken out. */
+struct holdings_table {
+    struct region slots; /* struct holdings_slot */
+    struct region old;   /* likewise; nothing: all is moved */
+    uint32_t mask;
+    uint32_t old_mask;
+    uint32_t used;      /* entries in both */
+    uint32_t moved;     /* of the old slots */
+    uint32_t forgotten; /* of those, whose memory was given back */
+};
+
 struct holdings {
     struct hash_key hash_key;
-    struct region records; /* struct holding */
-    struct region names;   /* users' names, each starting at an even offset */
-    struct region users;   /* struct holdings_slot: user → newest claim */
-    struct region keys;    /* struct holdings_slot: request id → claim or bound key */
-    struct region bound;   /* struct bound_key */
+    struct region records;       /* struct holding */
+    struct region names;         /* users' names, each starting at an even offset */
+    struct region bound;         /* struct bound_key */
+    struct holdings_table users; /* user → newest claim */
+    struct holdings_table keys;  /* request id → claim or bound key */
     uint32_t count;
     uint32_t capacity;
     uint32_t names_used; /* in units of NAME_UNIT */
-    uint32_t users_mask;
-    uint32_t keys_mask;
-    uint32_t keys_used;
     uint32_t bound_count;
 };
 
 void holdings_init(struct holdings *holdings);
 void holdings_release(struct holdings *holdings);
 
-/* Makes room for `count` claims in all. False when the system has no memory. */
+/* Sets aside what `count` claims in all will need. False when the system has no room for it. */
 bool holdings_reserve(struct holdings *holdings, uint64_t count);
+
+/* Room to add so many claims, whose users' names are so long together, of those set aside. False
+ * when there is no memory. */
+bool holdings_make_room(struct holdings *holdings, uint32_t count, size_t names_length);
 
 static inline uint64_t holdings_hash(const struct holdings *holdings, const struct id *user)
 {
@@ -80,9 +94,9 @@ static inline uint64_t holdings_hash(const struct holdings *holdings, const stru
 /* Starts loading what a look-up of this hash will touch. */
 static inline void holdings_prefetch(const struct holdings *holdings, uint64_t hash)
 {
-    const struct holdings_slot *slots = holdings->users.base;
+    const struct holdings_slot *slots = holdings->users.slots.base;
     if (slots != NULL)
-        __builtin_prefetch(&slots[(uint32_t)hash & holdings->users_mask]);
+        __builtin_prefetch(&slots[(uint32_t)hash & holdings->users.mask]);
 }
 
 static inline struct holding *holdings_at(const struct holdings *holdings, uint32_t index)

@@ -89,6 +89,8 @@ static struct local_policy *gate_local_add(struct gate_local *local, const struc
     policy->id = row->id;
     policy->policy = *row;
     holdings_init(&policy->holdings);
+    policy->stock = malloc(sizeof(*policy->stock)); /* most have one lease */
+    policy->stock_capacity = policy->stock != NULL;
     if (!local_policy_make_room(policy, row->next_seq - 1)) {
         local_policy_free(policy);
         return NULL;
@@ -235,7 +237,8 @@ static enum status gate_local_restore(struct gate *gate, const struct claim *cla
     if (claim->seq <= policy->acknowledged_seq) {
         status = error_set(error, STATUS_FAILED, "claim %lld-%lld came out of order",
                            (long long)claim->policy_id, (long long)claim->seq);
-    } else if (!holdings_reserve(holdings, holdings->count + UINT64_C(1))) {
+    } else if (!holdings_reserve(holdings, holdings->count + UINT64_C(1)) ||
+               !holdings_make_room(holdings, 1, claim->user.length)) {
         status = error_set(error, STATUS_UNAVAILABLE, "no memory for %u claims", holdings->count);
     } else {
         holdings_add(holdings, holdings_hash(holdings, &claim->user), claim, state);
@@ -404,6 +407,8 @@ static void local_policy_decide(struct local_policy *policy, struct blocklist *b
         wish->opens_at_ms = policy->policy.opens_at_ms;
         if (wish->verdict == VERDICT_LIMIT_REACHED && held->seq > policy->acknowledged_seq)
             wish->ticket = TICKET_OF_THIS_GO;
+    } else if (policy->remaining > 0 && !policy->has_room) {
+        wish->verdict = VERDICT_UNAVAILABLE;
     } else if (policy->remaining > 0) {
         local_policy_win(policy, wish, place, hash, now_ms, outgoing);
     } else if (policy->policy.unleased > 0) {
@@ -413,6 +418,19 @@ static void local_policy_decide(struct local_policy *policy, struct blocklist *b
         if (policy->pending_count > 0)
             wish->ticket = TICKET_OF_THIS_GO;
     }
+}
+
+/* Memory for as many as may win. */
+static bool local_policy_make_room_for(struct local_policy *policy, struct wish **wishes,
+                                       size_t count)
+{
+    size_t names_length = 0;
+
+    for (size_t i = 0; i < count; i++)
+        names_length += wishes[i]->user.length;
+    if ((int64_t)count > policy->remaining)
+        count = (size_t)policy->remaining;
+    return count == 0 || holdings_make_room(&policy->holdings, (uint32_t)count, names_length);
 }
 
 /* At most BATCH_MAX wishes under one hold of the lock. */
@@ -429,6 +447,7 @@ static void local_policy_go(struct local_policy *policy, struct gate_local *loca
         hashes[i] = holdings_hash(&policy->holdings, &wishes[i]->user);
 
     pthread_mutex_lock(&policy->lock);
+    policy->has_room = local_policy_make_room_for(policy, wishes, count);
     for (size_t i = 0; i < count; i++)
         holdings_prefetch(&policy->holdings, hashes[i]);
     for (size_t i = 0; i < count; i++)

@@ -49,6 +49,7 @@ static uint32_t add(struct holdings *holdings, int user, int64_t seq, int nth, u
     struct claim claim = {.seq = seq, .nth = nth, .user = user_of(user)};
     if (key != 0)
         claim.request_id = key_of(key);
+    assert_true(holdings_make_room(holdings, 1, claim.user.length));
     return holdings_add(holdings, holdings_hash(holdings, &claim.user), &claim, state);
 }
 
@@ -105,6 +106,7 @@ static void test_holdings__names_that_begin_alike(void **state)
     struct claim claim = {.seq = 1, .user = longer};
 
     assert_true(holdings_reserve(holdings, 1));
+    assert_true(holdings_make_room(holdings, 1, longer.length));
     holdings_add(holdings, holdings_hash(holdings, &longer), &claim, COUPON_ISSUED);
     /* The same hash is not the same user. */
     assert_int_equal(holdings_find(holdings, holdings_hash(holdings, &longer), &shorter).newest,
@@ -220,8 +222,8 @@ static void test_holdings__keys_cannot_be_aimed(void **state)
     assert_true(holdings_reserve(holdings, COUNT));
     for (int i = 0; i < COUNT; i++)
         add(holdings, i, i + 1, 0, (uint32_t)i + 1, COUPON_ISSUED); /* the last 8 bytes are equal */
-    slots = holdings->keys.base;
-    for (uint32_t i = 0; i <= holdings->keys_mask; i++) {
+    slots = holdings->keys.slots.base;
+    for (uint32_t i = 0; i <= holdings->keys.mask; i++) {
         if (slots[2 * i + 1] != 0 && !seen[slots[2 * i] % SLOTS]) {
             seen[slots[2 * i] % SLOTS] = true;
             homes++;
@@ -236,17 +238,65 @@ static void test_holdings__memory_per_claim(void **state)
 {
     enum { COUNT = 100000 };
     struct holdings *holdings = *state;
-    assert_true(holdings_reserve(holdings, COUNT));
+    assert_true(holdings_reserve(holdings, 10 * COUNT));
+    assert_int_equal(holdings->users.slots.size + holdings->keys.slots.size, 0);
     for (int i = 0; i < COUNT; i++) {
         struct claim claim = {.seq = i + 1, .request_id = key_of((uint32_t)i + 1)};
         char name[24];
         snprintf(name, sizeof(name), "user-%08d", i);
         claim.user = id_of(span_of(name));
+        assert_true(holdings_make_room(holdings, 1, claim.user.length));
         holdings_add(holdings, holdings_hash(holdings, &claim.user), &claim, COUPON_ISSUED);
     }
-    uint64_t touched = COUNT * sizeof(struct holding) + (uint64_t)holdings->names_used * 2 +
-                       holdings->users.size + holdings->keys.size;
+    uint64_t touched = COUNT * sizeof(struct holding) + (uint64_t)holdings->names_used * NAME_UNIT +
+                       holdings->users.slots.size + holdings->users.old.size +
+                       holdings->keys.slots.size + holdings->keys.old.size;
     assert_true(touched <= UINT64_C(120) * COUNT);
+}
+
+/* What is on the heap grows with the claims, too: ten coupons fit into a kilobyte. */
+static void test_holdings__memory_of_a_small_policy(void **state)
+{
+    struct holdings *holdings = *state;
+    assert_true(holdings_reserve(holdings, 10));
+    assert_int_equal(holdings->records.size + holdings->names.size, 0);
+    for (int i = 0; i < 10; i++)
+        add(holdings, 100000 + i % 5, i + 1, 0, 0, COUPON_ISSUED);
+    assert_true(holdings->records.size + holdings->names.size + holdings->users.slots.size +
+                    holdings->users.old.size + holdings->keys.slots.size <=
+                1024);
+}
+
+/* Nobody waits for a whole table to be moved: each claim takes a few entries with it, and all are
+ * found meanwhile. */
+static void test_holdings__a_table_grows_a_little_with_each_claim(void **state)
+{
+    enum { COUNT = 150000, EACH = 997 };
+    struct holdings *holdings = *state;
+    uint32_t moved = 0;
+    int in_between = 0;
+
+    assert_true(holdings_reserve(holdings, COUNT));
+    for (int i = 0; i < COUNT; i++) {
+        uint32_t before = holdings->users.moved;
+        bool was_moving = holdings->users.old.base != NULL;
+        add(holdings, i, i + 1, 0, (uint32_t)i + 1, COUPON_ISSUED);
+        moved = holdings->users.moved - before;
+        if (was_moving && holdings->users.old.base != NULL)
+            assert_true(moved <= 128);
+        if (holdings->users.old.base == NULL || i % 32 != 0)
+            continue;
+        in_between++;
+        for (int known = 0; known <= i; known += EACH) {
+            assert_int_equal(newest_of(holdings, known), known);
+            assert_int_equal(by_key(holdings, (uint32_t)known + 1), known);
+        }
+    }
+    assert_true(in_between > 5);
+    for (int i = 0; i < COUNT; i++) {
+        assert_int_equal(newest_of(holdings, i), i);
+        assert_int_equal(by_key(holdings, (uint32_t)i + 1), i);
+    }
 }
 
 static void test_holdings__refuses_what_32_bits_cannot_count(void **state)
@@ -276,6 +326,8 @@ int main(void)
         HOLDINGS_TEST(bound_keys),
         HOLDINGS_TEST(keys_cannot_be_aimed),
         HOLDINGS_TEST(memory_per_claim),
+        HOLDINGS_TEST(memory_of_a_small_policy),
+        HOLDINGS_TEST(a_table_grows_a_little_with_each_claim),
         HOLDINGS_TEST(refuses_what_32_bits_cannot_count),
     };
     return cmocka_run_group_tests_name("holdings", tests, NULL, NULL);
