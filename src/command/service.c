@@ -114,7 +114,12 @@ static void signal_watch_take_settings(struct signal_watch *watch)
     struct error error = {""};
 
     pthread_mutex_lock(&watch->lock);
-    if (watch->phase != SIGNALS_RUNNING || watch->reload == NULL)
+    watch->is_reload_due = watch->phase != SIGNALS_ENDING && watch->reload == NULL;
+    if (watch->is_reload_due) {
+        pthread_mutex_unlock(&watch->lock); /* as soon as it can be done */
+        return;
+    }
+    if (watch->phase != SIGNALS_RUNNING)
         log_event(LOG_WARN, "reload_refused",
                   LOG_FIELD("error", LOG_TEXT("not while it starts or stops")));
     else if (signal_watch_read(watch, &error) == STATUS_OK)
@@ -196,7 +201,10 @@ void signal_watch_reload(struct signal_watch *watch,
     pthread_mutex_lock(&watch->lock);
     watch->reload = reload;
     watch->reload_context = context;
+    bool is_due = watch->is_reload_due;
     pthread_mutex_unlock(&watch->lock);
+    if (is_due)
+        signal_watch_take_settings(watch);
 }
 
 void signal_watch_rest(struct signal_watch *watch)

@@ -40,6 +40,7 @@ struct signal_watch {
     enum status (*check)(const struct config *config, struct error *error);
     enum status (*reload)(void *context, const struct config *config, struct error *error);
     void *reload_context;
+    bool is_reload_due; /* SIGHUP came before */
     atomic_bool over;
 };
 
