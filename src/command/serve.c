@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "claim/service.h"
 #include "command/command.h"
+#include "command/notify.h"
 #include "command/service.h"
 #include "config/config.h"
 #include "demo/demo.h"
@@ -81,6 +82,7 @@ struct serving {
 
 static void stop_server(void *context)
 {
+    notify_stopping();
     http_server_stop(context);
 }
 
@@ -93,6 +95,12 @@ static enum status reload_server(void *context, const struct config *config, str
     if (status == STATUS_OK && serving->metrics_listener.api != NULL)
         status = api_reload(serving->metrics_listener.api, config, error);
     return status;
+}
+
+/* A claim needs nothing but its loop. */
+static bool server_is_alive(void *context)
+{
+    return http_server_turns(context);
 }
 
 static bool server_is_over(const void *context)
@@ -128,13 +136,17 @@ static enum status run_server(const struct config *config, struct serving *servi
               LOG_FIELD("revision", LOG_TEXT(DIBS_REVISION)));
     say_what_next(config, address);
     struct demo *demo = NULL;
+    struct notify notify = {.beat_ms = 0};
     status = metrics_listener_open(&serving->metrics_listener, config->metrics_listen,
                                    serving->service, config, serving->api, error);
     if (status == STATUS_OK && config->demo == CONFIG_ON)
         status = start_demo(config, serving->server, &demo, error);
     signal_watch_reload(watch, reload_server, serving);
     if (status == STATUS_OK)
+        status = notify_ready(&notify, server_is_alive, serving->server, error);
+    if (status == STATUS_OK)
         status = http_server_run(serving->server, error);
+    notify_end(&notify);
     signal_watch_rest(watch);
     demo_stop(demo);
     return status;

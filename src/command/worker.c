@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "command/command.h"
+#include "command/notify.h"
 #include "command/service.h"
 #include "version.h"
 
@@ -29,6 +30,7 @@ static enum status check(const struct config *config, struct error *error)
 
 static void stop_working(void *context)
 {
+    notify_stopping();
     sem_post(context);
 }
 
@@ -40,12 +42,22 @@ static enum status reload_worker(void *context, const struct config *config, str
     return listener->api != NULL ? api_reload(listener->api, config, error) : STATUS_OK;
 }
 
+/* It can say how its parts stand, which takes their locks. */
+static bool worker_is_alive(void *context)
+{
+    struct service_part parts[SERVICE_PARTS];
+    size_t count;
+    (void)service_parts(context, parts, &count);
+    return count > 0;
+}
+
 static enum status work(const struct config *config, struct signal_watch *watch,
                         struct error *error)
 {
     struct service_options options = command_service_options(config, SERVICE_WORKS);
     struct service *service = NULL;
     struct metrics_listener metrics_listener = {.api = NULL};
+    struct notify notify = {.beat_ms = 0};
     sem_t stop;
     enum status status = service_open(&service, &options, error);
     sodium_memzero(&options.code_key, sizeof(options.code_key));
@@ -56,6 +68,8 @@ static enum status work(const struct config *config, struct signal_watch *watch,
                                    error);
     signal_watch_run(watch, stop_working, &stop);
     signal_watch_reload(watch, reload_worker, &metrics_listener);
+    if (status == STATUS_OK)
+        status = notify_ready(&notify, worker_is_alive, service, error);
     if (status == STATUS_OK) {
         log_event(LOG_INFO, "working", LOG_FIELD("version", LOG_TEXT(DIBS_VERSION)),
                   LOG_FIELD("pid", LOG_I64(getpid())));
@@ -63,6 +77,7 @@ static enum status work(const struct config *config, struct signal_watch *watch,
         }
     }
     signal_watch_rest(watch);
+    notify_end(&notify);
     metrics_listener_stop(&metrics_listener);
     service_close(service);
     metrics_listener_close(&metrics_listener);

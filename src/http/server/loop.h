@@ -116,6 +116,7 @@ struct http_loop {
     atomic_bool tasks_waiting;
 
     struct http_counters counters;
+    uint64_t ticks_seen; /* by http_server_turns() */
     char read_bytes[HTTP_PARSER_BYTES_MAX];
 };
 

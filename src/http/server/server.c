@@ -427,6 +427,19 @@ bool http_server_stopping(const struct http_server *server)
     return atomic_load_explicit(&server->stopping, memory_order_relaxed);
 }
 
+bool http_server_turns(struct http_server *server)
+{
+    bool all_turn = true;
+    for (unsigned i = 0; i < server->loop_count; i++) {
+        struct http_loop *loop = server->loops[i];
+        uint64_t ticks = atomic_load_explicit(&loop->counters.ticks, memory_order_relaxed);
+        all_turn = all_turn && ticks != loop->ticks_seen;
+        loop->ticks_seen = ticks;
+        http_loop_wake(loop);
+    }
+    return all_turn;
+}
+
 bool http_server_is_full(const struct http_server *server)
 {
     size_t max = server->options.unsent_max;

@@ -176,6 +176,10 @@ void http_server_stop(struct http_server *server);
 bool http_server_stopping(const struct http_server *server);
 void http_server_close(struct http_server *server);
 
+/* Whether every loop has turned since this was last asked, and asks them all to turn again: who
+ * hears no for long has a loop that stands still. By one thread, while the server runs. */
+bool http_server_turns(struct http_server *server);
+
 unsigned http_server_loop_count(const struct http_server *server);
 const struct http_counters *http_server_counters(const struct http_server *server,
                                                  unsigned loop_index);

@@ -85,6 +85,21 @@ static void gate_shut(struct gate_task *gate, struct echo *echo)
     sem_wait(&gate->entered);
 }
 
+/* What a watchdog asks. */
+static void test_loop__one_that_stands_still_does_not_turn(void **state)
+{
+    struct echo *echo = *state;
+    struct gate_task gate;
+    echo_await(http_server_turns(echo->server));
+    echo_await(http_server_turns(echo->server));
+    gate_shut(&gate, echo);
+    (void)http_server_turns(echo->server);
+    for (int i = 0; i < 10; i++)
+        assert_false(http_server_turns(echo->server));
+    sem_post(&gate.may_go);
+    echo_await(http_server_turns(echo->server));
+}
+
 /* What is posted while the loop is busy is done in one later tick, in the order it came. */
 static void test_loop__runs_a_burst_in_one_tick(void **state)
 {
@@ -227,6 +242,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         echo_test(test_loop__runs_every_task_once_on_its_thread),
+        echo_test(test_loop__one_that_stands_still_does_not_turn),
         echo_test(test_loop__runs_a_burst_in_one_tick),
         echo_test(test_loop__tells_that_it_has_ended),
         echo_test(test_loop__stop_answers_what_is_in_flight),
