@@ -535,10 +535,11 @@ static const struct command commands[] = {
     {
         .name = "completion",
         .summary = "Prints the completion script for a shell",
-        .words = "bash",
+        .words = "SHELL",
         .arguments_min = 1,
         .arguments_max = 1,
-        .examples = EXAMPLES("source <(dibs completion bash)"),
+        .examples = EXAMPLES("source <(dibs completion bash)", "dibs completion fish | source",
+                             "source <(dibs completion zsh)"),
         .hidden = true,
         .run = command_completion,
     },

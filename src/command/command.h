@@ -164,4 +164,6 @@ int help_print(FILE *stream, const struct command_call *call, const struct comma
 
 /* The script that bash reads, and dibs(1) in roff. */
 void completion_append_bash(struct buffer *out, const struct command *commands);
+/* Nothing for a shell that it does not know. */
+void completion_append(struct buffer *out, const char *shell, const struct command *commands);
 void manual_append_page(struct buffer *out, const struct command *commands);

@@ -1,4 +1,5 @@
-/* completion.c: `dibs completion bash`: a completion script made from the tables. */
+/* completion.c: `dibs completion`: a completion script for a shell, made from the tables; bash's.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -136,11 +137,13 @@ void completion_append_bash(struct buffer *out, const struct command *commands)
 
 int command_completion(const struct command_call *call)
 {
-    if (strcmp(call->words[0], "bash") != 0)
-        return command_usage(call, "\"%s\" is not a shell it knows; known: bash", call->words[0]);
     struct buffer out;
     buffer_init(&out, OUTPUT_MAX);
-    completion_append_bash(&out, call->commands);
+    completion_append(&out, call->words[0], call->commands);
+    if (out.length == 0) {
+        return command_usage(call, "\"%s\" is not a shell it knows; known: bash, fish, zsh",
+                             call->words[0]);
+    }
     command_print(&out);
     return COMMAND_FINE;
 }

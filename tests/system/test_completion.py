@@ -3,8 +3,9 @@
 import re
 import subprocess
 
+import pytest
 
-from harness import ROOT, run_dibs
+from harness import ROOT, clean_environment, run_dibs
 
 
 def complete(*words):
@@ -46,9 +47,57 @@ def test_completion__offers_files(tmp_path):
     assert complete("serve", "--admin-token-file", f"{tmp_path}/a") == [f"{tmp_path}/a token"]
 
 
-def test_completion__knows_only_bash():
+def complete_in_fish(folder, line):
+    """What fish would offer at the end of a line, and what it says about each."""
+    script = folder / "dibs.fish"
+    script.write_text(run_dibs("completion", "fish").stdout)
+    ended = subprocess.run(
+        ["fish", "--no-config", "-c", f"source {script}; complete -C '{line}'"], text=True,
+        env=clean_environment(extra={"HOME": str(folder)}), stdin=subprocess.DEVNULL,
+        capture_output=True, timeout=60, check=False)
+    assert ended.returncode == 0 and not ended.stderr, ended
+    return dict(offer.partition("\t")[::2] for offer in ended.stdout.splitlines())
+
+
+def complete_in_zsh(folder, line):
+    """The same of zsh: its own line editor, in a terminal, is asked by the Tab key; each offer is
+    a line of its list."""
+    script = folder / "_dibs"
+    script.write_text(run_dibs("completion", "zsh").stdout)
+    asking = f"""
+        zmodload zsh/zpty
+        zpty -b shell zsh -f -i
+        zpty -w shell 'PS1=; stty columns 200 rows 200; autoload -U compinit; compinit -u -d {folder}/dump
+          source {script}; zstyle ":completion:*" list-separator "~"
+          setopt list_rows_first no_auto_menu no_list_beep; LISTMAX=0
+          comppostfuncs=(ended); ended() {{ compstate[insert]=; compstate[list]="list force" }}
+          after() {{ print -r "<END>" }}; zle -N after; bindkey "^X" after; print "<BE""GIN>"'
+        until [[ $all == *"<BEGIN>"* ]]; do zpty -r shell part && all+=$part; done; all=
+        zpty -n -w shell $'{line}\t\x18'
+        until [[ $all == *"<END>"* ]]; do zpty -r shell part && all+=$part; sleep 0.01; done
+        print -r -- $all"""
+    ended = subprocess.run(["zsh", "-f", "-c", asking], text=True, stdin=subprocess.DEVNULL,
+                           env=clean_environment(extra={"HOME": str(folder), "TERM": "dumb"}),
+                           capture_output=True, timeout=60, check=False)
+    assert ended.returncode == 0 and not ended.stderr, ended
+    listed = ended.stdout.replace("\r", "").splitlines()
+    return {name.strip(): help.strip() for name, between, help in
+            (offer.partition("~") for offer in listed) if between}
+
+
+@pytest.mark.parametrize("ask", [complete_in_fish, complete_in_zsh], ids=["fish", "zsh"])
+def test_completion__other_shells_offer_the_same_and_say_what_it_is_for(tmp_path, ask):
+    assert ask(tmp_path, "dibs po") == {"policy": "Creates, lists and changes what is handed out"}
+    assert ask(tmp_path, "dibs policy cr")["create"]
+    assert ask(tmp_path, "dibs policy create --op")["--opens-at"]
+    assert {"--log-level", "--log-format"} == set(ask(tmp_path, "dibs serve --log-"))
+    assert set(ask(tmp_path, "dibs policy ")) >= {"create", "list", "close"}
+    assert not ask(tmp_path, "dibs claim --lis")
+
+
+def test_completion__is_for_bash_fish_and_zsh():
     ended = run_dibs("completion", "tcsh")
-    assert ended.returncode == 2 and "known: bash" in ended.stderr
+    assert ended.returncode == 2 and "known: bash, fish, zsh" in ended.stderr
 
 
 def flags_of_help(*command):
