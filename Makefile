@@ -9,10 +9,11 @@ WEB    ?= true
 DEMO   ?= on
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test bench lab soak fuzz format lint install clean setup-build
+.PHONY: help run build test bench lab soak fuzz format lint install package package-test clean \
+	setup-build setup-package
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
 run: build ## build dibs and start it with a demo drop: http://127.0.0.1:8080/ (DEMO=off: without)
 	@test -t 2 || echo "open http://127.0.0.1:8080/ to watch; or, in another terminal:" \
@@ -58,11 +59,23 @@ lint: ## check format, includes and what clang-tidy sees
 	@scripts/setup lint
 	@scripts/lint
 
-install: build ## install to PREFIX (/usr/local)
-	@meson install -C $(BUILD) --no-rebuild
+install: build ## install to PREFIX (/usr/local), below DESTDIR if it is set
+	@grep -q '"name": "prefix", "value": "$(abspath $(PREFIX))"' $(BUILD)/meson-info/intro-buildoptions.json || \
+	    meson setup --reconfigure $(BUILD) --prefix=$(abspath $(PREFIX)) >/dev/null
+	@$(if $(DESTDIR),DESTDIR=$(abspath $(DESTDIR)) )meson install -C $(BUILD) --no-rebuild
+
+package: setup-package ## make the Debian packages of this release of Debian: build-package/*.deb
+	@scripts/package
+
+package-test: ## prove the packages of HEAD in bare roots of Debian 12 and 13 (root, network, half an hour)
+	@scripts/setup package-test
+	@cd tests/package && /usr/bin/python3 -m pytest -q -p no:cacheprovider $(ARGS)
 
 clean: ## remove all build folders
 	rm -rf build build-* web/dist web/node_modules
 
 setup-build:
 	@WEB=$(WEB) scripts/setup build
+
+setup-package:
+	@scripts/setup package
