@@ -407,20 +407,25 @@ enum status service_refresh(struct service *service, int64_t policy_id, struct p
     return status == STATUS_OK ? gate_policy_set(service->gate, policy, error) : status;
 }
 
-int64_t service_pending(struct service *service)
+int64_t service_pending(struct service *service, int64_t *stuck_ms)
 {
     int64_t ids[64];
     int64_t after_id = 0;
     int64_t pending = 0;
+    int64_t now_ms = clock_monotonic_ms();
     size_t count;
 
+    *stuck_ms = 0;
     if (service->shared == NULL)
         return -1;
     while ((count = gate_list(service->gate, after_id, ids, 64)) > 0) {
         for (size_t i = 0; i < count; i++) {
             struct gate_numbers numbers;
-            if (gate_count(service->gate, ids[i], 0, &numbers) == STATUS_OK)
-                pending += numbers.pending;
+            if (gate_count(service->gate, ids[i], 0, &numbers) != STATUS_OK)
+                continue;
+            pending += numbers.pending;
+            if (numbers.stuck_since_ms != 0 && now_ms - numbers.stuck_since_ms > *stuck_ms)
+                *stuck_ms = now_ms - numbers.stuck_since_ms;
         }
         after_id = ids[count - 1];
     }

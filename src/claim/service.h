@@ -262,8 +262,9 @@ struct worker_numbers {
 bool service_count_worker(struct service *service, struct worker_numbers *numbers);
 
 /* Shared gate only: claims in it that the ledger does not have yet, and dead letters, as last read;
- * -1: this gate is not shared. */
-int64_t service_pending(struct service *service);
+ * -1: this gate is not shared. *stuck_ms is for how long claims of a policy have been pending while
+ * none of them was written, as seen from here. */
+int64_t service_pending(struct service *service, int64_t *stuck_ms);
 int64_t service_dead_letter_count(struct service *service);
 
 /* Shared gate only: live workers, as last read from the ledger; -1: not read yet, or this gate is

@@ -53,6 +53,7 @@ struct gate_numbers {
     int64_t total;
     int64_t remaining;      /* in the gate and unleased */
     int64_t pending;        /* won, not yet in the ledger */
+    int64_t stuck_since_ms; /* monotonic: some are pending, and none was written; 0: not so */
     int64_t issued;         /* active coupons in the ledger */
     int64_t sold_out_at_ms; /* 0: not sold out */
     int64_t opens_at_ms;    /* 0: open from the start */

@@ -110,13 +110,15 @@ class Root:
 
 
 def checkout(root, revision):
-    """A clone of that revision as /src, with the archives that this clone has fetched already."""
+    """A clone of that revision as /src, with what this clone has fetched and bundled already."""
     source = root.path / "src"
     shutil.rmtree(source, ignore_errors=True)
     run(["git", "clone", "--quiet", "--no-hardlinks", ROOT, source])
     run(["git", "-C", source, "checkout", "--quiet", revision])
     for archive in (ROOT / "subprojects/packagefiles").glob("*.tar.gz"):
         shutil.copy(archive, source / "subprojects/packagefiles")
+    if (ROOT / "web/dist").is_dir():
+        shutil.copytree(ROOT / "web/dist", source / "web/dist")
     return source
 
 
@@ -152,10 +154,11 @@ def packages(release, revision):
             unfinished = PACKAGES / f"{release}-{commit}.unfinished"
             shutil.rmtree(unfinished, ignore_errors=True)
             unfinished.mkdir(parents=True)
-            for file in (source / "build-package").glob("*.deb"):
+            for file in (source / "build-package").glob("*.*"):
                 shutil.copy(file, unfinished)
             unfinished.rename(folder)
-    return {file.name.split("_")[0]: file for file in folder.glob("*.deb")}
+    return {file.name.split("_")[0]: file for file in folder.glob("*.*")
+            if file.suffix in (".deb", ".log")}
 
 
 # --- running ---

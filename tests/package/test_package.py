@@ -70,6 +70,17 @@ def test_package__has_its_symbols_apart(root):
     assert f"/usr/lib/debug/.build-id/{build[1]}/{build[2]}.debug" in symbols
 
 
+def test_package__is_optimized_and_hardened_as_what_make_builds(release):
+    log = packages(release, "HEAD")["package.log"].read_text()
+    ours = [line for line in log.splitlines() if re.search(r"-o (src|subprojects)/\S+\.o ", line)]
+    assert len(ours) > 200
+    for line in ours:
+        assert re.findall(r" -O\w+", line)[-1] == " -O3", line
+        for flag in (" -D_FORTIFY_SOURCE=3", " -ftrivial-auto-var-init=zero", " -flto",
+                     " -fstack-clash-protection", " -g "):
+            assert flag in line, (flag, line)
+
+
 @pytest.mark.parametrize("word", ["remove", "purge"])
 def test_package__removal_leaves_the_coupons_and_says_so(root, word):
     install(root)

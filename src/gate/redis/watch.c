@@ -160,6 +160,11 @@ static bool redis_watch_take(struct redis_watch *watch, struct redis_watched *se
     bool has_changed = seen->changes != read[7] || seen->is_armed != (read[0] > 0);
     /* What was won since the question counts besides, though some of it may be in the answer. */
     redis_watch_note_pending(watch, seen, read[2] + seen->won_count - won_count);
+    bool is_moving = read[2] < seen->numbers.pending || read[3] > seen->numbers.issued;
+    if (read[2] == 0)
+        seen->numbers.stuck_since_ms = 0;
+    else if (seen->numbers.stuck_since_ms == 0 || is_moving)
+        seen->numbers.stuck_since_ms = asked_ns / 1000000;
     seen->is_known = true;
     seen->is_armed = read[0] > 0;
     seen->numbers.is_suspended = read[0] < 0;

@@ -159,9 +159,20 @@ static void write_ledger(struct buffer *out, struct api *api)
     metrics_single(out, "dibs_ledger_slowed_commits_total", METRICS_COUNTER,
                    "SQLite: commits held back because the log was too long.",
                    peek(&stats->slowed_commits));
-    int64_t pending = service_pending(api->service);
+    int64_t stuck_ms;
+    int64_t pending = service_pending(api->service, &stuck_ms);
+    int64_t room = ledger_room(ledger);
     metrics_single(out, "dibs_pending", METRICS_GAUGE, "Claims won and not yet in the ledger.",
                    pending >= 0 ? (uint64_t)pending : ledger_pending(ledger));
+    if (pending >= 0) {
+        seconds(out, "dibs_pending_stuck_seconds",
+                "How long claims of a policy have been pending while none of them was written.",
+                stuck_ms);
+    }
+    if (room >= 0) {
+        metrics_single(out, "dibs_ledger_room_bytes", METRICS_GAUGE,
+                       "What is free on the disk of the ledger's file.", (uint64_t)room);
+    }
     metrics_single(out, "dibs_pending_max", METRICS_GAUGE,
                    "Over so many pending claims new ones get 503.",
                    (uint64_t)api->config->pending_max);
@@ -430,6 +441,9 @@ void health_write_metrics(struct buffer *out, struct api *api)
                        "version=\"" DIBS_VERSION "\",revision=\"" DIBS_REVISION "\"", 1);
     metrics_single(out, "dibs_up", METRICS_GAUGE, "1 when every part is ready.",
                    service_parts(api->service, parts, &part_count) ? 1 : 0);
+    metrics_family(out, "dibs_clock_seconds", METRICS_GAUGE,
+                   "This machine's time, in seconds since 1970.");
+    metrics_sample(out, "dibs_clock_seconds", NULL, (double)clock_wall_ms() / 1000);
     metrics_family(out, "process_start_time_seconds", METRICS_GAUGE,
                    "When the process started, in seconds since 1970.");
     metrics_sample(out, "process_start_time_seconds", NULL, (double)api->started_ms / 1000);
