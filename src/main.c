@@ -333,8 +333,13 @@ static const struct command commands[] = {
         .arguments_min = 0,
         .arguments_max = 2,
         .examples = EXAMPLES("dibs status", "dibs status 42", "dibs status 42 u1",
-                             "dibs status 42 u1 --wait 10"),
-        .options = OPTIONS({"wait", "SECONDS", "Wait so long for the claim to become final."}),
+                             "dibs status 42 u1 --wait 10",
+                             "dibs status --ready --url http://127.0.0.1:9090"),
+        .options =
+            OPTIONS({"wait", "SECONDS", "Wait so long for the claim to become final."},
+                    {"ready", NULL,
+                     "Say only whether it can serve, as exit code 0 or 1; needs no token, and "
+                     "asks a worker, too."}),
         .shared_options = exchange_options,
         .run = command_status,
     },

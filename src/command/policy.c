@@ -384,7 +384,7 @@ static int print_server_json(struct exchange *exchange)
 
 static int show_server(struct exchange *exchange)
 {
-    if (exchange->json)
+    if (exchange->json && command_option(exchange->call, "ready") == NULL)
         return print_server_json(exchange);
     if (!exchange_ask(exchange, &(struct client_request){.method = "GET", .path = "/readyz"}))
         return COMMAND_FAILED;
@@ -393,7 +393,9 @@ static int show_server(struct exchange *exchange)
         return exchange_refused(exchange);
     bool ready = yyjson_is_true(yyjson_obj_get(exchange->root, "ready"));
     print_parts(exchange);
-    int code = exchange_print_list(exchange, &policies, "\n");
+    int code = COMMAND_FINE;
+    if (command_option(exchange->call, "ready") == NULL)
+        code = exchange_print_list(exchange, &policies, "\n");
     return ready ? code : COMMAND_FAILED;
 }
 
@@ -461,6 +463,8 @@ int command_status(const struct command_call *call)
         return ask_about_claim(call);
     if (command_option(call, "wait") != NULL)
         return command_usage(call, "--wait: is for the claim of a POLICY and USER");
+    if (call->word_count > 0 && command_option(call, "ready") != NULL)
+        return command_usage(call, "--ready: is about the server, not about a policy");
     if (call->word_count == 1)
         return command_policy_show(call);
     int code = exchange_begin(&exchange, call, EXCHANGE_ADMIN);

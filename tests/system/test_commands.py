@@ -82,6 +82,17 @@ def test_status__of_one_policy(server):
     assert dibs(server, "status", "999").returncode == 1
 
 
+def test_status__ready_needs_no_token(serve):
+    server = serve(config={"admin_token": "command-line-token-0123456789"})
+    shown = dibs(server, "status", "--ready")
+    assert shown.returncode == 0 and "ready" in shown.stdout, shown
+    assert dibs(server, "status").returncode == 1
+    asked = dibs(server, "status", "7", "--ready")
+    assert asked.returncode == 2 and "--ready" in asked.stderr
+    server.stop()
+    assert dibs(server, "status", "--ready").returncode == 1
+
+
 # ESC, CSI in one character, DEL, text that runs backwards, a line that ends where none should.
 DECEPTIVE = "a\x1b[31mb\u009b31mc\x7fd\u202ee\u2028f\x07"
 
