@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from harness import ROOT, run_dibs
+from harness import BINARY, BUILD_DIR, ROOT, run_dibs
 from servers import Redis
 from sharing import Sharing
 
@@ -102,6 +102,27 @@ def test_version__sorts_below_its_release_before_it_and_above_after_it(tmp_path)
     third = version()
     ordered = ["1.1.9", first, second, "1.2.0", third, "1.2.1"]
     assert all(is_less(*pair) for pair in zip(ordered, ordered[1:])), ordered
+
+
+# CycloneDX 1.5 asks for these of a component.
+def test_sbom__names_what_is_linked_in_and_what_the_pages_have():
+    listed = json.loads(run([ROOT / "scripts/sbom", "1.2.3", BUILD_DIR]).stdout)
+    assert (listed["bomFormat"], listed["specVersion"]) == ("CycloneDX", "1.5")
+    assert listed["metadata"]["component"]["version"] == "1.2.3"
+    parts = {part["name"]: part for part in listed["components"]}
+    assert all(part["type"] == "library" and part["version"] and part["purl"].startswith("pkg:")
+               for part in parts.values())
+    linked = run(["ldd", BINARY]).stdout
+    for name, file in {"libuv": "libuv", "libpq": "libpq", "rdkafka": "librdkafka",
+                       "openssl": "libssl", "sqlite3": "libsqlite3"}.items():
+        assert name in parts and file in linked, name
+    # What no library is loaded for is linked in.
+    for name, file in {"llhttp": "libllhttp", "yyjson": "libyyjson", "hiredis": "libhiredis"}.items():
+        assert file in linked or "hashes" in parts[name], name
+    lock = json.loads((ROOT / "web/package-lock.json").read_text())["packages"]
+    uplot = lock["node_modules/uplot"]
+    assert parts["uplot"]["version"] == uplot["version"]
+    assert len(parts["uplot"]["hashes"][0]["content"]) == 128
 
 
 # --- watching ---
