@@ -9,7 +9,7 @@ WEB    ?= true
 DEMO   ?= on
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test bench lab soak fuzz format lint install package package-test clean \
+.PHONY: help run build test bench lab soak fuzz format lint install package package-test clients clean \
 	setup-build setup-package
 
 help: ## show this list
@@ -70,6 +70,11 @@ package: setup-package ## make the Debian packages of this release of Debian: bu
 package-test: ## prove the packages of HEAD in bare roots of Debian 12 and 13 (root, network, half an hour)
 	@scripts/setup package-test
 	@cd tests/package && /usr/bin/python3 -m pytest -q -p no:cacheprovider $(ARGS)
+
+clients: build ## generate clients of /openapi.json and use them (network)
+	@scripts/setup test
+	@cd tests/clients && DIBS_BINARY=$(abspath $(BUILD))/dibs DIBS_BUILD_DIR=$(abspath $(BUILD)) \
+	    /usr/bin/python3 -m pytest -q -p no:cacheprovider $(ARGS)
 
 clean: ## remove all build folders
 	rm -rf build build-* web/dist web/node_modules

@@ -175,6 +175,19 @@ def test_openapi__every_operation_lists_what_it_may_refuse(spec):
             assert "401" in statuses, name
 
 
+def test_openapi__names_that_generators_make_do_not_collide(spec):
+    """A property's own enum gets the name of its schema and its own, as CouponState of Coupon's state:
+    another schema of that name, with other words, ends the generating. So does what is only null."""
+    schemas = spec.root["components"]["schemas"]
+    for path, node in walk(schemas):
+        if not isinstance(node, dict):
+            continue
+        assert node.get("type") != "null" or path[-2] in ("oneOf", "anyOf"), path
+        if len(path) == 3 and path[1] == "properties" and "enum" in node:
+            name = path[0] + "".join(word.title() for word in path[2].split("_"))
+            assert schemas.get(name, node).get("enum") == node["enum"], name
+
+
 # --- the validator can fail ---
 
 
