@@ -67,7 +67,7 @@ install: build ## install to PREFIX (/usr/local), below DESTDIR if it is set
 package: setup-package ## make the Debian packages of this release of Debian: build-package/*.deb
 	@scripts/package
 
-package-test: ## prove the packages of HEAD in bare roots of Debian 12 and 13 (root, network, half an hour)
+package-test: ## prove the packages of HEAD in bare roots (root, network, half an hour)
 	@scripts/setup package-test
 	@cd tests/package && /usr/bin/python3 -m pytest -q -p no:cacheprovider $(ARGS)
 
