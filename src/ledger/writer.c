@@ -242,16 +242,13 @@ static enum status writer_write(struct writer *writer, struct write_batch *batch
         status = issue_claims(sql, &writer->room, batch->claims, batch->claim_count, care,
                               clock_wall_ms(), writer->states, error);
     FAULT_POINT("ledger.after_insert");
-    if (status == STATUS_OK)
-        status = writer_apply_all(writer, batch, WRITE_IN_TURN, error);
-    if (status == STATUS_OK)
-        status = writer_apply_all(writer, batch, WRITE_LAST, error);
-    if (status == STATUS_OK)
-        status = outbox_write(sql, error);
-    if (status == STATUS_OK)
-        status = writer_apply_all(writer, batch, WRITE_BEHIND_EVENTS, error);
-    if (status == STATUS_OK)
-        status = writer_apply_all(writer, batch, WRITE_COUNTS, error);
+    for (enum write_turn turn = WRITE_IN_TURN; turn <= WRITE_COUNTS && status == STATUS_OK;
+         turn++) {
+        if (turn == WRITE_BEHIND_EVENTS)
+            status = outbox_write(sql, error);
+        if (status == STATUS_OK)
+            status = writer_apply_all(writer, batch, turn, error);
+    }
     FAULT_POINT("ledger.before_commit");
     if (status == STATUS_OK)
         status = mark_commit(&writer->mark, sql, error);

@@ -74,7 +74,20 @@ struct local_policy *gate_local_lock(struct gate *gate, int64_t id, struct error
 /* Returns that status. */
 enum status local_policy_unlock(struct local_policy *policy, enum status status);
 
+/* Nobody can find it any more. */
+void local_policy_free(struct local_policy *policy);
+
 /* Slots of struct gate_ops. */
+enum status gate_local_policy_set(struct gate *gate, const struct policy *row, struct error *error);
+enum status gate_local_lend(struct gate *gate, const struct lease *lease, int64_t given_count,
+                            int64_t term, struct error *error);
+enum status gate_local_recall(struct gate *gate, int64_t policy_id, int64_t count,
+                              struct lease_shrunk *shrunk, size_t *shrunk_count,
+                              struct error *error);
+enum status gate_local_restore(struct gate *gate, const struct claim *claim,
+                               enum coupon_state state, struct error *error);
+enum status gate_local_restore_key(struct gate *gate, const struct key_binding *binding,
+                                   struct error *error);
 enum status gate_local_find(struct gate *gate, int64_t policy_id, const struct id *user,
                             struct gate_claim *claims, size_t claims_max, size_t *count,
                             struct error *error);
