@@ -400,8 +400,8 @@ static void test_fallback__the_coupon_is_the_row(void **state)
     for (int round = 0; round < 3; round++) {
         static const char *const changes[] = {"UPDATE policy SET coupon_valid_days = NULL",
                                               "UPDATE policy SET coupon_expires_at = 1763200001000",
-                                              "UPDATE policy SET coupon_valid_days = 2,"
-                                              " coupon_expires_at = 1764000000000"};
+                                              ("UPDATE policy SET coupon_valid_days = 2,"
+                                               " coupon_expires_at = 1764000000000")};
         static const int64_t expires_at_ms[] = {0, NOW + 1000, NOW + 2 * DAY_MS};
         char user[8];
         snprintf(user, sizeof(user), "u%d", round);
