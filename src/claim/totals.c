@@ -64,11 +64,10 @@ static struct totals_minute *totals_minute_of(struct totals *totals, int64_t pol
                                               int64_t starts_at_ms)
 {
     size_t at = totals_find(totals, policy_id, starts_at_ms);
-    struct totals_minute *minute = totals->minutes + at;
 
-    if (at < totals->minute_count && minute->policy_id == policy_id &&
-        minute->starts_at_ms == starts_at_ms)
-        return minute;
+    if (at < totals->minute_count && totals->minutes[at].policy_id == policy_id &&
+        totals->minutes[at].starts_at_ms == starts_at_ms)
+        return &totals->minutes[at];
     if (totals->minute_count >= MINUTES_MAX ||
         !array_insert(totals->minutes, at, totals->minute_count, totals->minute_capacity))
         return NULL;
