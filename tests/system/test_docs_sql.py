@@ -125,6 +125,15 @@ def test_roles__who_serves_has_no_other_rights(migrated):
         assert "denied" in words or "must be owner" in words, words
 
 
+def test_schema__a_strangers_table_is_known_by_every_name_of_ours():
+    statement = ledger.statements_of("mysql")["schema_stranger"]
+    known = set(re.findall(r"'(\w+)'", statement)) - {"schema_migration"}
+    made = {table for path in (ROOT / "src" / "ledger" / "mysql" / "migrations").iterdir()
+            for table in re.findall(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)",
+                                    path.read_text("utf-8"))}
+    assert known == made - {"schema_migration"}
+
+
 def test_schema__has_the_tables_and_columns_of_the_page(migrated):
     page = (ROOT / "docs" / "ledgers.md").read_text("utf-8")
     rows = re.findall(r"(?m)^\| `(\w+)` \| .* \| (`[^|]+`) \|$", page)

@@ -345,7 +345,8 @@ WHERE t.TABLE_SCHEMA = DATABASE()
       'secret', 'steward', 'steward_holder', 'writer', 'dead_letter', 'outbox', 'outbox_counter',
       'duty', 'product', 'sale_order', 'sale_item', 'sale_day', 'sale_feed', 'sale_counter',
       'product_signal', 'sale_moment', 'repair', 'refused_claim', 'sink_state',
-      'action')
+      'action', 'short_code_policy', 'reserve_coupon', 'entering_coupon', 'claim_total',
+      'claim_total_batch')
   AND NOT EXISTS (SELECT 1 FROM information_schema.TABLES m
                   WHERE m.TABLE_SCHEMA = DATABASE() AND m.TABLE_NAME = 'schema_migration')
 LIMIT 1;
