@@ -26,7 +26,8 @@ static const struct option create_options[] = {
 static const struct option list_options[] = {
     {"limit", "N", ""}, {"after", "CURSOR", ""}, {NULL, NULL, NULL}};
 static const struct option claim_options[] = {{"key", "KEY", ""}, {NULL, NULL, NULL}};
-static const struct option status_options[] = {{"wait", "SECONDS", ""}, {NULL, NULL, NULL}};
+static const struct option status_options[] = {
+    {"wait", "SECONDS", ""}, {"ready", NULL, ""}, {NULL, NULL, NULL}};
 static const struct command commands[] = {
     {.name = "create",
      .options = create_options,
@@ -276,6 +277,10 @@ static void test_policy__status_asks_about_a_claim_or_the_server(void **state)
     assert_asked("GET /readyz");
     assert_non_null(strstr(capture.out, "ledger  not ready  sqlite  disk full\n"));
     assert_non_null(strstr(capture.out, "\n\nID  STATE"));
+    /* Who only wants to know whether it can serve asks for nothing that takes a token. */
+    assert_int_equal(run("status|--ready", server_answers), COMMAND_FAILED);
+    assert_null(strstr(capture.out, "ID  STATE"));
+    assert_unasked("status|42|--ready", "is about the server");
     assert_int_equal(run("status|--json", server_answers), COMMAND_FAILED);
     assert_ptr_equal(strstr(capture.out, "{\"readiness\":{\"ready\":false,"), capture.out);
     assert_non_null(strstr(capture.out, ",\"policies\":{\"items\":["));
