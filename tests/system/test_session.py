@@ -224,7 +224,7 @@ def test_session__says_how_one_may_log_in_and_claim(serve, tmp_path):
         shown = expect(server.get("/v1/session", token=False), 200)
         assert shown == {"admin": login_kind == "none", "login": login_kind,
                          "role": "admin" if login_kind == "none" else "none",
-                         "user_tokens": "user_key_file" in config, "claims": claims}
+                         "user_tokens": "user_key_file" in config, "claims": claims, "shop": None}
         if login_kind == "token":
             assert expect(server.get("/v1/session", token=ADMIN), 200)["admin"] is True
         else:

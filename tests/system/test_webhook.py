@@ -184,6 +184,8 @@ def fails_in_every_way(server, receiver, clock, policies):
     receiver.start()
 
 
+# The other clock and a sanitizer do not get along.
+@pytest.mark.heavy
 def test_webhook__a_receiver_that_fails_loses_nothing(tmp_path):
     """For an hour, by the server's clock, and in order per policy."""
     clock = Clock(tmp_path)
@@ -217,6 +219,7 @@ def test_webhook__a_refused_event_holds_up_only_its_policy(receiver):
         assert receiver.ids(refused) == [f"{refused}-1-issued", f"{refused}-2-issued"]
 
 
+@pytest.mark.heavy
 def test_webhook__what_fails_for_a_day_is_disabled_until_somebody_asks(tmp_path):
     clock = Clock(tmp_path)
     receiver = free_port_receiver()
