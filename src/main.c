@@ -55,7 +55,7 @@ static const struct command policy_commands[] = {
     },
     {
         .name = "update",
-        .summary = "Changes a policy; while it is being claimed, its total and its window",
+        .summary = "Changes a policy; while it is being claimed, its total, reserve and window",
         .words = "POLICY",
         .arguments_min = 1,
         .arguments_max = 1,
@@ -64,6 +64,7 @@ static const struct command policy_commands[] = {
                              "dibs policy update 42 --closes-at none"),
         .options = OPTIONS(
             {"total", "N", "How many coupons there are from now on."},
+            {"reserve", "N", "How many units are kept back from the gate from now on."},
             {"opens-at", "TIME", "When claiming begins; none: at once."},
             {"closes-at", "TIME", "When it ends; none: never by itself."},
             {"name", "TEXT", "What it is called. This and the rest: before the opening."},

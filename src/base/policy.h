@@ -115,7 +115,7 @@ enum policy_later { POLICY_STAYS, POLICY_UNTIL_OPEN, POLICY_CHANGES };
     X(coupon_expires_at, coupon_expires_at_ms, TIME_OR_NONE, OPTIONAL, UNTIL_OPEN, 1,      \
       CLOCK_WALL_MAX_MS)                                                                   \
     X(currency, currency, CURRENCY, OPTIONAL, UNTIL_OPEN, 1, CURRENCY_MAX)                 \
-    X(reserve, reserve, NUMBER, OPTIONAL, STAYS, 0, POLICY_TOTAL_MAX)                      \
+    X(reserve, reserve, NUMBER, OPTIONAL, CHANGES, 0, POLICY_TOTAL_MAX)                    \
     X(paused, paused, FLAG, NOT_GIVEN, CHANGES, 0, 1)                                      \
     X(created_at, created_at_ms, TIME, NOT_GIVEN, STAYS, 0, CLOCK_WALL_MAX_MS)             \
     X(closed_at, closed_at_ms, TIME_OR_NONE, NOT_GIVEN, STAYS, 1, CLOCK_WALL_MAX_MS)       \

@@ -148,17 +148,49 @@ enum status service_each_policy(struct service *service, policy_visit *visit, vo
     return status;
 }
 
-/* Units the gate has to give back before total can be lowered; the unleased ones go first. */
+/* What the gate could not give back for: the words for whoever asked for it. */
+static enum status service_too_few(struct service *service, const struct policy *wanted,
+                                   struct error *error)
+{
+    struct gate_numbers numbers = {0};
+
+    (void)!gate_count(service->gate, wanted->id, clock_wall_ms(), &numbers);
+    long long taken = numbers.issued + numbers.pending;
+    if (taken > wanted->total)
+        return error_set(error, STATUS_CONFLICT,
+                         "total: %lld coupons are issued or pending; it cannot be %lld", taken,
+                         (long long)wanted->total);
+    return error_set(error, STATUS_CONFLICT,
+                     "reserve: %lld of %lld coupons are issued or pending; it cannot be %lld",
+                     taken, (long long)wanted->total, (long long)wanted->reserve);
+}
+
+/* Units the gate has to give back before the total can be lowered, or a reserve be kept; the
+ * unleased ones go first. A gate that had sold its lease may have been lent the reserve: one that
+ * does not rise is kept as far as it is there. */
 static enum status service_recall_for(struct service *service, const struct policy *policy,
                                       const struct policy_change *change,
                                       struct lease_shrunk *shrunk, size_t *shrunk_count,
                                       struct error *error)
 {
+    struct policy wanted = *policy;
+    int64_t kept = 0;
+    const char *field;
+
     *shrunk_count = 0;
-    if (!policy_change_sets(change, POLICY_COLUMN_total) || policy->closed_at_ms != 0)
+    if (policy->closed_at_ms != 0)
         return STATUS_OK;
-    int64_t total = change->to[POLICY_COLUMN_total];
-    int64_t count = policy->total - total - policy->unleased;
+    if (policy_change_sets(change, POLICY_COLUMN_total))
+        wanted.total = change->to[POLICY_COLUMN_total];
+    if (policy_change_sets(change, POLICY_COLUMN_reserve)) {
+        wanted.reserve = kept = change->to[POLICY_COLUMN_reserve];
+        const char *broken = policy_broken_rule(&wanted, &field);
+        if (broken != NULL)
+            return error_set(error, STATUS_INVALID, "%s", broken);
+        if (kept <= policy->reserve && kept > policy->unleased)
+            kept = policy->unleased;
+    }
+    int64_t count = kept + policy->total - wanted.total - policy->unleased;
     if (count <= 0)
         return STATUS_OK;
     enum status status = service_policy_announce(service, policy, count, error);
@@ -166,15 +198,7 @@ static enum status service_recall_for(struct service *service, const struct poli
         status = gate_recall(service->gate, policy->id, count, shrunk, shrunk_count, error);
     if (status != STATUS_OK)
         (void)!gate_policy_set(service->gate, policy, NULL);
-    if (status == STATUS_CONFLICT) {
-        struct gate_numbers numbers = {0};
-        (void)!gate_count(service->gate, policy->id, clock_wall_ms(), &numbers);
-        long long taken = numbers.issued + numbers.pending;
-        return error_set(error, STATUS_CONFLICT,
-                         "total: %lld coupons are issued or pending; it cannot be %lld", taken,
-                         (long long)total);
-    }
-    return status;
+    return status == STATUS_CONFLICT ? service_too_few(service, &wanted, error) : status;
 }
 
 /* The opening may have been put off when some had claimed already: what their coupons are stays. */

@@ -346,7 +346,8 @@ def test_policy__total_changed_during_a_rush_is_never_oversold(server):
 @pytest.mark.parametrize("fields", [
     {"name": ""}, {"id": 5}, {"per_user_limit": 0}, {"discount": {"type": "fixed", "value": 0}},
     {"discount": {"type": "percent", "value": 101}}, {"discount": {"value": 1}},
-    {"reserve": 1}, {"coupon_valid_days": 0}, {"state": "OPEN"}, {"total": 0},
+    {"reserve": -1}, {"reserve": 11}, {"reserve": None}, {"total": 4, "reserve": 5},
+    {"coupon_valid_days": 0}, {"state": "OPEN"}, {"total": 0},
     {"currency": "won"}, {"currency": "QQQ"}, {"coupon_expires_at": "soon"},
     {"total": 10 ** 8 + 1}, {"total": "5"}, {"total": None}, {"paused": 1}, {"paused": None},
     {"paused": "true"}, {"opens_at": "soon"}, {"closes_at": 5}, {"total": 20, "nope": 1},
@@ -496,6 +497,92 @@ def test_policy__reserve_is_leased_when_the_gate_has_sold_its_lease(shared):
 
     wait_until(all_won, "the reserve")
     expect_problem(shared.claim(policy["id"], "late"), 409, "SOLD_OUT")
+
+
+def unleased(server, policy):
+    (row,) = rows(server.database, f"SELECT unleased FROM policy WHERE id = {policy['id']}")
+    return row["unleased"]
+
+
+def claim_all(server, policy, count):
+    """Claims until so many more have won; what is kept back is on its way when the rest is sold."""
+    won = set()
+
+    def have_won():
+        for outcome in server.claims(policy["id"], [f"all{i}" for i in range(count)]):
+            assert outcome.answer.status in (200, 201, 202, 503), outcome.answer
+            if outcome.answer.status != 503:
+                won.add(outcome.answer.json["seq"])
+        return len(won) == count
+
+    wait_until(have_won, "every unit is won")
+    wait_until(lambda: server.claim(policy["id"], "late").code == "SOLD_OUT", "it is sold out")
+
+
+def test_policy__reserve_is_raised_and_lowered(shared):
+    policy = shared.create(total=10)
+    # Twice each: what is there already stays.
+    for reserve, kept in ((4, 4), (4, 4), (7, 7), (1, 7), (1, 7), (0, 7), (5, 7)):
+        changed = expect(shared.patch(policy["id"], reserve=reserve), 200)
+        assert (changed["reserve"], changed["remaining"]) == (reserve, 10)
+        assert unleased(shared, policy) == kept
+    # With the total: new units are kept first, and what goes is not what is to be kept.
+    for total, reserve, kept in ((14, 10, 11), (12, 9, 9), (9, 9, 9), (12, 2, 12), (12, 1, 12)):
+        changed = expect(shared.patch(policy["id"], total=total, reserve=reserve), 200)
+        assert (changed["total"], changed["reserve"], changed["remaining"]) == (total, reserve, total)
+    assert expect(shared.patch(policy["id"], total=8), 200)["reserve"] == 1
+    claim_all(shared, policy, 8)
+    # The reserve is sold, too: saying once more what it is asks for nothing.
+    assert expect(shared.patch(policy["id"], reserve=1), 200)["remaining"] == 0
+    expect_problem(shared.patch(policy["id"], reserve=2), 409, "CONFLICT")
+    assert expect(shared.patch(policy["id"], reserve=0), 200)["issued"] == 8
+
+
+def test_policy__reserve_beyond_what_is_left_is_409_and_changes_nothing(shared):
+    policy = shared.create(total=10, reserve=1)
+    for user in range(6):
+        shared.win(policy["id"], f"u{user}")
+    wait_until(lambda: shared.policy(policy["id"])["issued"] == 6, "all are written")
+    before = shared.policy(policy["id"])
+    for fields, words in (
+            ({"reserve": 5}, "reserve: 6 of 10 coupons are issued or pending; it cannot be 5"),
+            ({"total": 8, "reserve": 3}, "reserve: 6 of 8 coupons"),
+            ({"total": 5, "reserve": 3}, "total: 6 coupons are issued or pending")):
+        problem = expect_problem(shared.patch(policy["id"], **fields), 409, "CONFLICT")
+        assert problem["detail"].startswith(words)
+        assert shared.policy(policy["id"]) == before
+        assert unleased(shared, policy) == 1
+    assert expect(shared.patch(policy["id"], reserve=3), 200)["remaining"] == 4
+    assert unleased(shared, policy) == 3
+    claim_all(shared, policy, 4)
+    expect(shared.request("DELETE", f"/v1/policies/{policy['id']}"), 200)
+    expect_problem(shared.patch(policy["id"], reserve=0), 409, "CONFLICT")
+
+
+def test_policy__reserve_changed_during_a_rush_loses_and_adds_no_unit(shared):
+    policy = shared.create(total=1000)
+    changes = iter([{"reserve": 300}, {"reserve": 100}, {"total": 1200, "reserve": 600},
+                    {"total": 1100, "reserve": 500}, {"reserve": 0}, {"total": 1000}] * 20)
+    answered = [0]
+    last = {"total": 1000}
+
+    def on_answer(_outcome):
+        answered[0] += 1
+        if answered[0] % 50 == 0:
+            change = next(changes)
+            answer = shared.patch(policy["id"], **change)
+            assert answer.status in (200, 409), answer
+            if answer.status == 200:
+                last.update(change)
+
+    shared.storm((claim_bytes(policy["id"], f"u{i}") for i in range(900)), connections=32,
+                 on_answer=on_answer)
+    shown = shared.policy(policy["id"])
+    assert "reserve" in last and last.items() <= shown.items()
+    claim_all(shared, policy, shown["remaining"])
+    wait_until(lambda: shared.policy(policy["id"])["issued"] == last["total"], "all are written")
+    seqs = [row["seq"] for row in coupons(shared.database, policy["id"])]
+    assert len(set(seqs)) == len(seqs) == last["total"]
 
 
 def test_policy__sold_out_at_is_a_time_in_the_past(shared):

@@ -137,6 +137,30 @@ def test_redis_fallback__serves_the_reserve_and_no_more(tmp_path, redis):
         wait_until(lambda: server.policy(policy)["issued"] == 20, "the numbers follow")
 
 
+def test_redis_fallback__serves_the_raised_reserve(tmp_path, redis):
+    with Sharing(tmp_path, redis, ledger="sqlite") as shop:
+        server = shop.serve(fallback="ledger")
+        policy = server.create(total=20, reserve=2)["id"]
+        expect(server.patch(policy, reserve=8), 200)
+        redis.kill()
+        # Nothing is taken back from a gate that is away, and nothing is said to be.
+        expect_problem(server.patch(policy, reserve=12), 503, "UNAVAILABLE")
+        assert [server.claim(policy, f"u{number}").status for number in range(10)] == (
+            [201] * 8 + [503] * 2)
+        redis.start()
+        await_closed(server, policy)
+        assert server.policy(policy)["reserve"] == 8
+        others = itertools.count()
+
+        def all_won():
+            server.claim(policy, f"v{next(others)}")
+            return len(shop.holders(policy)) == 20
+
+        wait_until(all_won, "the rest is won", 30)
+        # What the gate gave back was sold elsewhere: it does not wait for it for ever.
+        wait_until(lambda: server.claim(policy, "late").code == "SOLD_OUT", "it is sold out", 30)
+
+
 def test_redis_fallback__ids_that_somebody_made_up_take_nobodys_place(tmp_path, redis):
     with Sharing(tmp_path, redis, ledger="sqlite") as shop:
         server = shop.serve(fallback="ledger")

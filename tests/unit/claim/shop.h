@@ -293,6 +293,13 @@ static inline enum status shop_set_total(struct shop *shop, int64_t policy_id, i
     return service_policy_change(shop->service, policy_id, &change, &view, &shop->error);
 }
 
+static inline enum status shop_set_reserve(struct shop *shop, int64_t policy_id, int64_t reserve)
+{
+    struct policy_change change = POLICY_CHANGE(reserve, reserve);
+    struct policy_view view;
+    return service_policy_change(shop->service, policy_id, &change, &view, &shop->error);
+}
+
 static inline enum status shop_set_paused(struct shop *shop, int64_t policy_id, bool paused)
 {
     struct policy_change change = POLICY_CHANGE(paused, paused);

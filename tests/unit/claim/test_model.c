@@ -235,6 +235,19 @@ static void step_total(struct shop *shop, struct model_policy *policy)
         policy->total = total;
 }
 
+static void step_reserve(struct shop *shop, struct model_policy *policy)
+{
+    int64_t reserve = draw((unsigned)policy->total + 2);
+    int64_t before = shop_show(shop, policy->id).policy.reserve;
+    bool is_too_much = reserve > before && reserve > policy->total - model_active(policy);
+    enum status expected = policy->closed            ? STATUS_CONFLICT
+                           : reserve > policy->total ? STATUS_INVALID
+                           : is_too_much             ? STATUS_CONFLICT
+                                                     : STATUS_OK;
+    if (shop_set_reserve(shop, policy->id, reserve) != expected)
+        fail_msg("step %d: reserve %lld: %s", model.step, (long long)reserve, shop->error.text);
+}
+
 static void step_pause(struct shop *shop, struct model_policy *policy)
 {
     bool paused = draw(3) == 0;
@@ -340,8 +353,10 @@ static void step(struct shop *shop)
         step_cancel(shop, policy);
     else if (kind < 830)
         step_redeem(shop, policy);
-    else if (kind < 900)
+    else if (kind < 870)
         step_total(shop, policy);
+    else if (kind < 900)
+        step_reserve(shop, policy);
     else if (kind < 930)
         step_pause(shop, policy);
     else if (kind < 970)

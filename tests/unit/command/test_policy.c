@@ -174,6 +174,8 @@ static void test_policy__update_sends_only_what_changes(void **state)
     assert_string_equal(body(), "{\"total\":1500}");
     assert_int_equal(run_for_policy("update|42|--closes-at|none"), COMMAND_FINE);
     assert_string_equal(body(), "{\"closes_at\":null}");
+    assert_int_equal(run_for_policy("update|42|--reserve|0"), COMMAND_FINE);
+    assert_string_equal(body(), "{\"reserve\":0}");
     assert_unasked("update|42", "nothing to change");
     assert_unasked("update|0|--total|5", "\"0\" is not a policy's id");
     assert_unasked("update|../x|--total|5", "is not a policy's id");
