@@ -144,4 +144,10 @@ browsing("everything may be edited before the opening, and promises stay after i
   await page.getByLabel("Coupons", { exact: true }).fill("12");
   await page.getByRole("button", { name: "Save" }).click();
   await visitor.reads(".kpis .is-remaining .soft", "of 12");
+  await page.goto(`${server.url}/#/policies/${id}/edit`);
+  await page.getByText("More", { exact: true }).click();
+  await page.getByLabel("Reserve").fill("4");
+  await page.getByRole("button", { name: "Save" }).click();
+  await visitor.reads("h1", "Right name");
+  assert.equal((await server.get(`/v1/policies/${id}`)).reserve, 4);
 });

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { left, milliseconds } from "../../web/src/format.js";
 import { policySentence } from "../../web/src/preview.js";
-import { mistakesIn, policyOf } from "../../web/src/rules.js";
+import { changesOf, mistakesIn, policyOf } from "../../web/src/rules.js";
 import { parser } from "../../web/src/stream.js";
 import { instantOf, wallOf, whenWords } from "../../web/src/zones.js";
 
@@ -78,6 +78,9 @@ test("what is typed is a policy, or says what is wrong", () => {
   assert.deepEqual(wrong({ reserve: "1001" }), ["reserve"]);
   assert.deepEqual(wrong({ timing: "at", opens_at: "2020-01-01T00:00" }), ["opens_at"]);
   assert.deepEqual(wrong({ name: "x".repeat(201) }), ["name"]);
+  const made = { ...policyOf({ ...typed, reserve: "5" }), opens_at: null, closes_at: null, coupon_expires_at: null };
+  const changed = (reserve) => changesOf({ ...typed, reserve }, { ...made, coupon_valid_days: null, currency: null });
+  assert.deepEqual([changed("5"), changed("7"), changed("")], [{}, { reserve: 7 }, { reserve: 0 }]);
 });
 
 test("a stream is read in whatever pieces it comes", () => {

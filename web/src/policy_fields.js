@@ -22,7 +22,7 @@ const MORE = Object.keys(NUMBERS).filter((name) => !FIRST.includes(name));
 /* Another policy has its own id. */
 const CLONED = ["name", "currency", ...Object.keys(NUMBERS).filter((name) => name !== "id")];
 /* What never changes, and what does only as long as nobody can have claimed. */
-const FIXED = ["id", "reserve"];
+const FIXED = ["id"];
 const PROMISED = ["discount.value", "currency", "per_user_limit", "coupon_valid_days", "coupon_expires_at"];
 
 function makeFields() {

@@ -109,8 +109,8 @@ export function changesOf(typed, policy) {
   const wanted = policyOf(typed);
   const nulls = ["opens_at", "closes_at", "coupon_expires_at", "coupon_valid_days", "currency"];
   for (const name of nulls) wanted[name] ??= null;
+  wanted.reserve ??= 0;
   delete wanted.id;
-  delete wanted.reserve;
   const minute = (at) => (at ? Math.floor(Date.parse(at) / 60000) : null);
   const isSame = (name) =>
     name.endsWith("_at")
