@@ -56,6 +56,8 @@ browsing("two pages watch a drop of 500 with 1,000 visitors", async (visit) => {
     !answers.some(({ body }) => body.user && text.includes(body.user)),
     "a user is not masked",
   );
+  await policy.isLookedAtAgain();
+  await policy.reads(".opening .soft", "1,000 claims, of all servers together");
   assert.ok(await isDrawn(policy.page, ".plot canvas"), "the plots are drawn");
   await board.shot("board-light");
   await policy.shot("policy-dark");

@@ -126,6 +126,11 @@ export class Visitor {
     return this.page.locator(selector).first().waitFor({ state: "visible" });
   }
 
+  /* What a browser says when its window is in front again. */
+  isLookedAtAgain() {
+    return this.page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
+  }
+
   async shot(name) {
     await this.page.screenshot({ path: path.join(SHOTS, `${name}.png`) });
   }

@@ -1,5 +1,5 @@
 // policy.test.mjs: operators act: pause, resume, change the total, close, clone, take the winners
-// away.
+// away; and see how a drop went.
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { after, before } from "node:test";
@@ -158,4 +158,122 @@ browsing("the help desk finds a person and a code, cancels, blocks and gives ane
   await page.page.locator("dialog .danger").click();
   await page.page.locator("dialog").waitFor({ state: "detached" });
   assert.equal((await server.claim(id, user)).body.code, "BLOCKED");
+});
+
+const OPENING = 'figure[aria-labelledby="opening-title"]';
+browsing("how a drop went since its opening is told and drawn", async (visit) => {
+  const { id } = await server.policy({ total: 3 });
+  const page = await visit({
+    url: `${server.url}/#/policies/${id}`,
+    size: { width: 1280, height: 1500 },
+  });
+  await page.reads(`${OPENING} .soft`, "Nobody has claimed yet.");
+  await page.reads(`${OPENING} .legend`, /Won 0.*Refused 0in all$/);
+  await page.shot("opening-empty");
+
+  for (const user of ["a", "b", "c", "a", "d", "e", "d", "e"]) await server.claim(id, user);
+  await server.call("PUT", "/v1/users/bad", { blocked: true });
+  await server.claim(id, "bad");
+  await server.call("PATCH", `/v1/policies/${id}`, { paused: true });
+  await server.claim(id, "g");
+  await server.claim(id, "g");
+  // A server counts its answers together a few times a second.
+  while ((await server.get(`/v1/policies/${id}/stats`)).asked < 11) {
+    await new Promise((resolve) => {
+      setTimeout(resolve, 50);
+    });
+  }
+  await page.isLookedAtAgain();
+  await page.reads(`${OPENING} .soft`, "11 claims, of all servers together");
+  await page.reads(`${OPENING} .legend`, /^Won 3Asked again 1Sold out 4Refused 3in all$/);
+  await page.reads(`${OPENING} .fact`, "Refused: paused 2, blocked 1");
+  await page.isAccessible();
+});
+
+// Hours cannot be waited for: what the server would say of them is said in its place.
+browsing("the totals are drawn by minute, then by hour, and kept fresh", async (visit) => {
+  const { id } = await server.policy({ total: 3 });
+  const opened_ms = Date.parse("2026-11-16T03:00:20Z");
+  const row = (minutes, won, sold_out, refused) => ({
+    at: new Date(opened_ms - 20000 + minutes * 60000).toISOString(),
+    asked: won + sold_out + refused + 1,
+    won,
+    asked_again: 1,
+    sold_out,
+    refused,
+  });
+  const sums = { ...row(0, 900, 1640, 60), asked_again: 5, asked: 2605 };
+  let status = 200,
+    asks = 0;
+  const page = await visit({
+    url: `${server.url}/#/customers`,
+    size: { width: 390, height: 2600 },
+    allowed: [`503 /v1/policies/${id}/stats`, `401 /v1/policies/${id}/stats`],
+    routes: {
+      "**/stats": (route) => {
+        asks += 1;
+        return status !== 200
+          ? route.fulfill({ status, json: {} })
+          : route.fulfill({
+              json: {
+                ...sums,
+                policy_id: id,
+                opened_at: new Date(opened_ms).toISOString(),
+                refused_by: { not_open: 40, limit_reached: 20 },
+                minutes: [row(0, 700, 0, 30), row(1, 200, 600, 10), row(30, 0, 800, 0)],
+                hours: [row(-60, 0, 0, 20), row(120, 0, 240, 0)],
+              },
+            });
+      },
+    },
+  });
+  await page.reads("h1", "Customers");
+  await page.page.clock.install();
+  await page.page.goto(`${server.url}/#/policies/${id}`);
+  await page.reads(`${OPENING} .soft`, "2,605 claims, of all servers together");
+  await page.reads(`${OPENING} .fact`, "Refused: too early 40, limit reached 20");
+  const at = (share) => async () => {
+    const box = await page.page.locator(`${OPENING} .u-over`).boundingBox();
+    await page.page.mouse.move(box.x + box.width * share, box.y + 40);
+  };
+  await at(0.004)();
+  await page.reads(`${OPENING} .legend`, "Won 700Asked again 1Sold out 0Refused 3012:00:00");
+  await at(0.503)();
+  await page.reads(`${OPENING} .legend`, "Won 0Asked again 1Sold out 800Refused 012:30:00");
+  await page.page.locator(OPENING).getByRole("radio", { name: "By hour" }).check();
+  // From the hour before the opening to the twelfth: the first hour is one bar.
+  await at(1.1 / 13)();
+  await page.reads(`${OPENING} .legend`, /^Won 900Asked again 3Sold out 1,400Refused 40.*12:00:00$/);
+  await at(3.1 / 13)();
+  await page.reads(`${OPENING} .legend`, /^Won 0Asked again 1Sold out 240Refused 0.*14:00:00$/);
+  await page.isAccessible();
+  await page.fits();
+  await page.shot("opening-phone");
+
+  status = 503;
+  await page.isLookedAtAgain();
+  await page.reads(`${OPENING} .soft`, /^Cannot be read since \d\d:\d\d:\d\d, trying/);
+  await page.reads(`${OPENING} .fact`, "Refused: too early 40, limit reached 20");
+  status = 200;
+  await page.page.clock.fastForward(10000);
+  await page.reads(`${OPENING} .soft`, "2,605 claims, of all servers together");
+
+  // Nobody looks at a page that is hidden.
+  const before = asks;
+  const hide = (isHidden) =>
+    page.page.evaluate((value) => {
+      Object.defineProperty(document, "hidden", { value, configurable: true });
+    }, isHidden);
+  await hide(true);
+  await page.page.clock.fastForward(30000);
+  await hide(false);
+  await Promise.all([
+    page.page.waitForResponse((answer) => answer.url().endsWith("/stats")),
+    page.isLookedAtAgain(),
+  ]);
+  assert.equal(asks, before + 1);
+
+  status = 401;
+  await page.isLookedAtAgain();
+  await page.reads("h1", "Sign in");
 });

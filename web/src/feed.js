@@ -13,7 +13,14 @@ const RESULTS = {
   sold_out: ["sold_out", t("sold out")],
   limit_reached: ["refused", t("limit reached")],
   not_open: ["refused", t("too early")],
+  paused: ["refused", t("paused")],
+  closed: ["refused", t("closed")],
+  blocked: ["refused", t("blocked")],
+  unavailable: ["refused", t("unavailable")],
 };
+
+/* What colour a result has, and its words. */
+export const resultOf = (name) => RESULTS[name] ?? ["refused", name.replaceAll("_", " ")];
 
 function slots(title, id, empty, row) {
   const rows = Array.from({ length: KEPT }, row);
@@ -63,10 +70,7 @@ export function claimFeed() {
     return {
       node: h("li", { hidden: true }, at, user, result, seq),
       show(claim) {
-        const [kind, words] = RESULTS[claim.result] ?? [
-          "refused",
-          claim.result.replaceAll("_", " "),
-        ];
+        const [kind, words] = resultOf(claim.result);
         put(at, clockTime(claim.at, 3));
         put(user, claim.user);
         put(result, words);

@@ -1,4 +1,4 @@
-// figure.js: a plot with its title, a line of words and its legend, as a card.
+// figure.js: a plot with its title, a line of words and its legend, as a card; and what it is of, to choose.
 import { h } from "./dom.js";
 import { legend } from "./legend.js";
 
@@ -16,4 +16,22 @@ export function figure(id, title, note, outcomes, extra) {
     key.node,
   );
   return { node, box, key, words };
+}
+
+/* One of `options`, each with its `words`; `chosen(option)` hears it, `set(option)` says it. */
+export function choice(name, label, options, chosen) {
+  const inputs = options.map((option, i) =>
+    h("input", { type: "radio", name, checked: i === 0, onchange: () => chosen(option) }),
+  );
+  const node = h(
+    "div",
+    { class: "segments", role: "radiogroup", "aria-label": label },
+    inputs.map((input, i) => h("label", {}, input, h("span", {}, options[i].words))),
+  );
+  return {
+    node,
+    set(option) {
+      inputs[options.indexOf(option)].checked = true;
+    },
+  };
 }

@@ -1,7 +1,6 @@
 // outcomes.js: what became of the claims, second by second.
 import { serverNow, ticking } from "./clock.js";
-import { h } from "./dom.js";
-import { figure } from "./figure.js";
+import { choice, figure } from "./figure.js";
 import { clockTime } from "./format.js";
 import { grouped, OUTCOMES, stackedBars } from "./plot.js";
 import { t } from "./words.js";
@@ -11,22 +10,6 @@ const SPANS = [
   { span_s: 300, bin_s: 1, words: t("5 min") },
   { span_s: 900, bin_s: 5, words: t("15 min") },
 ];
-
-/* How far back; `chosen(span)` hears it. */
-function spanChoice(chosen) {
-  const option = (span, i) =>
-    h(
-      "label",
-      {},
-      h("input", { type: "radio", name: "span", checked: i === 0, onchange: () => chosen(span) }),
-      h("span", {}, span.words),
-    );
-  return h(
-    "div",
-    { class: "segments", role: "radiogroup", "aria-label": t("How far back") },
-    SPANS.map(option),
-  );
-}
 
 /* How many of an outcome there were a second in the `bin_s` seconds from `t`. */
 function perSecond(seconds, t, bin_s, outcome) {
@@ -44,7 +27,7 @@ export function outcomesFigure() {
     columns = [],
     pointed = null,
     stopTicking = () => {};
-  const choice = spanChoice((span) => {
+  const spans = choice("span", t("How far back"), SPANS, (span) => {
     chosen = span;
     draw();
   });
@@ -53,7 +36,7 @@ export function outcomesFigure() {
     t("Outcomes per second"),
     t("Claims answered by this server, by what became of them"),
     OUTCOMES,
-    choice,
+    spans.node,
   );
 
   function label() {

@@ -7,6 +7,7 @@ import { firstFigure } from "./first.js";
 import { funnel, latencies } from "./flow.js";
 import { policyHead } from "./head.js";
 import { healthLights, partsOf } from "./health.js";
+import { openingFigure } from "./opening.js";
 import { outcomesFigure } from "./outcomes.js";
 import { preflight } from "./preflight.js";
 import { follow } from "./stream.js";
@@ -25,6 +26,7 @@ function layout(parts) {
       parts.funnel.node,
       parts.first.node,
       parts.latency.node,
+      parts.opening.node,
     ),
     h(
       "div",
@@ -47,7 +49,7 @@ function layout(parts) {
       "p",
       { class: "footnote" },
       t(
-        "Stock is of all servers together; rates, times and the feed are of the server that this page came from.",
+        "Stock and the totals since the opening are of all servers together; rates, times and the feed are of the server that this page came from.",
       ),
     ),
   ];
@@ -60,6 +62,7 @@ export function policyPage(root, { id, connection, refused }) {
     first: firstFigure(),
     funnel: funnel(),
     latency: latencies(),
+    opening: openingFigure(id, refused),
     lights: healthLights(),
     check: preflight(id),
     feed: claimFeed(),
@@ -98,6 +101,7 @@ export function policyPage(root, { id, connection, refused }) {
     parts.feed.set(message.feed);
     parts.log.set(message.log);
     document.title = `${policy.name} · dibs`;
+    if (isFirst) parts.opening.start();
     if (isFirst && policy.state === "SCHEDULED") parts.check.run();
   }
   function heardNumbers(message) {
@@ -132,5 +136,6 @@ export function policyPage(root, { id, connection, refused }) {
     stopAsking();
     parts.outcomes.stop();
     parts.first.stop();
+    parts.opening.stop();
   };
 }
