@@ -119,7 +119,10 @@ if KIND == "postgres":
     def test_database_read_only__a_standby_is_refused(victim, standby, on_victim):
         server = on_victim()
         server.create(total=1)
-        words = refused(standby.url(server.database.name))
+        name = server.database.name
+        wait_until(lambda: standby.query(
+            "postgres", "SELECT 1 FROM pg_database WHERE datname = %s", name), "it has arrived")
+        words = refused(standby.url(name))
         assert "replica" in words and "127.0.0.1" in words, words
 
     @contextlib.contextmanager
