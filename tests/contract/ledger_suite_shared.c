@@ -8,12 +8,13 @@
 #include "base/clock.h"
 #include "ledger/inside.h"
 #include "ledger/rows.h"
+#include "ledger/totals.h"
 
 #define NEVER_MS   30000
 #define TIMEOUT_MS 1000 /* of the ledger, with others in its way */
 
 /* Something that may have to wait, in a thread of its own. */
-struct fallback_task {
+struct waiting_call {
     struct fixture *fixture;
     struct ledger_suite_session *session;
     const char *text;
@@ -25,58 +26,58 @@ struct fallback_task {
     pthread_t thread;
 };
 
-/* `act` is given the fallback task, which what it belongs to begins with. */
-static void start(struct fallback_task *fallback_task, void *(*act)(void *))
+/* `act` is given the call, with which what it belongs to begins. */
+static void start(struct waiting_call *waiting_call, void *(*act)(void *))
 {
-    assert_int_equal(pthread_create(&fallback_task->thread, NULL, act, fallback_task), 0);
+    assert_int_equal(pthread_create(&waiting_call->thread, NULL, act, waiting_call), 0);
 }
 
-/* Waits until that fallback task, and so many in all, wait for a lock. */
-static void await_waiting(struct fixture *fixture, const struct fallback_task *fallback_task,
+/* Waits until that call, and so many in all, wait for a lock. */
+static void await_waiting(struct fixture *fixture, const struct waiting_call *waiting_call,
                           int64_t count)
 {
     for (int waited_ms = 0; ledger_suite_ask(fixture->session, ledger_suite_lock_waits) != count;
          waited_ms += 2) {
-        if (fallback_task->is_done || waited_ms > NEVER_MS)
+        if (waiting_call->is_done || waited_ms > NEVER_MS)
             fail_msg("it did not have to wait");
         usleep(2000);
     }
-    assert_false(fallback_task->is_done);
+    assert_false(waiting_call->is_done);
 }
 
-static void finish(struct fallback_task *fallback_task)
+static void finish(struct waiting_call *waiting_call)
 {
-    pthread_join(fallback_task->thread, NULL);
-    assert_true(fallback_task->is_done);
+    pthread_join(waiting_call->thread, NULL);
+    assert_true(waiting_call->is_done);
 }
 
 static void *issue_claim(void *context)
 {
-    struct fallback_task *fallback_task = context;
-    struct ledger *ledger = fallback_task->fixture->ledger;
+    struct waiting_call *waiting_call = context;
+    struct ledger *ledger = waiting_call->fixture->ledger;
 
-    wait_for(fallback_task->fixture, ledger_issue(ledger, &fallback_task->claim, 1, NULL, 0));
-    fallback_task->is_done = true;
+    wait_for(waiting_call->fixture, ledger_issue(ledger, &waiting_call->claim, 1, NULL, 0));
+    waiting_call->is_done = true;
     return NULL;
 }
 
 static void *close_lease(void *context)
 {
-    struct fallback_task *fallback_task = context;
+    struct waiting_call *waiting_call = context;
     struct error error;
 
-    fallback_task->status = ledger_lease_close(fallback_task->fixture->ledger,
-                                               fallback_task->lease_id, LEDGER_NO_TERM, &error);
-    fallback_task->is_done = true;
+    waiting_call->status = ledger_lease_close(waiting_call->fixture->ledger, waiting_call->lease_id,
+                                              LEDGER_NO_TERM, &error);
+    waiting_call->is_done = true;
     return NULL;
 }
 
 static void *run_text(void *context)
 {
-    struct fallback_task *fallback_task = context;
+    struct waiting_call *waiting_call = context;
 
-    ledger_suite_ask(fallback_task->session, fallback_task->text);
-    fallback_task->is_done = true;
+    ledger_suite_ask(waiting_call->session, waiting_call->text);
+    waiting_call->is_done = true;
     return NULL;
 }
 
@@ -100,9 +101,9 @@ static void test_shared__closing_waits_for_issuing(void **state)
     struct lease lease;
     struct policy policy = create(fixture, 5, &lease);
     struct ledger_suite_session *worker = another_session(fixture);
-    static struct fallback_task closing;
+    static struct waiting_call closing;
 
-    closing = (struct fallback_task){.fixture = fixture, .lease_id = lease.id};
+    closing = (struct waiting_call){.fixture = fixture, .lease_id = lease.id};
     ask(worker, "BEGIN");
     ask(worker, "SELECT id FROM lease WHERE id = %lld %s", (long long)lease.id,
         ledger_suite_for_share);
@@ -122,9 +123,9 @@ static void test_shared__issuing_waits_for_closing(void **state)
     struct lease lease;
     struct policy policy = create(fixture, 1, &lease);
     struct ledger_suite_session *steward = another_session(fixture);
-    static struct fallback_task issuing;
+    static struct waiting_call issuing;
 
-    issuing = (struct fallback_task){.fixture = fixture, .claim = claim_of(&lease, 1, "a", 1)};
+    issuing = (struct waiting_call){.fixture = fixture, .claim = claim_of(&lease, 1, "a", 1)};
     ask(steward, "BEGIN");
     ask(steward, "SELECT id FROM lease WHERE id = %lld FOR UPDATE", (long long)lease.id);
     start(&issuing, issue_claim);
@@ -160,7 +161,7 @@ static void test_shared__issuing_does_not_wait_for_issuing(void **state)
 
 /* A write that wants the rows of two policies, one after the other. */
 struct crossing {
-    struct fallback_task fallback_task;
+    struct waiting_call waiting_call;
     int64_t first_id;
     int64_t second_id;
     int runs;
@@ -194,11 +195,11 @@ static enum status lock_both(struct sql *sql, void *argument, struct error *erro
 static void *write_both(void *context)
 {
     struct crossing *crossing = context;
-    struct fixture *fixture = crossing->fallback_task.fixture;
+    struct fixture *fixture = crossing->waiting_call.fixture;
 
-    crossing->fallback_task.status =
+    crossing->waiting_call.status =
         ledger_write(fixture->ledger, lock_both, crossing, &fixture->error);
-    crossing->fallback_task.is_done = true;
+    crossing->waiting_call.is_done = true;
     return NULL;
 }
 
@@ -211,12 +212,12 @@ static void write_through_a_deadlock(struct fixture *fixture, int64_t after_ms)
     struct ledger_suite_session *holder = another_session(fixture);
     char text[128];
     static struct crossing crossing;
-    static struct fallback_task wanting;
+    static struct waiting_call wanting;
 
-    crossing = (struct crossing){.fallback_task.fixture = fixture};
+    crossing = (struct crossing){.waiting_call.fixture = fixture};
     crossing.first_id = create(fixture, 5, &lease).id;
     crossing.second_id = create(fixture, 5, &lease).id;
-    wanting = (struct fallback_task){.session = holder, .text = text};
+    wanting = (struct waiting_call){.session = holder, .text = text};
     snprintf(text, sizeof(text), "SELECT id FROM policy WHERE id = %lld FOR UPDATE",
              (long long)crossing.first_id);
     ask(holder, "BEGIN");
@@ -225,7 +226,7 @@ static void write_through_a_deadlock(struct fixture *fixture, int64_t after_ms)
                 " SELECT CONCAT('nobody-', i), 1 FROM n");
     ask(holder, "UPDATE policy SET version = version + 1 WHERE id = %lld",
         (long long)crossing.second_id);
-    start(&crossing.fallback_task, write_both);
+    start(&crossing.waiting_call, write_both);
     await(&crossing.has_first);
     start(&wanting, run_text);
     await_waiting(fixture, &wanting, 1); /* the holder for the ledger */
@@ -234,11 +235,11 @@ static void write_through_a_deadlock(struct fixture *fixture, int64_t after_ms)
         usleep(2000);
     crossing.wants_second = true;
     finish(&wanting); /* The holder has both: the ledger has neither. */
-    assert_false(crossing.fallback_task.is_done);
+    assert_false(crossing.waiting_call.is_done);
     ask(holder, "ROLLBACK");
     crossing.is_free = true;
-    finish(&crossing.fallback_task);
-    check(fixture, crossing.fallback_task.status);
+    finish(&crossing.waiting_call);
+    check(fixture, crossing.waiting_call.status);
     assert_int_equal(crossing.runs, 2);
     assert_true(ledger_healthy(fixture->ledger));
     assert_int_equal(ledger_stats(fixture->ledger)->commit_failures, 0);
@@ -292,9 +293,9 @@ static void claim_while_the_slot_is_taken(struct fixture *fixture, bool is_kept)
     struct lease lease;
     struct policy policy = create_with(fixture, 5, 2, 1, &lease);
     struct ledger_suite_session *other = another_session(fixture);
-    static struct fallback_task issuing;
+    static struct waiting_call issuing;
 
-    issuing = (struct fallback_task){.fixture = fixture, .claim = claim_of(&lease, 1, "a", 1)};
+    issuing = (struct waiting_call){.fixture = fixture, .claim = claim_of(&lease, 1, "a", 1)};
     ask(other, "BEGIN");
     ask(other, "UPDATE policy SET unleased = unleased - 1, next_seq = 5 WHERE id = %lld",
         (long long)policy.id);
@@ -338,15 +339,42 @@ static void test_shared__everyone_has_a_mark(void **state)
     assert_int_equal(ledger_suite_ask(fixture->session, marks), 1);
 }
 
+/* Numbers that no promise rests on move no mark: a database that was brought back without them is
+ * as we left it. Yet each batch is added once. */
+static void test_shared__totals_move_no_mark(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lease lease;
+    struct policy policy = create(fixture, 1, &lease);
+    struct claim_total total = {
+        .policy_id = policy.id, .starts_at_ms = NOW, .result = "won", .count = 3};
+    struct claim_totals_batch batch = {
+        .process = 7, .number = 1, .now_ms = NOW, .totals = &total, .count = 1};
+    static const char marks[] = "SELECT SUM(mark) FROM writer";
+    int64_t mark = ask(fixture->session, marks);
+
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(ledger_totals_add(fixture->ledger, &batch, &fixture->error), STATUS_OK);
+    assert_int_equal(ask(fixture->session, marks), mark);
+    assert_int_equal(ask(fixture->session, "SELECT SUM(count) FROM claim_total"), 3);
+    create(fixture, 1, &lease);
+    assert_true(ask(fixture->session, marks) > mark);
+}
+
 int ledger_suite_run_shared(void)
 {
 #define SHARED_TEST(name) \
     cmocka_unit_test_setup_teardown(test_shared__##name, set_up_shared, tear_down)
     const struct CMUnitTest tests[] = {
-        SHARED_TEST(closing_waits_for_issuing),         SHARED_TEST(issuing_waits_for_closing),
-        SHARED_TEST(issuing_does_not_wait_for_issuing), SHARED_TEST(a_deadlock_is_done_again),
-        SHARED_TEST(a_late_deadlock_is_done_again),     SHARED_TEST(a_long_wait_is_unavailable),
-        SHARED_TEST(a_slot_that_is_being_taken),        SHARED_TEST(everyone_has_a_mark),
+        SHARED_TEST(closing_waits_for_issuing),
+        SHARED_TEST(issuing_waits_for_closing),
+        SHARED_TEST(issuing_does_not_wait_for_issuing),
+        SHARED_TEST(a_deadlock_is_done_again),
+        SHARED_TEST(a_late_deadlock_is_done_again),
+        SHARED_TEST(a_long_wait_is_unavailable),
+        SHARED_TEST(a_slot_that_is_being_taken),
+        SHARED_TEST(everyone_has_a_mark),
+        SHARED_TEST(totals_move_no_mark),
     };
     return cmocka_run_group_tests_name("ledger: shared", tests, NULL, NULL);
 }
