@@ -6,7 +6,6 @@
 #include "base/zone.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "base/array.h"
-#include "base/clock.h"
 #include "claim/audit_parts.h"
 
 #define SUSPECTS_MAX  10000

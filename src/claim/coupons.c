@@ -2,7 +2,6 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "claim/parts.h"
 
 /* A claim that the gate holds and the ledger has not written yet. */

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "claim/parts.h"
 
 static enum status service_count(struct service *service, enum numbers_age age,

@@ -1,7 +1,6 @@
 /* service.c: opens the parts in order and closes them in the reverse one. */
 #include "claim/service.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

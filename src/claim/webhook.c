@@ -1,6 +1,5 @@
 /* webhook.c: how the webhook does, a test of it, and what it has had once more. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/array.h"
 #include "base/clock.h"

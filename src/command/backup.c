@@ -1,6 +1,5 @@
 /* backup.c: `dibs backup` and `dibs restore`: a copy of a SQLite ledger, taken while it is in use.
  */
-#include <stdio.h>
 #include <unistd.h>
 
 #include "base/json.h"

@@ -111,9 +111,6 @@ static void append_parents(struct buffer *out, const struct command *commands, c
 
 static void fish_begin(struct buffer *out, const char *path, const struct command *words)
 {
-    (void)out;
-    (void)path;
-    (void)words;
 }
 
 static void fish_word(struct buffer *out, const char *path, const char *name, const char *help)
@@ -142,8 +139,6 @@ static void fish_flag(struct buffer *out, const char *path, const char *name, co
 
 static void fish_end(struct buffer *out, const struct command *words)
 {
-    (void)out;
-    (void)words;
 }
 
 static void append_fish(struct buffer *out, const struct command *commands)
@@ -176,7 +171,6 @@ static void zsh_begin(struct buffer *out, const char *path, const struct command
 
 static void zsh_word(struct buffer *out, const char *path, const char *name, const char *help)
 {
-    (void)path;
     buffer_printf(out, "        '%s:", name);
     append_sentence(out, help, ":");
     buffer_append_text(out, "'\n");
@@ -185,7 +179,6 @@ static void zsh_word(struct buffer *out, const char *path, const char *name, con
 static void zsh_flag(struct buffer *out, const char *path, const char *name, const char *value,
                      const char *const *choices, const char *help)
 {
-    (void)path;
     buffer_printf(out, " \\\n        '--%s%s[", name, value != NULL ? "=" : "");
     append_sentence(out, help, "]:");
     buffer_append_text(out, "]");

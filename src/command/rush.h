@@ -4,7 +4,6 @@
  */
 #pragma once
 
-#include "base/model.h"
 #include "command/exchange.h"
 #include "event/kafka/reader.h"
 #include "rush/holdings.h"

@@ -1,5 +1,4 @@
 /* rush_options.c: the flags of `dibs rush`. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

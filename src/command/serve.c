@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "claim/service.h"
 #include "command/command.h"

@@ -1,7 +1,6 @@
 /* webhook.c: `dibs webhook …`: how it does, a test, trying at once, and telling once more. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/array.h"
 #include "base/clock.h"

@@ -2,7 +2,6 @@
  * passwords are exposed to. */
 #include "config/check.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 

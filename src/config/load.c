@@ -1,6 +1,5 @@
 /* load.c: lays defaults, settings file, environment and flags over each other, and fetches secrets.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,7 +5,6 @@
 #include <stdio.h>
 
 #include "base/array.h"
-#include "base/clock.h"
 #include "base/json.h"
 #include "base/model.h"
 

@@ -39,7 +39,6 @@ static void gate_question_decided(void *context, struct gate_batch *batch)
 {
     struct gate_question *question = context;
 
-    (void)batch;
     question->is_decided = true;
     uv_stop(&question->loop);
 }

@@ -26,7 +26,6 @@ static enum status actions_read(void *row, const struct sql_value *columns, stru
 {
     struct ledger_action *action = row;
 
-    (void)error;
     *action = (struct ledger_action){.id = columns[0].number, .at_ms = columns[1].number};
     rows_read_text(&columns[2], action->who, sizeof(action->who));
     rows_read_text(&columns[3], action->what, sizeof(action->what));

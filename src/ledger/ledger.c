@@ -12,7 +12,6 @@
 #include "ledger/inside.h"
 #include "ledger/migrate.h"
 #include "ledger/repair/repair.h"
-#include "ledger/transactions.h"
 #include "ledger/writer.h"
 
 #define TIMEOUT_DEFAULT_MS            10000

@@ -1,11 +1,9 @@
 /* reads.c: what people ask the ledger for: policies, coupons, leases, who is blocked.
  */
-#include <stdlib.h>
 
 #include "ledger/inside.h"
 #include "ledger/ledger.h"
 #include "ledger/rows.h"
-#include "ledger/transactions.h"
 
 enum status ledger_read(struct ledger *ledger, const struct sql_call *call, struct error *error)
 {

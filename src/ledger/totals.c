@@ -1,7 +1,6 @@
 /* totals.c: adds minutes to minutes or hours, each batch once, and reads them. */
 #include "ledger/totals.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

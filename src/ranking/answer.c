@@ -1,7 +1,6 @@
 /* answer.c: makes answers, from the board or else from the ledger. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"

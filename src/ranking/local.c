@@ -116,7 +116,6 @@ static enum status board_local_forget(struct board *board, int64_t first_day, st
 {
     struct board_local *local = board_local(board);
 
-    (void)error;
     pthread_rwlock_wrlock(&local->lock);
     tally_forget(&local->tally, first_day);
     pthread_rwlock_unlock(&local->lock);

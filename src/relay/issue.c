@@ -2,7 +2,6 @@
  * refuses for now is tried again, what comes to nothing is put aside. */
 #include <librdkafka/rdkafka.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"

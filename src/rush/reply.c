@@ -1,7 +1,6 @@
 /* reply.c: a reply's status, length and verdict, without copying any of it. */
 #include "rush/reply.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/embedded.h"
 #include "base/json.h"
 #include "embedded_assets.h"
 

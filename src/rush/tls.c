@@ -6,7 +6,6 @@
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
 #include <stdio.h>
-#include <string.h>
 
 enum status rush_tls_open(struct rush_tls *tls, const char *host, struct error *error)
 {

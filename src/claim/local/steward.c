@@ -2,7 +2,6 @@
 #include "claim/local/steward.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/array.h"
 #include "base/clock.h"

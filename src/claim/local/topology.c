@@ -219,7 +219,6 @@ static enum status local_found_lease(struct service *service, const struct polic
 static enum status local_numbers(struct service *service, int64_t policy_id, enum numbers_age age,
                                  struct gate_numbers *numbers, struct error *error)
 {
-    (void)age;
     if (gate_count(service->gate, policy_id, clock_wall_ms(), numbers) == STATUS_OK)
         return STATUS_OK;
     return error_set(error, STATUS_UNAVAILABLE, "the gate does not know policy %lld yet",
@@ -228,7 +227,6 @@ static enum status local_numbers(struct service *service, int64_t policy_id, enu
 
 static bool local_is_ready(struct service *service, struct error *words)
 {
-    (void)service;
     error_set(words, STATUS_OK, "ok");
     return true;
 }
@@ -244,9 +242,6 @@ static enum status local_check(struct service *service, int64_t policy_id, struc
 static enum status local_survey(struct service *service, int64_t policy_id,
                                 struct gate_survey *survey, struct error *error)
 {
-    (void)service;
-    (void)policy_id;
-    (void)error;
     *survey = (struct gate_survey){.ahead_ms = 0, .loss = GATE_LOSES_NOTHING};
     return STATUS_OK;
 }

@@ -172,10 +172,6 @@ static enum status audit_await_built(struct service *service, int64_t policy_id,
 static enum status audit_skip_lease(void *context, const struct lease *lease, int64_t given_count,
                                     struct error *error)
 {
-    (void)context;
-    (void)lease;
-    (void)given_count;
-    (void)error;
     return STATUS_OK;
 }
 
@@ -239,9 +235,6 @@ static enum status audit_add_dead_letter(struct audit_dead_letters *to, const st
 
 static enum status audit_on_row(void *context, const struct policy *policy, struct error *error)
 {
-    (void)context;
-    (void)policy;
-    (void)error;
     return STATUS_OK;
 }
 
@@ -254,9 +247,6 @@ static enum status audit_on_winner(void *context, const struct held_claim *held,
 static enum status audit_skip_key(void *context, const struct key_binding *binding,
                                   struct error *error)
 {
-    (void)context;
-    (void)binding;
-    (void)error;
     return STATUS_OK;
 }
 

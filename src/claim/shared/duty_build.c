@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "base/random.h"
 #include "claim/shared/worker_parts.h"
 
 #define FORGOTTEN_MS \

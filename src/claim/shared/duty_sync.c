@@ -199,9 +199,6 @@ static enum status duty_tell_again(void *context, const struct claim *claim,
 static enum status duty_pass_key(void *context, const struct key_binding *binding,
                                  struct error *error)
 {
-    (void)context;
-    (void)binding;
-    (void)error;
     return STATUS_OK;
 }
 

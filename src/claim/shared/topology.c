@@ -29,7 +29,6 @@ static enum status shared_load(struct service *service, const struct policy *pol
 static enum status shared_found_lease(struct service *service, const struct policy *policy,
                                       const struct lease *lease, struct error *error)
 {
-    (void)lease;
     return gate_policy_set(service->gate, policy, error);
 }
 

@@ -1,6 +1,5 @@
 /* worker.c: one thread reads what is pending at one place of the gate and hands it to the ledger,
  * one tells the gate what the ledger has. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 

@@ -206,8 +206,6 @@ static enum status worker_relay_pass(struct relay *relay, struct relay_stream *s
     struct kafka *kafka = ((struct worker_relay *)relay)->service->kafka;
     struct kafka_view view = {.is_known = true};
 
-    (void)claims;
-    (void)count;
     if (kafka != NULL)
         kafka_watch_read(kafka->watch, &view);
     if (!view.is_known)
@@ -223,7 +221,6 @@ static enum status worker_relay_pass(struct relay *relay, struct relay_stream *s
 
 static void worker_relay_leave(struct relay *relay, struct relay_stream *stream)
 {
-    (void)relay;
     free(stream->state);
     stream->state = NULL;
     stream->cursor = 0;

@@ -3,11 +3,9 @@
 #include "event/kafka/consumer.h"
 
 #include <librdkafka/rdkafka.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/array.h"
@@ -60,7 +58,6 @@ void kafka_consumer_wake(struct kafka_consumer *consumer)
 /* On a thread of librdkafka's: a queue is not empty any more. */
 static void kafka_consumer_on_arrival(rd_kafka_t *handle, void *opaque)
 {
-    (void)handle;
     kafka_consumer_wake(opaque);
 }
 
@@ -173,7 +170,6 @@ static void kafka_consumer_on_commit(rd_kafka_t *handle, rd_kafka_resp_err_t cod
 {
     struct kafka_consumer *consumer = opaque;
 
-    (void)handle;
     if (code == RD_KAFKA_RESP_ERR__NO_OFFSET || offsets == NULL)
         return;
     for (int i = 0; i < offsets->cnt; i++) {
@@ -251,7 +247,6 @@ static void kafka_consumer_on_error(rd_kafka_t *handle, int code, const char *re
 {
     struct kafka_consumer *consumer = opaque;
 
-    (void)handle;
     if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
         consumer->is_up = false;
     if (code != RD_KAFKA_RESP_ERR__FATAL)

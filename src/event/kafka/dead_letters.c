@@ -92,7 +92,6 @@ static void kafka_dead_batch_done(struct event_batch *batch, enum status status,
     struct kafka_dead_batch *sending = (struct kafka_dead_batch *)batch;
     struct kafka *kafka = sending->kafka;
 
-    (void)error;
     pthread_mutex_lock(&kafka->lock);
     bool is_abandoned = sending->is_abandoned;
     sending->is_done = true;

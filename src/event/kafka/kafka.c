@@ -40,7 +40,6 @@ static void kafka_watch_on_error(rd_kafka_t *handle, int code, const char *reaso
 {
     struct kafka_watch *watch = opaque;
 
-    (void)handle;
     if (code == RD_KAFKA_RESP_ERR__AUTHENTICATION || code == RD_KAFKA_RESP_ERR__SSL)
         snprintf(watch->refusal, sizeof(watch->refusal), "%.159s", reason);
 }
@@ -351,7 +350,6 @@ enum status kafka_sink_open(struct event_sink **sink, const struct event_sink_op
                                               .metrics = kafka_sink_metrics,
                                               .close = kafka_sink_close};
 
-    (void)error;
     *sink = &options->kafka->sink;
     (*sink)->ops = &ops;
     return STATUS_OK;

@@ -1,9 +1,7 @@
 /* orders.c: a batch of messages becomes orders, as many at once as the ledger takes. */
 #include <librdkafka/rdkafka.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/fault.h"

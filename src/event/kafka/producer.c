@@ -4,9 +4,7 @@
 #include <librdkafka/rdkafka.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -70,7 +68,6 @@ static void kafka_producer_on_report(rd_kafka_t *handle, const rd_kafka_message_
     struct kafka_producer *producer = opaque;
     struct event_batch *batch = message->_private;
 
-    (void)handle;
     if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
         if (batch->status == STATUS_OK)
             batch->status = error_set(&batch->error, STATUS_UNAVAILABLE, "Kafka: %s",
@@ -84,7 +81,6 @@ static void kafka_producer_on_error(rd_kafka_t *handle, int code, const char *re
 {
     char words[300];
 
-    (void)reason;
     if (code != RD_KAFKA_RESP_ERR__FATAL)
         return; /* The watch reports that brokers are away. */
     rd_kafka_fatal_error(handle, words, sizeof(words));

@@ -263,7 +263,6 @@ void kafka_target_release(struct kafka_target *target)
 static void kafka_client_log(const rd_kafka_t *handle, int level, const char *facility,
                              const char *words)
 {
-    (void)handle;
     log_event(LOG_DEBUG, "kafka_client", LOG_FIELD("level", LOG_I64(level)),
               LOG_FIELD("facility", LOG_TEXT(facility)), LOG_FIELD("words", LOG_TEXT(words)));
 }

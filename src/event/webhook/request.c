@@ -2,7 +2,6 @@
 #include "event/webhook/request.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"

@@ -259,7 +259,6 @@ static void local_policy_go(struct local_policy *policy, struct gate_local *loca
 static enum status gate_local_line_open(struct gate *gate, const struct gate_line_options *options,
                                         struct gate_line **line, struct error *error)
 {
-    (void)options;
     *line = calloc(1, sizeof(**line));
     if (*line == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "no memory for a line");
@@ -333,7 +332,6 @@ static enum status gate_local_settle(struct gate *gate, int64_t policy_id, const
     struct local_policy *policy = gate_local_lock(gate, policy_id, error);
     enum status status = STATUS_OK;
 
-    (void)user;
     if (policy == NULL)
         return STATUS_NOT_FOUND;
     uint32_t index = holdings_of_seq(&policy->holdings, seq);

@@ -82,7 +82,6 @@ enum status gate_local_lend(struct gate *gate, const struct lease *lease, int64_
 {
     struct local_policy *policy = gate_local_lock(gate, lease->policy_id, error);
 
-    (void)term;
     if (policy == NULL)
         return STATUS_NOT_FOUND;
     int64_t next_seq = lease->first_seq + given_count;

@@ -391,7 +391,6 @@ static bool redis_visit_take_id(void *context, struct span name, struct span val
     struct redis_ids *list = context;
     int64_t id;
 
-    (void)value;
     if (name.length < head_length)
         return false;
     name = (struct span){name.bytes + head_length, name.length - head_length};

@@ -481,7 +481,6 @@ static void redis_channel_on_disconnect(const redisAsyncContext *link, int statu
  * comes back with no reply. */
 static void redis_channel_on_greeted(redisAsyncContext *link, void *reply, void *context)
 {
-    (void)context;
     redis_uv_mind(link);
     if (reply == NULL)
         return;

@@ -1,6 +1,5 @@
 /* watch.c: looks, remembers, and answers those who came too late. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/array.h"
 #include "base/clock.h"
@@ -100,7 +99,6 @@ static bool redis_watch_take_winner(void *context, struct span user, struct span
 {
     struct redis_winners_read *read = context;
 
-    (void)held;
     if (!redis_winners_fit(&read->winners, ++read->count))
         return false;
     redis_winners_add(&read->winners, redis_watch_hash(read->watch, user.bytes, user.length));

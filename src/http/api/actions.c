@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "http/api/handlers.h"
-#include "http/api/reply.h"
 #include "ledger/actions.h"
 
 #define CURSOR_KIND 'a'
@@ -79,7 +78,6 @@ static void render_row(struct buffer *out, const struct service *service, const 
 {
     const struct ledger_action *action = row;
 
-    (void)service;
     json_begin(out, '{');
     json_put(out, "id", action->id);
     json_put_time(out, "at", action->at_ms);

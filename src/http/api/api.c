@@ -205,7 +205,6 @@ static void wake_desk(void *context)
 /* A tick follows every return from the wait for events, also one that only time has ended. */
 static void on_timer(uv_timer_t *timer)
 {
-    (void)timer;
 }
 
 void api_loop_keep_ticking(struct api_loop *loop)
@@ -501,7 +500,6 @@ static void refuse(void *context, struct http_exchange *exchange, enum http_refu
 
 static size_t body_max(void *context, enum http_method method, struct span path)
 {
-    (void)context;
     struct route_match match;
     int64_t policy_id;
     if (router_match_claims(path, &policy_id))

@@ -1,5 +1,4 @@
 /* coupons.c: show, list, redeem and cancel coupons, by id or by code; block users. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"

@@ -1,8 +1,6 @@
 /* dead.c: dead letters: listed, tried once more, dropped; for admins. */
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "claim/code.h"
 #include "http/api/actions.h"
@@ -53,7 +51,6 @@ static enum status read_list(const struct call *call, struct service *service, v
 
 static void render_row(struct buffer *out, const struct service *service, const void *row)
 {
-    (void)service;
     append_dead_letter(out, row);
 }
 

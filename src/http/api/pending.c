@@ -2,8 +2,6 @@
 #include "claim/code.h"
 #include "http/api/call.h"
 #include "http/api/handlers.h"
-#include "http/api/render.h"
-#include "http/api/reply.h"
 
 #define CURSOR_KIND 'q'
 
@@ -17,7 +15,6 @@ static enum status read_list(const struct call *call, struct service *service, v
 static void render_row(struct buffer *out, const struct service *service, const void *row)
 {
     const struct claim *claim = row;
-    (void)service;
     json_begin(out, '{');
     json_put(out, "seq", claim->seq);
     json_put(out, "user", id_span(&claim->user));

@@ -1,9 +1,7 @@
 /* policies.c: create, list, show, change, close and check policies. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/policy.h"
 #include "claim/preflight.h"
@@ -248,7 +246,6 @@ static enum status read_list(const struct call *call, struct service *service, v
 
 static void render_row(struct buffer *out, const struct service *service, const void *row)
 {
-    (void)service;
     render_policy(out, row);
 }
 

@@ -2,7 +2,6 @@
 #include "http/api/router.h"
 
 #include "base/digits.h"
-#include "base/error.h"
 #include "base/model.h"
 #include "http/api/handlers.h"
 

@@ -1,7 +1,6 @@
 /* sales.c: paid orders and refunds, one or many at once; views and carts, which count where
  * products are ranked by score; names and prices of what is sold. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -5,7 +5,6 @@
 #include "claim/totals.h"
 #include "http/api/call.h"
 #include "http/api/handlers.h"
-#include "http/api/reply.h"
 #include "ledger/totals.h"
 
 /* The last month: whoever wants more reads the ledger. */

@@ -3,7 +3,6 @@
 #include "http/api/actions.h"
 #include "http/api/call.h"
 #include "http/api/handlers.h"
-#include "http/api/reply.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 

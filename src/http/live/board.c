@@ -8,7 +8,6 @@
 #include "http/api/call.h"
 #include "http/api/handlers.h"
 #include "http/api/render.h"
-#include "http/api/reply.h"
 #include "http/live/live.h"
 #include "version.h"
 
@@ -135,7 +134,6 @@ static void work_directory(struct pool_task *task, struct service *service)
 {
     struct live_directory *directory =
         (struct live_directory *)(void *)((char *)task - offsetof(struct live_directory, task));
-    (void)service;
     read_anew(directory);
     atomic_store(&directory->is_being_read, false);
 }
@@ -319,7 +317,6 @@ void live_board_tick(struct api_loop *loop, int64_t now_ms)
 static void work_board(struct call *call, struct service *service)
 {
     struct live_directory *directory = &call->loop->api->live->directory;
-    (void)service;
     if (is_due(directory, clock_monotonic_ms()))
         read_anew(directory);
 }

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-
 /* --- masking --- */
 
 /* Where the character begins that stands in front of `end`. */

@@ -1,6 +1,5 @@
 /* policy.c: GET /v1/policies/{id}/live: one drop as it happens, for operators. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/json.h"

@@ -333,7 +333,6 @@ void http_connection_expire(struct http_connection *connection, int64_t now_ms)
 
 static void connection_on_room(uv_handle_t *handle, size_t suggested_size, uv_buf_t *buffer)
 {
-    (void)suggested_size;
     struct http_connection *connection = (struct http_connection *)handle;
     *buffer = uv_buf_init(connection->loop->read_bytes, HTTP_PARSER_BYTES_MAX);
     if (!connection->input_ended)

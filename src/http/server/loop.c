@@ -363,7 +363,6 @@ enum status http_loop_init(struct http_loop *loop, struct http_server *server, i
 
 static void loop_close_handle(uv_handle_t *handle, void *unused)
 {
-    (void)unused;
     if (!uv_is_closing(handle))
         uv_close(handle, NULL);
 }

@@ -254,7 +254,6 @@ static int parser_on_head(llhttp_t *llhttp)
 
 static int parser_on_message(llhttp_t *llhttp)
 {
-    (void)llhttp;
     /* So that the request is handled outside of llhttp. */
     return HPE_PAUSED;
 }

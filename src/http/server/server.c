@@ -217,8 +217,6 @@ static bool listener_accept(struct http_loop *loop)
 
 static void listener_on_readable(uv_poll_t *listener, int failed, int events)
 {
-    (void)failed;
-    (void)events;
     struct http_loop *loop = listener->data;
     http_loop_begin_tick(loop);
     for (int i = 0; i < ACCEPT_BATCH_MAX && listener_accept(loop); i++) {

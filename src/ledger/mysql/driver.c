@@ -5,7 +5,6 @@
  * of their own; so a session notes that its transaction is over, and sends nothing more of it. */
 #include "ledger/mysql/session.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

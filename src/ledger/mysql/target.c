@@ -2,7 +2,6 @@
 #include "ledger/mysql/target.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define PORT_DEFAULT 3306

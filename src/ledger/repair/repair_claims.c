@@ -1,7 +1,6 @@
 /* repair_claims.c: claims of the gate against the ledger's coupons, a chunk of both at a time. */
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "ledger/dead_letters.h"
 #include "ledger/issue.h"
 #include "ledger/outbox.h"

@@ -5,9 +5,7 @@
  * read-only. */
 #include <sqlite3.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/clock.h"
 #include "ledger/rows.h"
 #include "ledger/sqlite/checkpoint.h"
 

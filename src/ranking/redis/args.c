@@ -1,7 +1,6 @@
 /* args.c: which counters a sale changes, and the arguments that tell Redis so. */
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/digits.h"

@@ -76,7 +76,6 @@ static enum status board_building_take_place(void *context, const struct feed_pl
 {
     struct board_building *building = context;
 
-    (void)error;
     building->place = *place;
     return STATUS_OK;
 }

@@ -2,7 +2,6 @@
 #include "ranking/redis/redis.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/fault.h"
 #include "base/json.h"
