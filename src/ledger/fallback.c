@@ -1,5 +1,6 @@
 /* fallback.c: while a shared gate is away: its verdicts, in their order, from the tables; and the
  * coupons given then, marked until the gate has heard of them. */
+#include "base/random.h"
 #include "ledger/inside.h"
 #include "ledger/outbox.h"
 #include "ledger/rows.h"
@@ -184,7 +185,13 @@ enum status ledger_claim(struct ledger *ledger, struct ledger_wish *wish, struct
 
 enum status entering_mark(struct sql *sql, int64_t policy_id, int64_t seq, struct error *error)
 {
-    return SQL_WRITE(sql, STATEMENT_entering_insert, error, sql_i64(policy_id), sql_i64(seq));
+    int64_t changes;
+
+    /* A number that no other mark of this coupon ever had: who was told of that one has not heard
+     * of this. */
+    random_bytes(&changes, sizeof(changes));
+    return SQL_WRITE(sql, STATEMENT_entering_insert, error, sql_i64(policy_id), sql_i64(seq),
+                     sql_i64(changes));
 }
 
 static enum status list_policies(struct ledger *ledger, enum statement statement, int64_t after_id,
@@ -275,7 +282,12 @@ static enum status entering_unmark(struct sql *sql, void *argument, struct error
                             sql_i64(coupon->claim.policy_id), sql_i64(coupon->claim.seq),
                             sql_i64(entered->coupons[i].changes),
                             sql_text(span_of(coupon_state_name(coupon->state))));
-        *entered->left_count += changed == 0;
+        if (status != STATUS_OK || changed > 0)
+            continue;
+        /* What the gate was told is not all any more, or somebody else has told it more meanwhile:
+         * it hears once more how it is now. */
+        (*entered->left_count)++;
+        status = entering_mark(sql, coupon->claim.policy_id, coupon->claim.seq, error);
     }
     return status;
 }

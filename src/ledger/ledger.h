@@ -115,7 +115,7 @@ enum status ledger_claim(struct ledger *ledger, struct ledger_wish *wish,
  * gate has been told of it. Any process may do that, also several at once. */
 struct entering_coupon {
     struct coupon coupon;
-    int64_t changes; /* rises when there is more to tell of it */
+    int64_t changes; /* another one whenever there is more to tell of it */
 };
 
 /* Policies above `after_id` that have such coupons, in rising order. */
@@ -134,7 +134,7 @@ enum status ledger_entering(struct ledger *ledger, int64_t policy_id,
                                                struct error *error),
                             void *context, struct error *error) MUST_CHECK;
 
-/* The gate has heard of these, as they were then; one that has changed since stays marked.
+/* The gate has heard of these, as they were then; one that has changed since is marked anew.
  * *left_count is how many do. */
 enum status ledger_entered(struct ledger *ledger, const struct entering_coupon *coupons,
                            size_t count, size_t *left_count, struct error *error) MUST_CHECK;

@@ -306,8 +306,8 @@ SELECT policy_id, request_id, seq FROM claim_key;
 SELECT policy_id FROM short_code_policy WHERE policy_id > $1 ORDER BY policy_id LIMIT $2;
 
 -- name: entering_insert
-INSERT INTO entering_coupon (policy_id, seq, changes) VALUES ($1, $2, 1)
-ON CONFLICT (policy_id, seq) DO UPDATE SET changes = entering_coupon.changes + 1;
+INSERT INTO entering_coupon (policy_id, seq, changes) VALUES ($1, $2, $3)
+ON CONFLICT (policy_id, seq) DO UPDATE SET changes = excluded.changes;
 
 -- name: entering_policies
 SELECT DISTINCT policy_id FROM entering_coupon WHERE policy_id > $1 ORDER BY policy_id LIMIT $2;

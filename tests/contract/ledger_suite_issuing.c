@@ -418,6 +418,37 @@ static void test_issuing__what_the_gate_has_not_heard_of(void **state)
     assert_int_equal(hear(fixture, other_id).count, 0);
 }
 
+/* Two tell the gate, and the slower one is done when the ledger has more to tell: that is told,
+ * too. */
+static void test_issuing__a_slow_teller_hides_nothing(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lease lease;
+    int64_t id = create_with(fixture, 5, 5, 1, &lease).id;
+
+    claim_from_reserve(fixture, id, "a", 1);
+    struct heard fast = hear(fixture, id);
+    struct heard slow = hear(fixture, id);
+    assert_int_equal(unmark(fixture, &fast), 0);
+    claim_from_reserve(fixture, id, "a", 2); /* another key for the same coupon */
+    assert_int_equal(unmark(fixture, &slow), 1);
+    fast = hear(fixture, id);
+    slow = hear(fixture, id);
+    assert_int_equal(fast.key_count, 1);
+
+    /* What the slower one says after the cancel is not so any more. */
+    struct coupon cancelled;
+    struct policy policy;
+    assert_int_equal(unmark(fixture, &fast), 0);
+    check(fixture, ledger_coupon_cancel(fixture->ledger, id, 1, NOW, NULL, &cancelled, &policy,
+                                        &fixture->error));
+    assert_int_equal(unmark(fixture, &slow), 1);
+    fast = hear(fixture, id);
+    assert_int_equal(fast.count, 1);
+    assert_int_equal(fast.coupons[0].coupon.state, COUPON_CANCELLED);
+    assert_int_equal(unmark(fixture, &fast), 0);
+}
+
 int ledger_suite_run_issuing(void)
 {
 #define ISSUING_TEST(name) cmocka_unit_test_setup_teardown(test_issuing__##name, set_up, tear_down)
@@ -436,6 +467,7 @@ int ledger_suite_run_issuing(void)
         ISSUING_TEST(a_wish_that_the_reserve_served_is_merged_into_its_coupon),
         ISSUING_TEST(a_key_that_the_reserve_answered_is_merged_too),
         ISSUING_TEST(what_the_gate_has_not_heard_of),
+        ISSUING_TEST(a_slow_teller_hides_nothing),
     };
     return cmocka_run_group_tests_name("ledger: issuing", tests, NULL, NULL);
 }
