@@ -21,6 +21,7 @@
 #define BUSY_TIMEOUT_MS       5000
 #define PAGE_CACHE_KIB_WRITER 32768
 #define PAGE_CACHE_KIB_READER 2048
+#define LOCKS_READ_MAX        20
 
 /* --- the lock ---
  *
@@ -45,20 +46,24 @@ static long owner_read_lock(const char *line, const struct stat *file)
 }
 
 /* The process that has the file locked; 0 when the kernel does not say (a holder in another
- * container, say). */
+ * container, say). The list is read in pieces: when somebody else unlocks in between, a line may be
+ * passed over, so it is read again. */
 static long owner_find_holder(int descriptor)
 {
     struct stat file;
     char line[256];
     long holder = 0;
-    FILE *locks = fopen("/proc/locks", "re");
 
-    if (locks == NULL)
+    if (fstat(descriptor, &file) != 0)
         return 0;
-    if (fstat(descriptor, &file) == 0)
+    for (int i = 0; i < LOCKS_READ_MAX && holder <= 0; i++) {
+        FILE *locks = fopen("/proc/locks", "re");
+        if (locks == NULL)
+            return 0;
         while (holder <= 0 && fgets(line, sizeof(line), locks) != NULL)
             holder = owner_read_lock(line, &file);
-    fclose(locks);
+        fclose(locks);
+    }
     return holder > 0 ? holder : 0;
 }
 
