@@ -198,15 +198,16 @@ static const struct command coupon_commands[] = {
     },
     {
         .name = "reissue",
-        .summary = "Cancels a coupon and claims another one for its user, with a new code",
+        .summary = "Puts a new coupon, with a new code, in the place of one",
         .words = "COUPON",
         .arguments_min = 1,
         .arguments_max = 1,
         .examples = EXAMPLES("dibs coupon reissue 42-17"),
         .description =
-            "For a code that was lost or has leaked, while the policy is open. Between the "
-            "two steps the unit is anybody's: in the middle of a rush somebody may be "
-            "faster. Asking again is safe: the coupon is given anew once.",
+            "For a code that was lost or has leaked. The old one is cancelled and its user "
+            "has the new one, in one step: no unit is free in between, and a policy that is "
+            "sold out or closed is no obstacle. Asking again is safe: the coupon is given "
+            "anew once.",
         .shared_options = exchange_options,
         .run = command_coupon_reissue,
     },

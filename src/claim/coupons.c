@@ -1,7 +1,11 @@
 /* coupons.c: the life of a coupon after it was issued, and what a user holds. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
+#include "claim/code.h"
 #include "claim/parts.h"
 
 /* A claim that the gate holds and the ledger has not written yet. */
@@ -175,6 +179,77 @@ enum status service_coupon_cancel(struct service *service, int64_t policy_id, in
     return service_coupon_told(service, policy_id, seq, status);
 }
 
+/* --- reissuing --- */
+
+/* No client's key has a space. */
+static struct ledger_reissue service_reissue_of(const struct coupon *old)
+{
+    struct ledger_reissue reissue = {.policy_id = old->claim.policy_id,
+                                     .seq = old->claim.seq,
+                                     .now_ms = clock_wall_ms(),
+                                     .old = *old};
+    char key[64];
+    int length =
+        snprintf(key, sizeof(key), "reissue %" PRId64 "-%" PRId64, reissue.policy_id, reissue.seq);
+
+    reissue.request_id =
+        request_id_of_key(&old->claim.user, (struct span){.bytes = key, .length = (size_t)length});
+    return reissue;
+}
+
+/* Under the policy's lock. The gate hears of it later where it cannot now: the ledger has it. */
+static enum status service_reissue(struct service *service, struct ledger_reissue *reissue,
+                                   struct error *error)
+{
+    enum status status = steward_is_settled(&service->steward, reissue->policy_id)
+                             ? ledger_coupon_get(service->ledger, reissue->policy_id, reissue->seq,
+                                                 &reissue->old, error)
+                             : service_not_yet(error);
+    if (status == STATUS_OK)
+        status = service->topology->reissue(service, reissue, error);
+    if (status == STATUS_UNKNOWN)
+        service_coupon_doubt(service, reissue->policy_id, reissue->seq);
+    if (status != STATUS_OK)
+        return status;
+    FAULT_POINT("claim.after_reissue");
+    struct error ignored;
+    if (service->topology->reissued(service, reissue, &ignored) != STATUS_OK)
+        service_coupon_doubt(service, reissue->policy_id, reissue->seq);
+    return STATUS_OK;
+}
+
+enum status service_coupon_reissue(struct service *service, int64_t policy_id, int64_t seq,
+                                   const char *traceparent, struct coupon *coupon,
+                                   struct error *error)
+{
+    enum status status = ledger_coupon_get(service->ledger, policy_id, seq, coupon, error);
+
+    if (status != STATUS_OK)
+        return status;
+    struct ledger_reissue reissue = service_reissue_of(coupon);
+    reissue.traceparent = traceparent;
+    steward_lock(&service->steward, policy_id);
+    status = service_reissue(service, &reissue, error);
+    steward_unlock(&service->steward, policy_id);
+    service_stock_changed(service);
+    *coupon = status == STATUS_OK ? reissue.coupon : reissue.old;
+    return service_show(status, coupon, 1);
+}
+
+/* --- what became of a change in doubt --- */
+
+/* Something may have taken the place of one that is cancelled. */
+static enum status service_reissue_settle(struct service *service, const struct coupon *old,
+                                          struct error *error)
+{
+    struct ledger_reissue reissue = service_reissue_of(old);
+    bool is_done;
+    enum status status = ledger_coupon_reissued(service->ledger, &reissue, &is_done, error);
+
+    return status == STATUS_OK && is_done ? service->topology->reissued(service, &reissue, error)
+                                          : status;
+}
+
 /* Only what can no longer change is told: a call that comes meanwhile tells the rest itself. */
 enum status service_coupon_settle(struct service *service, int64_t policy_id, int64_t seq,
                                   struct error *error)
@@ -185,6 +260,8 @@ enum status service_coupon_settle(struct service *service, int64_t policy_id, in
 
     if (status == STATUS_NOT_FOUND)
         return STATUS_OK;
+    if (status == STATUS_OK && coupon.state == COUPON_CANCELLED)
+        status = service_reissue_settle(service, &coupon, error);
     if (status == STATUS_OK &&
         (coupon.state == COUPON_REDEEMED || coupon.state == COUPON_CANCELLED))
         status =

@@ -124,6 +124,11 @@ typedef enum status policy_visit(void *context, const struct policy *policy, str
 enum status service_each_policy(struct service *service, policy_visit *visit, void *context,
                                 struct error *error) MUST_CHECK;
 
+/* So many units of the gate's are about to be the ledger's: until it is told how many, nobody hears
+ * SOLD_OUT. */
+enum status service_policy_announce(struct service *service, const struct policy *policy,
+                                    int64_t count, struct error *error) MUST_CHECK;
+
 /* What is told to whoever wants a change while gate and ledger do not agree on an earlier one. */
 enum status service_not_yet(struct error *error) MUST_CHECK;
 

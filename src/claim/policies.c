@@ -12,8 +12,8 @@ static enum status service_count(struct service *service, enum numbers_age age,
 
 /* Tells the gate that `count` units are on their way between it and the ledger, so that it asks for
  * a lease meanwhile and tells nobody SOLD_OUT. */
-static enum status service_policy_announce(struct service *service, const struct policy *policy,
-                                           int64_t count, struct error *error)
+enum status service_policy_announce(struct service *service, const struct policy *policy,
+                                    int64_t count, struct error *error)
 {
     struct policy between = *policy;
 

@@ -22,6 +22,7 @@
 #include "event/webhook/webhook.h"
 #include "gate/gate.h"
 #include "ledger/ledger.h"
+#include "ledger/reissue.h"
 #include "ledger/sales/sales.h"
 
 struct service;
@@ -164,6 +165,12 @@ enum status service_coupon_redeem(struct service *service, int64_t policy_id, in
 enum status service_coupon_cancel(struct service *service, int64_t policy_id, int64_t seq,
                                   const char *traceparent, struct coupon *coupon,
                                   struct error *error) MUST_CHECK;
+
+/* Puts a new coupon in the place of one whose code was lost or has leaked; asked again, it is the
+ * one that was put there. CONFLICT fills `coupon` with the old one and says why. */
+enum status service_coupon_reissue(struct service *service, int64_t policy_id, int64_t seq,
+                                   const char *traceparent, struct coupon *coupon,
+                                   struct error *error) MUST_CHECK;
 
 /* Claims that are won and that the ledger does not have yet, after the given seq, by rising seqs:
  * the oldest first. NOT_FOUND: no such policy. */

@@ -64,6 +64,16 @@ struct topology {
     enum status (*numbers)(struct service *service, int64_t policy_id, enum numbers_age age,
                            struct gate_numbers *numbers, struct error *error);
 
+    /* Puts another coupon in the place of one, in the ledger; the gate does not know it yet. Under
+     * the policy's lock. Blocks. As ledger_coupon_reissue(). */
+    enum status (*reissue)(struct service *service, struct ledger_reissue *reissue,
+                           struct error *error);
+
+    /* Tells the gate of a reissue that the ledger has, also again. Under the policy's lock. Blocks.
+     * UNAVAILABLE: it has not heard of it. */
+    enum status (*reissued)(struct service *service, const struct ledger_reissue *reissue,
+                            struct error *error);
+
     /* Whether the gate can be asked just now, and if not why; "ok" otherwise. Never blocks. */
     bool (*is_ready)(struct service *service, struct error *words);
 

@@ -30,6 +30,7 @@ class History:
         self.sold_out = set()  # policies of which SOLD_OUT was said
         self.cancelled = set()  # (policy, seq) that were answered
         self.cancel_tried = set()  # (policy, seq) whose cancel was sent
+        self.reissued = {}  # (policy, seq) whose reissue was sent → the seq in its place, if told
 
     def saw(self, claim, answer):
         """Notes one answer; contradictions fail at once."""
@@ -70,6 +71,28 @@ class History:
         self.cancel_tried.add((policy, seq))
         if server.cancel(f"{policy}-{seq}").status == 200:
             self.cancelled.add((policy, seq))
+
+    def reissue(self, server, policy, seq):
+        self.cancel_tried.add((policy, seq))
+        self.reissued.setdefault((policy, seq))
+        anew = expect(server.post(f"/v1/coupons/{policy}-{seq}/reissue", {}), 200)
+        assert self.reissued[policy, seq] in (None, anew["seq"]), anew
+        self.reissued[policy, seq] = anew["seq"]
+        self.cancelled.add((policy, seq))
+        self.wins[policy, anew["seq"]] = anew["user"]
+
+    def check_reissued(self, server):
+        """Of a limit of one: whoever's coupon was to be given anew holds the old one or the new one,
+        and asked again it is the same."""
+        for (policy, seq), told in list(self.reissued.items()):
+            rows = coupons(server.database, policy)
+            user = next(row["user_id"] for row in rows if row["seq"] == seq)
+            active = [row["seq"] for row in rows
+                      if row["user_id"] == user and row["state"] == "ISSUED"]
+            assert len(active) == 1 and told in (None, *active), (user, told, rows)
+            assert expect(server.claim(policy, user), 200)["seq"] == active[0]
+            self.reissue(server, policy, seq)
+            assert self.reissued[policy, seq] in (told, *active) or active == [seq]
 
     def check_rows(self, server):
         """Every win is in the ledger, once, with its seq and user; the sums are right."""

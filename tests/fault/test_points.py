@@ -56,6 +56,8 @@ def exercise(server, history, point):
     for seq in (1, 2, 3):
         history.cancel(server, policy, seq)
     expect(server.post(f"/v1/coupons/{policy}-5/redeem", {"order_id": "o"}), 200)
+    history.reissue(server, policy, 4)
+    history.reissue(server, policy, 6)
     expect(server.patch(policy, total=45), 200)
     history.policies[policy] = 45
     expect(server.patch(policy, total=42), 200)
@@ -134,6 +136,7 @@ def test_points__kill(tmp_path, point, count):
         server.start()
         history.check_rows(server)
         history.check_answers(server)
+        history.check_reissued(server)
         for policy, total in history.policies.items():
             if total < 1000 and server.get(f"/v1/policies/{policy}").status == 200:
                 claim_the_rest(server, history, policy)

@@ -13,6 +13,7 @@ from history import ROUNDS
 from ledger import coupons, rows
 from redis_shop import Told
 from servers import Redis
+from wire import Closed
 
 SOURCES = [*(ROOT / "src/claim").rglob("*.c"), *(ROOT / "src/gate/redis").glob("*.c")]
 POINTS = sorted({name for path in SOURCES
@@ -98,6 +99,31 @@ def test_redis_points__a_server_dies_with_decisions(shop_on, redis, count):
         told.check(shop.database, policy)
         shop.await_sold(policy, TOTAL)
         told.check_answers(doomed)
+
+
+@pytest.mark.parametrize("point", ["ledger.while_reissuing", "claim.after_reissue"])
+def test_redis_points__a_server_dies_in_a_reissue(shop_on, redis, point):
+    """Its user holds the old coupon or the new one, and the gate knows which; nobody else wins."""
+    with shop_on(redis, servers=1, workers=1) as shop:
+        server = shop.servers[0]
+        policy = shop.create(2)
+        won = [server.claim(policy, f"u{i}").json for i in range(2)]
+        shop.settle([policy])
+        doomed = shop.serve(fault=f"{point}:1:kill")
+        with pytest.raises((Closed, OSError)):
+            doomed.post(f"/v1/coupons/{won[0]['coupon_id']}/reissue", {})
+        await_death(doomed)
+        active = [row["seq"] for row in coupons(shop.database, policy)
+                  if row["user_id"] == "u0" and row["state"] == "ISSUED"]
+        assert len(active) == 1
+        assert (active == [won[0]["seq"]]) == (point == "ledger.while_reissuing")
+        wait_until(lambda: expect(server.claim(policy, "u0"), 200)["seq"] == active[0],
+                   "the gate to know", 60)
+        anew = expect(server.post(f"/v1/coupons/{won[0]['coupon_id']}/reissue", {}), 200)
+        assert anew["seq"] != won[0]["seq"] and active in ([won[0]["seq"]], [anew["seq"]])
+        assert expect(server.claim(policy, "u0"), 200)["seq"] == anew["seq"]
+        assert server.claim(policy, "u2").code == "SOLD_OUT"
+        shop.await_sold(policy, 2)
 
 
 # Points at which a policy is being built anew, which another has done by the time that the late one

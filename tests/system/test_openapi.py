@@ -48,6 +48,7 @@ REQUESTS = {
     "getCoupon": ("GET", "/v1/coupons/{coupon}", None),
     "redeemCoupon": ("POST", "/v1/coupons/{coupon}/redeem", {"order_id": "o1"}),
     "cancelCoupon": ("POST", "/v1/coupons/{coupon}/cancel", {}),
+    "reissueCoupon": ("POST", "/v1/coupons/{coupon}/reissue", {}),
     "addOrders": ("POST", "/v1/orders",
                   {"order_id": "o1", "items": [{"product_id": "p1", "quantity": 1}]}),
     "getOrder": ("GET", "/v1/orders/o1", None),
@@ -376,7 +377,9 @@ def tour_coupons(tour):
     tour.ask(409, "POST", f"{redeemed}/redeem", {"order_id": "o2"}, code="CONFLICT")
     tour.ask(409, "POST", f"{cancelled}/redeem", {"order_id": "o1"}, code="CONFLICT")
     tour.ask(409, "POST", f"{redeemed}/cancel", code="CONFLICT")
-    for verb in ("redeem", "cancel"):
+    tour.ask(409, "POST", f"{redeemed}/reissue", code="CONFLICT")
+    tour.ask(200, "POST", f"{kept}/reissue")
+    for verb in ("redeem", "cancel", "reissue"):
         tour.ask(404, "POST", f"/v1/coupons/{policy}-99999/{verb}", {})
         refuse_bodies(tour, "POST", f"{kept}/{verb}", {"order_id": ""})
     for user in ("holder-0", "holder-1", "nobody"):

@@ -15,9 +15,8 @@ const STATES = {
   VOID: t("Void"),
   MERGED: t("Merged"),
 };
-const TRIES = 20;
 
-export function customersPage(root, { query, session }) {
+export function customersPage(root, { query }) {
   const wanted = query.get("q") ?? "";
   const input = h("input", {
     id: "customer",
@@ -95,7 +94,7 @@ export function customersPage(root, { query, session }) {
         { class: "row-actions" },
         h("a", { class: "button", href: `#/policies/${item.policy_id}` }, t("Drop")),
         isOpen ? button(t("Cancel it"), () => cancel(item)) : null,
-        isOpen && !session?.user_tokens ? button(t("Give anew"), () => reissue(item)) : null,
+        isOpen ? button(t("Give anew"), () => reissue(item)) : null,
       ),
     );
   }
@@ -142,24 +141,12 @@ function cancel(item) {
   });
 }
 
-/* The old one is cancelled first: nobody holds two. Asked again, it is the same wish. */
 function reissue(item) {
   return ask({
     title: t("Give {coupon} anew?", { coupon: item.coupon_id }),
     verb: t("Give anew"),
     isDanger: true,
-    words: t("The old code stops working, and the same person gets a new one. In the middle of a rush somebody else may be faster."),
-    act: async () => {
-      await post(`/v1/coupons/${item.coupon_id}/cancel`, {});
-      const headers = { "Idempotency-Key": `reissue-${item.coupon_id}` };
-      for (let left = TRIES; ; left--) {
-        try {
-          return await post(`/v1/policies/${item.policy_id}/claims`, { user: item.user }, { headers });
-        } catch (problem) {
-          if (left === 0 || ![409, 503].includes(problem.status)) throw problem;
-          await new Promise((resolve) => setTimeout(resolve, 250));
-        }
-      }
-    },
+    words: t("The old code stops working, and the same person gets a new one."),
+    act: () => post(`/v1/coupons/${item.coupon_id}/reissue`, {}),
   });
 }

@@ -225,6 +225,61 @@ static enum status local_numbers(struct service *service, int64_t policy_id, enu
                      (long long)policy_id);
 }
 
+/* The gate's next seqs go home, so that the ledger's next one is above all that were given. */
+static enum status local_empty(struct service *service, int64_t policy_id, struct error *error)
+{
+    struct lease_shrunk shrunk[GATE_RECALL_LEASES_MAX];
+    size_t shrunk_count = 0;
+    struct gate_numbers numbers;
+    struct policy policy;
+    enum status status = local_numbers(service, policy_id, NUMBERS_NOW, &numbers, error);
+
+    if (status == STATUS_OK)
+        status = ledger_policy_get(service->ledger, policy_id, &policy, error);
+    if (status == STATUS_OK)
+        status = service_policy_announce(service, &policy, numbers.remaining, error);
+    do {
+        if (status == STATUS_OK)
+            status = gate_recall(service->gate, policy_id, GATE_RECALL_ALL, shrunk, &shrunk_count,
+                                 error);
+        if (status == STATUS_OK)
+            steward_give_back(&service->steward, policy_id, shrunk, shrunk_count);
+    } while (status == STATUS_OK && shrunk_count > 0);
+    if (status == STATUS_OK && !steward_is_settled(&service->steward, policy_id))
+        status = service_not_yet(error);
+    return status == STATUS_OK ? service_refresh(service, policy_id, &policy, error) : status;
+}
+
+/* A claim that waits for stock meanwhile has the steward lease it again. */
+static enum status local_reissue(struct service *service, struct ledger_reissue *reissue,
+                                 struct error *error)
+{
+    enum status status = STATUS_OK;
+
+    if (coupon_state_at(reissue->old.state, reissue->old.expires_at_ms, reissue->now_ms) ==
+        COUPON_ISSUED)
+        status = local_empty(service, reissue->policy_id, error);
+    return status == STATUS_OK ? ledger_coupon_reissue(service->ledger, reissue, error) : status;
+}
+
+/* The new one first, so that its user holds one at any moment. */
+static enum status local_reissued(struct service *service, const struct ledger_reissue *reissue,
+                                  struct error *error)
+{
+    const struct claim *claim = &reissue->coupon.claim;
+    struct policy policy;
+    enum status status = gate_settle(service->gate, claim->policy_id, &claim->user, claim->seq,
+                                     reissue->coupon.state, error);
+
+    if (status == STATUS_NOT_FOUND)
+        status = gate_restore(service->gate, claim, reissue->coupon.state, error);
+    if (status == STATUS_OK)
+        status = gate_settle(service->gate, claim->policy_id, &claim->user, reissue->seq,
+                             COUPON_CANCELLED, error);
+    return status == STATUS_OK ? service_refresh(service, claim->policy_id, &policy, error)
+                               : status;
+}
+
 static bool local_is_ready(struct service *service, struct error *words)
 {
     error_set(words, STATUS_OK, "ok");
@@ -301,6 +356,8 @@ const struct topology topology_local = {
     .load = local_load,
     .found_lease = local_found_lease,
     .numbers = local_numbers,
+    .reissue = local_reissue,
+    .reissued = local_reissued,
     .is_ready = local_is_ready,
     .check = local_check,
     .survey = local_survey,

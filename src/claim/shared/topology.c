@@ -72,6 +72,30 @@ static enum status shared_numbers(struct service *service, int64_t policy_id, en
     return shared_numbers_of_closed(service, policy_id, numbers, error);
 }
 
+/* The gate keeps its stock: it never gives out the ledger's next seq. */
+static enum status shared_reissue(struct service *service, struct ledger_reissue *reissue,
+                                  struct error *error)
+{
+    return ledger_coupon_reissue(service->ledger, reissue, error);
+}
+
+/* Both coupons are marked, so that somebody tells the gate of them when this process cannot. */
+static enum status shared_reissued(struct service *service, const struct ledger_reissue *reissue,
+                                   struct error *error)
+{
+    int64_t policy_id = reissue->policy_id;
+    struct policy policy;
+    bool is_done = false;
+    enum status status;
+
+    do
+        status = fallback_tell_gate(service, policy_id, &is_done, error);
+    while (status == STATUS_OK && !is_done);
+    if (status == STATUS_OK)
+        status = service_refresh(service, policy_id, &policy, error);
+    return status;
+}
+
 static bool shared_is_ready(struct service *service, struct error *words)
 {
     return gate_is_ready(service->shared, words);
@@ -146,6 +170,8 @@ const struct topology topology_shared = {
     .load = shared_load,
     .found_lease = shared_found_lease,
     .numbers = shared_numbers,
+    .reissue = shared_reissue,
+    .reissued = shared_reissued,
     .is_ready = shared_is_ready,
     .check = shared_check,
     .survey = shared_survey,

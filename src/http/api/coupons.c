@@ -1,4 +1,4 @@
-/* coupons.c: show, list, redeem and cancel coupons, by id or by code; block users. */
+/* coupons.c: show, list, redeem, cancel and reissue coupons, by id or by code; block users. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -179,6 +179,29 @@ void coupons_cancel(struct ask *ask)
     struct coupon_call self = {.seq = 0};
     if (may_settle(ask, &self) && ask_body(ask, ASK_BODY_OPTIONAL, NULL, 0))
         call_start_copy(ask, work_cancel, &self.call, sizeof(self));
+}
+
+/* --- reissue --- */
+
+static void work_reissue(struct call *call, struct service *service)
+{
+    struct coupon_call *self = (struct coupon_call *)(void *)call;
+    struct coupon coupon;
+    struct error error;
+    enum status status = service_coupon_reissue(service, self->policy_id, self->seq,
+                                                self->traceparent, &coupon, &error);
+    if (status == STATUS_OK)
+        call_log(call, "coupon_reissued", LOG_FIELD("policy", LOG_I64(self->policy_id)),
+                 LOG_FIELD("seq", LOG_I64(self->seq)),
+                 LOG_FIELD("became", LOG_I64(coupon.claim.seq)));
+    answer_settled(call, service, status, &coupon, &error);
+}
+
+void coupons_reissue(struct ask *ask)
+{
+    struct coupon_call self = {.seq = 0};
+    if (read_coupon(ask, &self) && ask_body(ask, ASK_BODY_OPTIONAL, NULL, 0))
+        call_start_copy(ask, work_reissue, &self.call, sizeof(self));
 }
 
 /* --- users: blocked, or not any more --- */

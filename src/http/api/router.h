@@ -62,6 +62,7 @@ enum {
     X(GET, "/v1/coupons/{coupon}", HOLDER, 0, BODY, coupons_show)                                  \
     X(POST, "/v1/coupons/{coupon}/redeem", HOLDER, 0, BODY, coupons_redeem)                        \
     X(POST, "/v1/coupons/{coupon}/cancel", HOLDER, 0, BODY, coupons_cancel)                        \
+    X(POST, "/v1/coupons/{coupon}/reissue", OPERATOR, 0, BODY, coupons_reissue)                    \
     X(POST, "/v1/orders", OPERATOR, BULK, BODY, orders_add)                                        \
     X(GET, "/v1/orders/{order}", VIEWER, 0, BODY, orders_show)                                     \
     X(POST, "/v1/orders/{order}/refund", OPERATOR, 0, BODY, orders_refund)                         \

@@ -183,8 +183,8 @@ export default {
   "The drop could not be read: {why}": "이벤트를 읽지 못했습니다: {why}",
   "The first 30 seconds": "처음 30초",
   "The last 10 seconds with claims, in the server": "요청이 있던 최근 10초, 서버 안에서",
-  "The old code stops working, and the same person gets a new one. In the middle of a rush somebody else may be faster.":
-    "이전 코드는 쓸 수 없게 되고 같은 고객이 새 코드를 받습니다. 많은 고객이 몰리는 중이라면 다른 고객이 먼저 받을 수 있습니다.",
+  "The old code stops working, and the same person gets a new one.":
+    "이전 코드는 쓸 수 없게 되고 같은 고객이 새 코드를 받습니다.",
   "The ranking cannot be read right now.": "지금은 순위를 읽을 수 없습니다.",
   "The server": "서버",
   "The server's time": "서버 시각",
