@@ -247,6 +247,45 @@ static const struct command dead_commands[] = {
     {.name = NULL},
 };
 
+static const struct command user_commands[] = {
+    {
+        .name = "block",
+        .summary = "Lets a person win nothing from now on; coupons they hold stay",
+        .words = "USER",
+        .arguments_min = 1,
+        .arguments_max = 1,
+        .examples = EXAMPLES("dibs user block mallory"),
+        .shared_options = exchange_options,
+        .run = command_user_block,
+    },
+    {
+        .name = "unblock",
+        .summary = "Lets them win again",
+        .words = "USER",
+        .arguments_min = 1,
+        .arguments_max = 1,
+        .examples = EXAMPLES("dibs user unblock mallory"),
+        .shared_options = exchange_options,
+        .run = command_user_unblock,
+    },
+    {
+        .name = "erase",
+        .summary = "Replaces a person's id by a pseudonym everywhere, for good",
+        .words = "USER",
+        .arguments_min = 1,
+        .arguments_max = 1,
+        .examples = EXAMPLES("dibs user erase u1", "dibs user erase u1 --anyway"),
+        .description =
+            "Coupons, sums and limits stay as they are, under a pseudonym. Who comes with the old "
+            "id afterwards is new: so it is refused while they hold a coupon of a policy that is "
+            "not over, or are blocked. When it was cut short, run it again.",
+        .options = OPTIONS({"anyway", NULL, "Erase them though they could claim again."}),
+        .shared_options = exchange_options,
+        .run = command_user_erase,
+    },
+    {.name = NULL},
+};
+
 static const struct command webhook_commands[] = {
     {
         .name = "show",
@@ -357,6 +396,12 @@ static const struct command commands[] = {
         .summary = "Looks at a coupon, takes it back, notes that it was used, gives it anew",
         .examples = EXAMPLES("dibs coupon show 42-17", "dibs coupon redeem 42-17 --order 9001"),
         .subcommands = coupon_commands,
+    },
+    {
+        .name = "user",
+        .summary = "Blocks a person, or erases one",
+        .examples = EXAMPLES("dibs user block mallory", "dibs user erase u1"),
+        .subcommands = user_commands,
     },
     {
         .name = "dead",

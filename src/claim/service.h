@@ -183,6 +183,26 @@ enum status service_pending_claims(struct service *service, int64_t policy_id, i
 enum status service_user_block(struct service *service, const struct id *user, bool blocked,
                                struct error *error) MUST_CHECK;
 
+/* What erasing a person did. */
+#define ERASURE_POLICIES_MAX 5
+struct erasure_report {
+    struct id pseudonym;
+    int64_t coupon_count;                     /* claims that have it now, whatever became of them */
+    int64_t policy_ids[ERASURE_POLICIES_MAX]; /* of CONFLICT: where they could claim again */
+    size_t policy_count;
+};
+
+/* ERASE_SAFELY refuses while the person is blocked, or has an active coupon of a policy that is not
+ * over, since under their old id they are new afterwards. */
+enum erase_care { ERASE_SAFELY, ERASE_ANYWAY };
+
+/* Replaces the person's id by a pseudonym, in ledger and gate; what is under way is waited for.
+ * Nobody wins under the id meanwhile. Erasing twice is fine, and finishes what was cut short.
+ * CONFLICT: see above. UNAVAILABLE: the ledger may have it, and the gate not yet; the id stays
+ * blocked until it is erased once more. */
+enum status service_user_erase(struct service *service, const struct id *user, enum erase_care care,
+                               struct erasure_report *report, struct error *error) MUST_CHECK;
+
 /* --- dead letters --- */
 
 /* Lets the letter's user win again: a fresh unit and seq through the gate, and the letter is gone.

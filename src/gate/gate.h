@@ -123,6 +123,18 @@ struct gate_state {
     size_t lease_count;
 };
 
+/* A user whose claims of a policy have another name in the ledger now: these, whatever became of
+ * them, with the keys that are bound to them besides their own. */
+struct gate_renaming {
+    int64_t policy_id;
+    const struct id *from;
+    const struct id *to; /* nobody's until now */
+    const struct claim *claims;
+    size_t claim_count;
+    const struct key_binding *bindings;
+    size_t binding_count;
+};
+
 enum gate_ack { GATE_ACK_GATE, GATE_ACK_LEDGER };
 
 struct gate_options {
@@ -215,6 +227,12 @@ struct gate_ops {
      * also while it is being built anew. */
     enum status (*settle)(struct gate *gate, int64_t policy_id, const struct id *user, int64_t seq,
                           enum coupon_state state, struct error *error);
+
+    /* What the user held is held under the other name. A second call changes nothing. CONFLICT: the
+     * user holds a claim that the ledger has not told of, or that is pending. UNAVAILABLE as
+     * settle(); a policy that the gate does not have is no error. */
+    enum status (*rename)(struct gate *gate, const struct gate_renaming *renaming,
+                          struct error *error);
 
     /* From here on the user may, or may not, win anything. */
     enum status (*block)(struct gate *gate, const struct id *user, bool blocked,
@@ -344,6 +362,13 @@ static inline MUST_CHECK enum status gate_settle(struct gate *gate, int64_t poli
                                                  enum coupon_state state, struct error *error)
 {
     return gate->ops->settle(gate, policy_id, user, seq, state, error);
+}
+
+static inline MUST_CHECK enum status gate_rename(struct gate *gate,
+                                                 const struct gate_renaming *renaming,
+                                                 struct error *error)
+{
+    return gate->ops->rename(gate, renaming, error);
 }
 
 static inline MUST_CHECK enum status gate_block(struct gate *gate, const struct id *user,

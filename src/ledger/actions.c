@@ -1,8 +1,15 @@
 /* actions.c: writes and lists what operators did. */
 #include "ledger/actions.h"
 
+#include <stdio.h>
+
 #include "ledger/inside.h"
 #include "ledger/rows.h"
+
+void action_user_target(char target[ACTION_TARGET_SIZE], const struct id *user)
+{
+    snprintf(target, ACTION_TARGET_SIZE, "users/%.*s", (int)user->length, user->bytes);
+}
 
 static enum status actions_add(struct sql *sql, void *argument, struct error *error)
 {

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/model.h"
 
 struct ledger;
 
@@ -25,6 +26,9 @@ struct ledger_action {
     char was[ACTION_STATE_SIZE];     /* JSON; "": there was nothing, or it does not matter */
     char became[ACTION_STATE_SIZE];
 };
+
+/* "users/u1", as far as there is room. */
+void action_user_target(char target[ACTION_TARGET_SIZE], const struct id *user);
 
 /* Its id is the next one. */
 enum status ledger_action_add(struct ledger *ledger, const struct ledger_action *action,

@@ -9,6 +9,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "ledger/dead_letters.h"
+#include "ledger/erase.h"
 #include "ledger/issue_exceptions.h"
 #include "ledger/outbox.h"
 #include "ledger/rows.h"
@@ -261,11 +262,14 @@ static enum status issue_give_back(struct sql *sql, struct coupon_row *row, stru
 
 /* --- conflicts --- */
 
-/* Its place may have been taken when it was written: then the row has another one. */
-static bool issue_is_same(const struct claim *a, const struct claim *b)
+/* Its place may have been taken when it was written: then the row has another one; and its user
+ * may have been erased since. */
+static bool issue_is_same(const struct claim *row, const struct claim *claim)
 {
-    return a->policy_id == b->policy_id && a->seq == b->seq && id_equal(&a->user, &b->user) &&
-           memcmp(a->request_id.bytes, b->request_id.bytes, sizeof(a->request_id.bytes)) == 0;
+    return row->policy_id == claim->policy_id && row->seq == claim->seq &&
+           (id_equal(&row->user, &claim->user) || id_is_pseudonym(&row->user)) &&
+           memcmp(row->request_id.bytes, claim->request_id.bytes, sizeof(row->request_id.bytes)) ==
+               0;
 }
 
 /* The one in the way was cancelled meanwhile, or never was. */

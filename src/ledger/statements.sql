@@ -372,6 +372,48 @@ DELETE FROM blocked_user WHERE user_id = $1;
 -- name: blocked_scan
 SELECT user_id FROM blocked_user;
 
+-- name: erase_open
+-- Where the user could claim again if what they hold had another name.
+SELECT DISTINCT c.policy_id FROM coupon c JOIN policy p ON p.id = c.policy_id
+WHERE c.user_id = $1 AND c.state IN ('ISSUED', 'REDEEMED') AND p.closed_at IS NULL
+  AND (p.closes_at IS NULL OR p.closes_at > $2)
+ORDER BY c.policy_id LIMIT $3;
+
+-- name: erase_keys
+SELECT k.policy_id, k.request_id, k.seq, c.user_id, c.nth
+FROM coupon c JOIN claim_key k ON k.policy_id = c.policy_id AND k.seq = c.seq
+WHERE c.user_id = $1 AND c.policy_id = $2;
+
+-- name: erase_coupons
+-- What a database says of a row that it refuses may name the user.
+UPDATE coupon SET user_id = $2,
+    reason = CASE WHEN REPLACE(reason, $1, '') <> reason THEN $3 ELSE reason END
+WHERE user_id = $1;
+
+-- name: erase_refused
+UPDATE refused_claim SET user_id = $2,
+    reason = CASE WHEN REPLACE(reason, $1, '') <> reason THEN $3 ELSE reason END
+WHERE user_id = $1;
+
+-- name: erase_letters
+UPDATE dead_letter SET user_id = $2,
+    reason = CASE WHEN REPLACE(reason, $1, '') <> reason THEN $3 ELSE reason END
+WHERE user_id = $1;
+
+-- name: erase_events
+UPDATE outbox SET user_id = $2,
+    reason = CASE WHEN REPLACE(reason, $1, '') <> reason THEN $3 ELSE reason END
+WHERE user_id = $1;
+
+-- name: erase_reserve
+UPDATE reserve_coupon SET user_id = $2 WHERE user_id = $1;
+
+-- name: erase_actions
+UPDATE action SET target = $2 WHERE target = $1;
+
+-- name: erase_repairs
+UPDATE repair SET outcome = REPLACE(REPLACE(outcome, $1, $2), $3, $4) WHERE done_at IS NOT NULL;
+
 -- name: secret_insert
 INSERT INTO secret (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING;
 

@@ -488,6 +488,69 @@ static void test_gate__coupon_expires_after_its_days(void **state)
     assert_int_equal(claim(fixture, "young").coupon_state, COUPON_ISSUED);
 }
 
+static struct gate_renaming renaming_of(const struct fixture *fixture, const struct id *from,
+                                        const struct id *to)
+{
+    return (struct gate_renaming){.policy_id = POLICY,
+                                  .from = from,
+                                  .to = to,
+                                  .claims = fixture->claims,
+                                  .claim_count = fixture->claim_count};
+}
+
+/* Everything that one user holds is another's, and their limit starts anew. */
+static void test_gate__what_was_held_has_another_name(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct id a = id_of(SPAN("a"));
+    const struct id other = id_of(SPAN("somebody-else"));
+    struct gate_claim claims[3];
+    size_t count;
+
+    create(fixture, 100, 2);
+    claim_with_key(fixture, "a", 1);
+    claim_with_key(fixture, "a", 2);
+    assert_int_equal(look_at_pending(fixture), 2);
+    struct gate_renaming renaming = renaming_of(fixture, &a, &other);
+    acknowledge(fixture);
+    for (int i = 0; i < 2; i++)
+        assert_ok(fixture, gate_rename(fixture->gate, &renaming, &fixture->error));
+    assert_ok(fixture,
+              gate_find(fixture->gate, POLICY, &other, claims, 3, &count, &fixture->error));
+    assert_int_equal(count, 2);
+    assert_ok(fixture, gate_find(fixture->gate, POLICY, &a, claims, 3, &count, &fixture->error));
+    assert_int_equal(count, 0);
+    assert_int_equal(claim(fixture, "somebody-else").verdict, VERDICT_LIMIT_REACHED);
+    assert_int_equal(claim_with_key(fixture, "a", 2).verdict, VERDICT_HELD);
+    cancel(fixture, "somebody-else", 1);
+    assert_int_equal(claim(fixture, "somebody-else").nth, 1);
+    for (int nth = 1; nth <= 2; nth++)
+        assert_int_equal(claim(fixture, "a").nth, nth);
+    assert_int_equal(claim(fixture, "a").verdict, VERDICT_LIMIT_REACHED);
+    await_numbers(fixture, 96, 3, 1);
+}
+
+/* A claim of theirs that the ledger has not told of stays theirs, and so does all else. */
+static void test_gate__what_is_pending_keeps_its_name(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct id a = id_of(SPAN("a"));
+    const struct id other = id_of(SPAN("somebody-else"));
+    struct gate_claim claims[3];
+    size_t count;
+
+    create(fixture, 100, 3);
+    claim(fixture, "a");
+    assert_int_equal(look_at_pending(fixture), 1);
+    acknowledge(fixture);
+    struct gate_renaming renaming = renaming_of(fixture, &a, &other);
+    claim(fixture, "a");
+    assert_status(fixture, gate_rename(fixture->gate, &renaming, &fixture->error), STATUS_CONFLICT);
+    assert_ok(fixture, gate_find(fixture->gate, POLICY, &a, claims, 3, &count, &fixture->error));
+    assert_int_equal(count, 2);
+    assert_int_equal(claim(fixture, "somebody-else").nth, 1);
+}
+
 int gate_suite_people_run(void)
 {
     const struct CMUnitTest tests[] = {
@@ -514,6 +577,8 @@ int gate_suite_people_run(void)
         GATE_TEST(test_gate__window_by_its_own_clock),
         GATE_TEST(test_gate__held_coupon_expires),
         GATE_TEST(test_gate__coupon_expires_after_its_days),
+        GATE_TEST(test_gate__what_was_held_has_another_name),
+        GATE_TEST(test_gate__what_is_pending_keeps_its_name),
     };
     return cmocka_run_group_tests_name("gate_people", tests, NULL, NULL);
 }

@@ -44,6 +44,9 @@ VALUES = {
     "entering_keys": [3, 900],
     "entering_delete": [3, 17, 1, "ISSUED"],
     "reserve_among": [3, '["user-17"]'],
+    "erase_open": ["user-17", 1, 5],
+    "erase_keys": ["user-17", 3],
+    "erase_coupons": ["user-17", "erased-1", "gone"],
     "coupon_conflicting": ['[[3, 17, "user-17", 1], [3, 18, "user-18"]]'],
 }
 # Those that are for all coupons of a policy.

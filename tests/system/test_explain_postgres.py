@@ -50,8 +50,12 @@ ARGUMENTS = {
     "entering_keys": "3, 900",
     "entering_delete": "3, 17, 1, 'ISSUED'",
     "reserve_among": "3, '[\"user-17\"]'",
+    "erase_open": "'user-17', 1, 5",
+    "erase_keys": "'user-17', 3",
+    "erase_coupons": "'user-17', 'erased-1', 'gone'",
 }
-OF_A_USER = ("coupon_by_slot", "coupon_list_of_user", "coupon_list_of_claimant")
+OF_A_USER = ("coupon_by_slot", "coupon_list_of_user", "coupon_list_of_claimant", "erase_open",
+             "erase_keys", "erase_coupons")
 
 
 @pytest.fixture(name="database", params=["with statistics", "without statistics"])

@@ -45,6 +45,7 @@ REQUESTS = {
     "watchClaim": ("GET", "/v1/policies/{id}/claims/u1/events", None),
     "listUserCoupons": ("GET", "/v1/users/u1/coupons", None),
     "putUser": ("PUT", "/v1/users/u9", {"blocked": True}),
+    "eraseUser": ("POST", "/v1/users/u8/erase", {"anyway": False}),
     "getCoupon": ("GET", "/v1/coupons/{coupon}", None),
     "redeemCoupon": ("POST", "/v1/coupons/{coupon}/redeem", {"order_id": "o1"}),
     "cancelCoupon": ("POST", "/v1/coupons/{coupon}/cancel", {}),
@@ -358,6 +359,9 @@ def tour_refused_claims(tour):
     tour.ask(403, "POST", path_of(), {"user": "mallory"}, code="BLOCKED")
     refuse_bodies(tour, "PUT", "/v1/users/mallory", {"blocked": "yes"})
     tour.ask(400, "PUT", "/v1/users/mallory%20", {"blocked": True})
+    tour.ask(409, "POST", "/v1/users/mallory/erase", {"anyway": False}, code="CONFLICT")
+    tour.ask(200, "POST", "/v1/users/mallory/erase", {"anyway": True})
+    refuse_bodies(tour, "POST", "/v1/users/mallory/erase", {"anyway": "yes"})
 
 
 def tour_coupons(tour):

@@ -416,6 +416,38 @@ void holdings_free_slot(struct holdings *holdings, uint32_t index, enum coupon_s
     holdings_recount(holdings, newest);
 }
 
+/* The old name's slot stays: what it leads to has another name, so that nobody finds it there. */
+bool holdings_rename(struct holdings *holdings, uint32_t *indexes, size_t count,
+                     const struct id *from, const struct id *to)
+{
+    uint32_t newest = holdings_find(holdings, holdings_hash(holdings, from), from).newest;
+    uint64_t hash = holdings_hash(holdings, to);
+    size_t names_size = ((size_t)holdings->names_used + 1) * NAME_UNIT + to->length;
+
+    if (!holdings_grow(&holdings->names, names_size, SIZE_MAX) ||
+        !holdings_table_make_room(&holdings->users, 1))
+        return false;
+    uint32_t name_at = holdings_store_name(holdings, to);
+    for (size_t i = 0; i < count; i++) {
+        struct holding *holding = holdings_at(holdings, indexes[i]);
+        indexes[i] = name_at;
+        if (!holdings_is_user(holdings, holding, from))
+            continue;
+        indexes[i] = holding->user_at;
+        holding->user_at = name_at;
+        holding->user_length = to->length;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (indexes[i] != name_at)
+            memset((char *)holdings->names.base + (size_t)indexes[i] * NAME_UNIT, 0, from->length);
+    if (newest == HOLDINGS_NONE)
+        return true;
+    *holdings_user_slot(holdings, (uint32_t)hash, to) =
+        (struct holdings_slot){.hash = (uint32_t)hash, .target = newest + 1};
+    holdings_table_count(&holdings->users);
+    return true;
+}
+
 bool holdings_bind(struct holdings *holdings, uint32_t index, const struct request_id *id)
 {
     struct holding *holding = holdings_at(holdings, index);

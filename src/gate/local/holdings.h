@@ -131,6 +131,12 @@ uint32_t holdings_add_at(struct holdings *holdings, struct holdings_place place,
 /* The claim no longer counts for its user. */
 void holdings_free_slot(struct holdings *holdings, uint32_t index, enum coupon_state state);
 
+/* The claims at those indexes that are `from`'s become those of `to`, who has none; whatever counts
+ * for `from` must be among them. The old name is wiped, and `indexes` used up. False when there is
+ * no memory, and then nothing changed. */
+bool holdings_rename(struct holdings *holdings, uint32_t *indexes, size_t count,
+                     const struct id *from, const struct id *to);
+
 /* Binds another key to a claim; whoever decides looks first whether it has CLAIM_KEYS_MAX already.
  * False when there is no memory. */
 bool holdings_bind(struct holdings *holdings, uint32_t index, const struct request_id *id);

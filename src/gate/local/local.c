@@ -345,6 +345,56 @@ static enum status gate_local_settle(struct gate *gate, int64_t policy_id, const
     return local_policy_unlock(policy, status);
 }
 
+/* The claims that the user holds and the ledger has told of; HOLDINGS_NONE: one is not told. */
+static size_t local_policy_find_told(const struct local_policy *policy,
+                                     const struct gate_renaming *renaming, uint32_t *indexes)
+{
+    const struct holdings *holdings = &policy->holdings;
+    uint32_t newest =
+        holdings_find(holdings, holdings_hash(holdings, renaming->from), renaming->from).newest;
+    size_t count = 0;
+
+    for (size_t i = 0; i < renaming->claim_count; i++) {
+        uint32_t index = holdings_of_seq(holdings, renaming->claims[i].seq);
+        if (index != HOLDINGS_NONE)
+            indexes[count++] = index;
+    }
+    for (uint32_t at = newest; at != HOLDINGS_NONE;) {
+        const struct holding *holding = holdings_at(holdings, at);
+        bool is_told = false;
+        for (size_t i = 0; i < count && !is_told; i++)
+            is_told = indexes[i] == at;
+        if (!is_told)
+            return HOLDINGS_NONE;
+        at = holding->previous != 0 ? holding->previous - 1 : HOLDINGS_NONE;
+    }
+    return count;
+}
+
+static enum status gate_local_rename(struct gate *gate, const struct gate_renaming *renaming,
+                                     struct error *error)
+{
+    struct local_policy *policy = gate_local_policy(gate_local_of(gate), renaming->policy_id);
+    uint32_t *indexes = calloc(renaming->claim_count + 1, sizeof(*indexes));
+    enum status status = STATUS_OK;
+
+    if (policy == NULL || indexes == NULL) {
+        free(indexes);
+        return policy == NULL
+                   ? STATUS_OK
+                   : error_set(error, STATUS_UNAVAILABLE, "no memory for the claims of a user");
+    }
+    pthread_mutex_lock(&policy->lock);
+    size_t count = local_policy_find_told(policy, renaming, indexes);
+    if (count == HOLDINGS_NONE)
+        status = error_set(error, STATUS_CONFLICT, "a claim of theirs on policy %lld is on its way",
+                           (long long)policy->id);
+    else if (!holdings_rename(&policy->holdings, indexes, count, renaming->from, renaming->to))
+        status = error_set(error, STATUS_UNAVAILABLE, "no memory for a name");
+    free(indexes);
+    return local_policy_unlock(policy, status);
+}
+
 static enum status gate_local_block(struct gate *gate, const struct id *user, bool blocked,
                                     struct error *error)
 {
@@ -382,6 +432,7 @@ static const struct gate_ops gate_local_ops = {
     .claim = gate_local_claim,
     .acknowledge = gate_local_acknowledge,
     .settle = gate_local_settle,
+    .rename = gate_local_rename,
     .block = gate_local_block,
     .find = gate_local_find,
     .count = gate_local_count,

@@ -9,6 +9,7 @@
 
 #define TIMEOUT_DEFAULT_MS 1000
 #define VERSION_MAJOR_MIN  7
+#define RENAME_KEYS_MAX    500
 
 /* The numbers of a policy that was just changed are read at once, if Redis still answers. */
 static enum status redis_changed(struct gate_redis *redis, int64_t policy_id, enum status status)
@@ -117,6 +118,35 @@ static enum status gate_redis_settle(struct gate *gate, int64_t policy_id, const
                                                redis_text(state == COUPON_REDEEMED ? "R" : "C")};
 
     return redis_change(gate_redis_of(gate), policy_id, "dibs_settle", arguments, 3, error);
+}
+
+static enum status gate_redis_rename(struct gate *gate, const struct gate_renaming *renaming,
+                                     struct error *error)
+{
+    size_t most = 2 + renaming->claim_count + renaming->binding_count;
+    struct redis_argument *arguments = calloc(most, sizeof(*arguments));
+    struct gate_redis *redis = gate_redis_of(gate);
+    size_t count = 2;
+    enum status status = STATUS_OK;
+
+    if (arguments == NULL)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for the keys of a user");
+    arguments[0] = redis_user(renaming->from);
+    arguments[1] = redis_user(renaming->to);
+    for (size_t i = 0; i < renaming->claim_count; i++)
+        if (request_id_is_keyed(&renaming->claims[i].request_id))
+            arguments[count++] = redis_id(&renaming->claims[i].request_id);
+    for (size_t i = 0; i < renaming->binding_count; i++)
+        arguments[count++] = redis_id(&renaming->bindings[i].request_id);
+    /* The keys in as many calls as they need, each of which leaves nothing half done. */
+    for (size_t done = 2; status == STATUS_OK && done <= count; done += RENAME_KEYS_MAX) {
+        struct redis_argument page[2 + RENAME_KEYS_MAX] = {arguments[0], arguments[1]};
+        size_t left = count - done < RENAME_KEYS_MAX ? count - done : RENAME_KEYS_MAX;
+        memcpy(page + 2, arguments + done, left * sizeof(*page));
+        status = redis_change(redis, renaming->policy_id, "dibs_rename", page, 2 + left, error);
+    }
+    free(arguments);
+    return status;
 }
 
 static enum status gate_redis_block(struct gate *gate, const struct id *user, bool blocked,
@@ -439,6 +469,7 @@ const struct gate_ops gate_redis_ops = {
     .claim = gate_redis_claim,
     .acknowledge = gate_redis_acknowledge,
     .settle = gate_redis_settle,
+    .rename = gate_redis_rename,
     .block = gate_redis_block,
     .find = gate_redis_find,
     .count = gate_redis_count,

@@ -49,7 +49,7 @@
 -- SPREAD, PENDING, ARMED, FENCED, DIBSBAD (keys or arguments that are not ours).
 
 -- What is a constant here, in a line of its own, is one of the same name in C (scripts/embed).
-local VERSION = 19
+local VERSION = 20
 local BOUND_MAX = 31
 local KEYED = 128 -- the first byte of a request id that was made from a key is this or above
 local HOLD_BACK_MS = 500
@@ -1189,6 +1189,64 @@ local function hold(held, coupon)
   return true
 end
 
+-- The keys that were bound later to what those hold, and that wait for the ledger.
+local function waiting_keys(key, held)
+  local requests = {}
+  redis.call('ZCARD', key)
+  for _, own in ipairs(held) do
+    for _, member in ipairs(redis.call('ZRANGE', key, whole(own.seq), whole(own.seq), 'BYSCORE')) do
+      requests[#requests + 1] = string.sub(member, 1, 16)
+    end
+  end
+  return requests
+end
+
+-- ARGS: the user, their new name, which is nobody's, and request ids of their keys. The ledger has
+-- the new name. While the policy is unarmed settle() says why it waits.
+local function rename(keys, args)
+  if #args < 2 or #args > BATCH_MAX then
+    fail('DIBSBAD ' .. #args .. ' arguments')
+  end
+  local from, to, meta = args[1], args[2], read_meta(keys[5])
+  if not meta then
+    return 0
+  end
+  if redis.call('TTL', keys[5]) < 0 then
+    need_armed(keys[5], meta, now_ms())
+  end
+  local texts = redis.call('HMGET', keys[3], from, to)
+  local held, others = read_held(texts[1]), read_held(texts[2])
+  for _, own in ipairs(held) do
+    own.user = from
+  end
+  redis.call('ZCARD', keys[2])
+  settle_states(keys[2], held)
+  for _, own in ipairs(held) do
+    if own.state == 'P' then
+      fail('PENDING the ledger has not got everything')
+    end
+    hold(others, own)
+  end
+  local requests, named = waiting_keys(keys[7], held), {}
+  for i = 3, #args do
+    requests[#requests + 1] = args[i]
+  end
+  redis.call('HLEN', keys[6])
+  for i, text in ipairs(read_many(keys[6], requests)) do
+    local place, user = string.match(text or '', '^(%d+:%d+:)(.+)$')
+    if user == from then
+      named[#named + 1] = requests[i]
+      named[#named + 1] = place .. to
+    end
+  end
+  if #held > 0 then
+    redis.call('HSET', keys[3], to, held_text(others))
+    redis.call('HDEL', keys[3], from)
+  end
+  call_many('HSET', keys[6], named, #named)
+  return #held
+end
+
 -- The claim that a user holds is in the ledger in another place among theirs, because this one was
 -- taken there. It may still be pending here under the old one. Answers whether it has changed, and
 -- its member of PENDING.
@@ -1812,6 +1870,7 @@ end
 register_frugal('dibs_acknowledge', acknowledge)
 register_frugal('dibs_acknowledge_bound', acknowledge_bound)
 register_frugal('dibs_settle', settle)
+register_frugal('dibs_rename', rename)
 register_frugal('dibs_set_policy', set_policy)
 register_frugal('dibs_announce', announce)
 register_frugal('dibs_lend', lend)

@@ -1,10 +1,9 @@
-/* coupons.c: show, list, redeem, cancel and reissue coupons, by id or by code; block users. */
+/* coupons.c: show, list, redeem, cancel and reissue coupons, by id or by code. */
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "claim/code.h"
-#include "http/api/actions.h"
 #include "http/api/call.h"
 #include "http/api/handlers.h"
 #include "http/api/render.h"
@@ -202,62 +201,4 @@ void coupons_reissue(struct ask *ask)
     struct coupon_call self = {.seq = 0};
     if (read_coupon(ask, &self) && ask_body(ask, ASK_BODY_OPTIONAL, NULL, 0))
         call_start_copy(ask, work_reissue, &self.call, sizeof(self));
-}
-
-/* --- users: blocked, or not any more --- */
-
-#define USER_TARGET_MAX 96
-
-struct user_call {
-    struct call call;
-    bool blocked;
-};
-
-static void note_block(struct call *call, struct service *service, bool blocked)
-{
-    char target[USER_TARGET_MAX];
-    char texts[2][32];
-    struct buffer states[2];
-
-    for (int i = 0; i < 2; i++) {
-        states[i] = (struct buffer){
-            .bytes = texts[i], .capacity = sizeof(texts[i]), .length_max = sizeof(texts[i]) - 1};
-        json_begin(&states[i], '{');
-        json_put_flag(&states[i], "blocked", (i == 1) == blocked);
-        buffer_append_literal(&states[i], "}");
-    }
-    snprintf(target, sizeof(target), "users/%.*s", (int)call->id.length, call->id.bytes);
-    action_note(call, service, blocked ? "user_blocked" : "user_unblocked", target, &states[0],
-                &states[1]);
-}
-
-static void work_block(struct call *call, struct service *service)
-{
-    struct user_call *self = (struct user_call *)(void *)call;
-    struct error error;
-    bool was_blocked = false;
-    bool is_known =
-        ledger_user_blocked(service_ledger(service), &call->id, &was_blocked, &error) == STATUS_OK;
-    enum status status = service_user_block(service, &call->id, self->blocked, &error);
-    if (!call_is_done(call, status, &error, PROBLEM_NOT_FOUND))
-        return;
-    call_log(call, self->blocked ? "user_blocked" : "user_unblocked",
-             LOG_FIELD("user", LOG_SPAN(id_span(&call->id))));
-    if (!is_known || was_blocked != self->blocked)
-        note_block(call, service, self->blocked);
-    struct buffer *out = call_json(call, 200);
-    buffer_append_literal(out, "{");
-    json_put(out, "user", id_span(&call->id));
-    json_put_flag(out, "blocked", self->blocked);
-    buffer_append_literal(out, "}");
-}
-
-void users_put(struct ask *ask)
-{
-    bool blocked = false;
-    const struct json_field fields[] = {
-        {"blocked", JSON_FLAG, JSON_REQUIRED, 0, 0, &blocked, NULL, NULL, 0},
-    };
-    if (ask_body(ask, ASK_BODY_REQUIRED, fields, 1))
-        call_start_with(ask, work_block, struct user_call, .blocked = blocked);
 }

@@ -58,6 +58,7 @@ enum {
     X(GET, "/v1/policies/{policy_id}/stats", VIEWER, LARGE, BODY, stats_show)                      \
     X(GET, "/v1/policies/{policy_id}/winners.csv", OPERATOR, LARGE, BODY, winners_download)        \
     X(PUT, "/v1/users/{user}", OPERATOR, 0, BODY, users_put)                                       \
+    X(POST, "/v1/users/{user}/erase", ADMIN, 0, BODY, users_erase)                                 \
     X(GET, "/v1/users/{user}/coupons", OWNER, QUERY | LARGE, BODY, coupons_list)                   \
     X(GET, "/v1/coupons/{coupon}", HOLDER, 0, BODY, coupons_show)                                  \
     X(POST, "/v1/coupons/{coupon}/redeem", HOLDER, 0, BODY, coupons_redeem)                        \

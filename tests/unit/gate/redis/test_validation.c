@@ -33,6 +33,7 @@ static const struct function functions[] = {
     {"dibs_acknowledge", "PIMKB", NULL, {"2", "I", "2", "3", "V", "c"}},
     {"dibs_acknowledge_bound", "B", NULL, {KEY_B ":1"}},
     {"dibs_settle", "PIM", NULL, {"b", "2", "R"}},
+    {"dibs_rename", "PIMKB", settle_policy, {"z", "y"}},
     {"dibs_set_policy", "M", NULL, {ROW("2", "0", "5")}},
     {"dibs_lend", "RLM", NULL, {"2", "11", "5", "lend-2", "0"}},
     {"dibs_recall", "RLM", NULL, {"3", "recall-1"}},
