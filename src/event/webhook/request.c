@@ -116,7 +116,7 @@ void webhook_request_judge(struct webhook_request *request, CURLcode code,
     *answer = (struct webhook_answer){.took_ms = took_us / MS_PER_S};
     if (code != CURLE_OK) {
         answer->outcome = WEBHOOK_AWAY;
-        snprintf(answer->words, sizeof(answer->words), "no answer: %s",
+        snprintf(answer->words, sizeof(answer->words), "no answer: %.140s",
                  request->trouble[0] != '\0' ? request->trouble : curl_easy_strerror(code));
         return;
     }

@@ -296,7 +296,7 @@ static void add_admin(struct auth *auth, const char *name, enum access_role role
 {
     struct auth_admin *admin = &auth->admins[auth->admin_count++];
 
-    snprintf(admin->name, sizeof(admin->name), "%s", name);
+    snprintf(admin->name, sizeof(admin->name), "%.*s", (int)sizeof(admin->name) - 1, name);
     admin->role = role;
     digest(auth, token, admin->digest);
     session_key_derive(&admin->session_key, token);
