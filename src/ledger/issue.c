@@ -122,10 +122,22 @@ static void issue_sort(struct coupon_row *rows, size_t count)
     }
 }
 
+static enum status issue_read_exceptions(void *context, const struct sql_value *columns,
+                                         struct error *error)
+{
+    *(struct issue_exceptions *)context = (struct issue_exceptions){
+        .has_blocked = columns[0].number != 0,
+        .has_refused = columns[1].number != 0,
+        .has_reserved = columns[2].number != 0,
+    };
+    return STATUS_OK;
+}
+
 static enum status issue_prepare(struct sql *sql, struct issue_room *room,
                                  const struct claim *claims, size_t count, int64_t now_ms,
                                  struct lease_terms *terms, struct error *error)
 {
+    struct issue_exceptions any = {0};
     enum status status = STATUS_OK;
 
     for (size_t i = 0; i < count; i++)
@@ -144,7 +156,11 @@ static enum status issue_prepare(struct sql *sql, struct issue_room *room,
                                                       row->claim->requested_at_ms);
         row->ends_at_ms = terms->expires_at_ms;
     }
-    return status == STATUS_OK ? issue_find_exceptions(sql, room, count, error) : status;
+    if (status == STATUS_OK)
+        status = SQL_RUN(sql, STATEMENT_exceptions_any, issue_read_exceptions, &any, error);
+    if (status == STATUS_OK && (any.has_blocked || any.has_refused || any.has_reserved))
+        status = issue_find_exceptions(sql, room, count, &any, error);
+    return status;
 }
 
 /* --- inserting --- */

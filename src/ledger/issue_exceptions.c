@@ -126,23 +126,6 @@ enum status issue_find_reserved(struct sql *sql, struct issue_room *room, struct
                                : status;
 }
 
-struct issue_exceptions {
-    bool has_blocked;
-    bool has_refused;
-    bool has_reserved;
-};
-
-static enum status issue_read_exceptions(void *context, const struct sql_value *columns,
-                                         struct error *error)
-{
-    *(struct issue_exceptions *)context = (struct issue_exceptions){
-        .has_blocked = columns[0].number != 0,
-        .has_refused = columns[1].number != 0,
-        .has_reserved = columns[2].number != 0,
-    };
-    return STATUS_OK;
-}
-
 /* In the rows of one policy. */
 static enum status issue_find_in_run(struct sql *sql, struct issue_room *room,
                                      const struct issue_exceptions *any, struct issue_rows *run,
@@ -158,21 +141,20 @@ static enum status issue_find_in_run(struct sql *sql, struct issue_room *room,
 }
 
 enum status issue_find_exceptions(struct sql *sql, struct issue_room *room, size_t count,
-                                  struct error *error)
+                                  const struct issue_exceptions *any, struct error *error)
 {
-    struct issue_exceptions any = {0};
-    enum status status = SQL_RUN(sql, STATEMENT_exceptions_any, issue_read_exceptions, &any, error);
+    enum status status = STATUS_OK;
 
-    if (status == STATUS_OK && any.has_blocked)
+    if (any->has_blocked)
         status = issue_refuse_blocked(sql, room, count, error);
-    if (!any.has_refused && !any.has_reserved)
+    if (!any->has_refused && !any->has_reserved)
         return status;
     for (size_t i = 0, end; i < count && status == STATUS_OK; i = end) {
         const struct coupon_row *rows = room->rows;
         for (end = i + 1; end < count && rows[end].claim->policy_id == rows[i].claim->policy_id;)
             end++;
         struct issue_rows run = {.rows = room->rows + i, .count = end - i};
-        status = issue_find_in_run(sql, room, &any, &run, error);
+        status = issue_find_in_run(sql, room, any, &run, error);
     }
     return status;
 }

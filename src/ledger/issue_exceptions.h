@@ -6,9 +6,17 @@
 
 #include "ledger/issue.h"
 
+/* What there is of them in the ledger: usually nothing. */
+struct issue_exceptions {
+    bool has_blocked;
+    bool has_refused;
+    bool has_reserved;
+};
+
 /* Makes rows of blocked users, and those that were refused for good before, VOID, and merges those
- * that issue_find_reserved() finds. Usually there are none, which costs one statement. */
+ * that issue_find_reserved() finds. */
 enum status issue_find_exceptions(struct sql *sql, struct issue_room *room, size_t count,
+                                  const struct issue_exceptions *any,
                                   struct error *error) MUST_CHECK;
 
 /* Rows of one policy whose wish has a coupon of the reserve already, in whatever place, become

@@ -6,7 +6,6 @@
 #include "claim/code.h"
 #include "http/api/call.h"
 #include "http/api/handlers.h"
-#include "http/api/render.h"
 #include "http/api/reply.h"
 
 #define CURSOR_KIND 'c'

@@ -8,7 +8,6 @@
 #include "http/api/actions.h"
 #include "http/api/call.h"
 #include "http/api/handlers.h"
-#include "http/api/render.h"
 #include "http/api/reply.h"
 #include "http/live/live.h"
 

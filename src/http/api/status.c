@@ -9,7 +9,6 @@
 #include "base/hash.h"
 #include "http/api/call.h"
 #include "http/api/handlers.h"
-#include "http/api/render.h"
 #include "http/api/reply.h"
 
 #define WAIT_MAX_S    60

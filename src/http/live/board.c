@@ -7,7 +7,7 @@
 #include "base/hash.h"
 #include "http/api/call.h"
 #include "http/api/handlers.h"
-#include "http/api/render.h"
+#include "http/api/reply.h"
 #include "http/live/live.h"
 #include "version.h"
 

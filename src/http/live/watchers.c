@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "http/api/call.h"
 #include "http/api/handlers.h"
-#include "http/api/render.h"
 #include "http/api/reply.h"
 #include "http/live/live.h"
 

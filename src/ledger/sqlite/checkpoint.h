@@ -14,8 +14,27 @@
  */
 #pragma once
 
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
 #include "ledger/sqlite/store.h"
-#include "ledger/sqlite/syncer.h"
+
+/* A thread that syncs one file, so that whoever writes it need not wait. A sync that fails ends the
+ * process: what the file holds is not known any more. Asking and waiting are for its owner's
+ * thread. */
+struct syncer {
+    int descriptor; /* borrowed */
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t asked;
+    pthread_cond_t done;
+    uint64_t asked_count; /* under the lock, as all below */
+    uint64_t done_count;  /* asked for so often before the last sync that is done began */
+    int64_t took_ms;      /* by the last sync that is done */
+    bool stopping;
+};
 
 /* In frames of the log, one per page that a commit has changed. */
 struct checkpoint_limits {
