@@ -1,7 +1,8 @@
-/* buffer.c: growth and number formatting of the bounded buffer. */
+/* buffer.c: growth, numbers and cells of the bounded buffer. */
 #include "base/buffer.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -109,4 +110,43 @@ void buffer_append_i64(struct buffer *buffer, int64_t number)
         buffer_append_literal(buffer, "-");
         buffer_append_u64(buffer, size);
     }
+}
+
+/* --- cells of a CSV file --- */
+
+static bool is_one_of(char byte, struct span bytes)
+{
+    return memchr(bytes.bytes, byte, bytes.length) != NULL;
+}
+
+static bool begins_a_formula(struct span text)
+{
+    return text.length > 0 && is_one_of(text.bytes[0], SPAN("=+-@\t\r"));
+}
+
+static bool needs_quotes(struct span text)
+{
+    for (size_t at = 0; at < text.length; at++)
+        if (is_one_of(text.bytes[at], SPAN(",\"\r\n")))
+            return true;
+    return false;
+}
+
+void csv_append_text(struct buffer *out, struct span text)
+{
+    bool quoted = needs_quotes(text);
+    if (quoted)
+        buffer_append_literal(out, "\"");
+    if (begins_a_formula(text))
+        buffer_append_literal(out, "'");
+    if (!quoted) {
+        buffer_append_span(out, text);
+        return;
+    }
+    for (size_t at = 0; at < text.length; at++) {
+        if (text.bytes[at] == '"')
+            buffer_append_literal(out, "\"");
+        buffer_append(out, text.bytes + at, 1);
+    }
+    buffer_append_literal(out, "\"");
 }

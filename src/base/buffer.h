@@ -92,3 +92,9 @@ static inline void buffer_append_span(struct buffer *buffer, struct span span)
 }
 
 #define buffer_append_literal(buffer, literal) buffer_append(buffer, literal, sizeof(literal) - 1)
+
+/* --- cells of a CSV file (RFC 4180) that a spreadsheet shows and never runs --- */
+
+/* A text as one cell. One that a spreadsheet would take for a formula (it begins with = + - @, a
+ * tab or a CR) gets a ' in front; one with a comma, a quote or a line end is quoted. */
+void csv_append_text(struct buffer *out, struct span text);

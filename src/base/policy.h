@@ -15,7 +15,6 @@
 
 #include "base/buffer.h"
 #include "base/clock.h"
-#include "base/currency.h"
 #include "base/verdict.h"
 
 #define POLICY_ID_MAX              INT64_C(9007199254740991) /* 2^53 - 1: exact in every JSON reader */
@@ -82,7 +81,7 @@ enum policy_kind {
     POLICY_TIME,
     POLICY_TIME_OR_NONE,
     POLICY_FLAG,
-    POLICY_CURRENCY, /* letters as base/currency.h packs them; text or NULL */
+    POLICY_CURRENCY, /* letters as currency_of() packs them; text or NULL */
     POLICY_DISCOUNT, /* enum discount_type; "percent" or "fixed" */
     POLICY_TEXT,
 };
@@ -176,3 +175,24 @@ static inline bool policy_change_sets(const struct policy_change *change, enum p
 {
     return (change->sets >> column & 1) != 0;
 }
+
+/* --- currencies ---
+ *
+ * Currencies of ISO 4217, as numbers that hold their three letters.
+ *
+ * Amounts are in a currency's smallest unit: 500 of USD are $5.00, 5000 of KRW are 5,000 won.
+ */
+
+#define CURRENCY_NONE        0
+#define CURRENCY_MAX         0xffffff
+#define CURRENCY_TEXT_SIZE   4
+#define CURRENCY_AMOUNT_SIZE 32
+
+/* CURRENCY_NONE: it is no code in use. Capitals only. */
+int32_t currency_of(struct span code);
+
+/* Its three letters; "" of none. */
+const char *currency_text(int32_t currency, char text[CURRENCY_TEXT_SIZE]);
+
+/* "5.00 USD", "5000 KRW", and of none the number alone. */
+const char *currency_amount(int32_t currency, int64_t amount, char text[CURRENCY_AMOUNT_SIZE]);

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/histogram.h"
+#include "base/metrics.h"
 #include "claim/service.h"
 
 struct desk;

@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "command/exchange.h"
 #include "top/screen.h"
-#include "top/text.h"
 #include "top/view.h"
 
 #define INTERVAL_MS   1000

@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "ledger/dead_letters.h"
 #include "ledger/erase.h"
-#include "ledger/issue_exceptions.h"
 #include "ledger/outbox.h"
 #include "ledger/rows.h"
 

@@ -1,6 +1,6 @@
 /* issue_exceptions.c: the blocked, those refused before and those that the reserve has served,
  * found by one statement each. */
-#include "ledger/issue_exceptions.h"
+#include "ledger/issue.h"
 
 #include <stdlib.h>
 

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "base/histogram.h"
+#include "base/metrics.h"
 #include "base/model.h"
 #include "base/traces.h"
 

@@ -10,7 +10,6 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/random.h"
-#include "ledger/writer_inside.h"
 
 #define RETRY_PAUSE_MIN_MS 20
 #define RETRY_PAUSE_MAX_MS 1000

@@ -1,9 +1,11 @@
-/* screen.h: a view on a terminal, drawn anew every second, and the keys pressed on it.
+/* screen.h: a view on a terminal, drawn anew every second, and the keys pressed on it; as
+ * text and as JSON, for those who have no terminal.
  *
  * Threads: the main thread; one screen at a time.
  */
 #pragma once
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "top/view.h"
 
@@ -29,3 +31,18 @@ void top_screen_draw(const struct top_view *view, const char *url, size_t select
 
 /* Waits for a key, for at most so long. */
 enum top_key top_screen_key(int64_t timeout_ms);
+
+/* --- a view as lines of text and as JSON --- */
+
+/* A line about the server, its claims, its parts and each policy. */
+void top_text(struct buffer *out, const struct top_view *view, const char *url);
+
+/* One object on one line. */
+void top_json(struct buffer *out, const struct top_view *view, const char *url);
+
+/* The pieces of which text and screen are made: "1.2 ms", "won 1,200/s, sold out 9/s". */
+void top_append_latency(struct buffer *out, double seconds);
+void top_append_rates(struct buffer *out, const struct top_view *view);
+
+/* How a bar of so many cells is divided: issued, pending, remaining; their sum is `cells`. */
+void top_bar(const struct top_policy *policy, int cells, int parts[3]);

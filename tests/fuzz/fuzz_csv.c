@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/csv.h"
+#include "base/buffer.h"
 #include "base/error.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);

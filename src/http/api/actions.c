@@ -1,5 +1,5 @@
 /* actions.c: what operators did: noted behind each change, and listed for those who may look. */
-#include "http/api/actions.h"
+#include "http/api/call.h"
 
 #include <stdio.h>
 

@@ -6,7 +6,6 @@
 
 #include "base/json.h"
 #include "base/log.h"
-#include "http/api/actions.h"
 #include "http/api/call.h"
 #include "http/api/handlers.h"
 #include "http/api/reply.h"

@@ -131,3 +131,13 @@ void call_list(struct call *call, struct service *service, const struct call_row
                   LOG_FIELD("address", LOG_TEXT(call_address_)),                \
                   LOG_FIELD("token", LOG_TEXT((call)->token)), __VA_ARGS__);    \
     } while (0)
+
+/* --- what operators did, kept in the ledger --- */
+
+/* Keeps it for GET /v1/actions: after the change, which it does not undo when it cannot be kept.
+ * `was` and `became` are JSON; NULL: nothing to tell. */
+void action_note(const struct call *call, struct service *service, const char *what,
+                 const char *target, const struct buffer *was, const struct buffer *became);
+
+/* Of a policy what operators change. */
+void action_write_policy(struct buffer *out, const struct policy *policy);

@@ -12,14 +12,13 @@
 #include <uv.h>
 
 #include "base/buffer.h"
-#include "base/histogram.h"
 #include "base/json.h"
+#include "base/metrics.h"
 #include "claim/desk.h"
 #include "claim/service.h"
 #include "config/config.h"
 #include "http/api/auth.h"
 #include "http/pages/pages.h"
-#include "http/pages/shop.h"
 #include "http/server/limits.h"
 #include "http/server/proxy.h"
 #include "http/server/server.h"

@@ -3,7 +3,6 @@
 
 #include "base/log.h"
 #include "claim/code.h"
-#include "http/api/actions.h"
 #include "http/api/call.h"
 #include "http/api/handlers.h"
 #include "http/api/reply.h"

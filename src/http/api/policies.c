@@ -5,7 +5,6 @@
 #include "base/log.h"
 #include "base/policy.h"
 #include "claim/preflight.h"
-#include "http/api/actions.h"
 #include "http/api/call.h"
 #include "http/api/handlers.h"
 #include "http/api/reply.h"

@@ -1,6 +1,5 @@
 /* users.c: block users, and erase them. */
 #include "base/log.h"
-#include "http/api/actions.h"
 #include "http/api/call.h"
 #include "http/api/handlers.h"
 #include "ledger/actions.h"

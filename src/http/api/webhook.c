@@ -1,6 +1,5 @@
 /* webhook.c: how the webhook does; tested, tried again at once, told once more; for admins. */
 #include "config/config.h"
-#include "http/api/actions.h"
 #include "http/api/call.h"
 #include "http/api/handlers.h"
 

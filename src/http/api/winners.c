@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/buffer.h"
 #include "base/clock.h"
-#include "base/csv.h"
 #include "base/log.h"
 #include "claim/code.h"
 #include "http/api/call.h"

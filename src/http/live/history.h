@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/histogram.h"
+#include "base/metrics.h"
 #include "base/model.h"
 #include "claim/totals.h"
 #include "gate/gate.h"

@@ -1,5 +1,5 @@
 /* shop.c: reads the shop file strictly, and writes of it what pages and the API show. */
-#include "http/pages/shop.h"
+#include "http/pages/pages.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* batch.c: rows laid out where prepared statements of each size find them. */
-#include "ledger/mysql/batch.h"
+#include "ledger/mysql/session.h"
 
 #include <stdlib.h>
 #include <string.h>

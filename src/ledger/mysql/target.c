@@ -1,5 +1,5 @@
 /* target.c: takes a mysql:// URL apart and checks what only this driver knows. */
-#include "ledger/mysql/target.h"
+#include "ledger/mysql/link.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  */
 #include "base/random.h"
 #include "ledger/migrate.h"
-#include "ledger/writer_inside.h"
+#include "ledger/writer.h"
 
 enum status writer_repair(struct writer *writer, write_fn apply, void *argument,
                           struct error *error)

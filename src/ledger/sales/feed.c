@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "ledger/list.h"
+#include "ledger/rows.h"
 
 /* The feed is cut when its ids pass a multiple of this. */
 #define TRIM_STEP 1000

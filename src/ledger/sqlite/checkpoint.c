@@ -88,8 +88,7 @@ static void syncer_ask(struct syncer *syncer)
     pthread_mutex_unlock(&syncer->lock);
 }
 
-/* Whether all that was asked for is durable, after waiting for so long at most (0: not at all). */
-static bool syncer_wait(struct syncer *syncer, int64_t timeout_ms)
+bool syncer_wait(struct syncer *syncer, int64_t timeout_ms)
 {
     struct timespec until = clock_deadline_in_ms(timeout_ms);
     int code = timeout_ms > 0 ? 0 : 1;
@@ -102,7 +101,7 @@ static bool syncer_wait(struct syncer *syncer, int64_t timeout_ms)
     return is_done;
 }
 
-static int64_t syncer_took_ms(struct syncer *syncer)
+int64_t syncer_took_ms(struct syncer *syncer)
 {
     pthread_mutex_lock(&syncer->lock);
     int64_t took_ms = syncer->took_ms;

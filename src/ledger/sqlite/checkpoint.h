@@ -36,6 +36,10 @@ struct syncer {
     bool stopping;
 };
 
+/* Whether all that was asked for is durable, after waiting for so long at most (0: not at all). */
+bool syncer_wait(struct syncer *syncer, int64_t timeout_ms);
+int64_t syncer_took_ms(struct syncer *syncer);
+
 /* In frames of the log, one per page that a commit has changed. */
 struct checkpoint_limits {
     int step;        /* what is copied at once */

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "base/csv.h"
+#include "base/buffer.h"
 
 static void test_csv__cells(void **state)
 {

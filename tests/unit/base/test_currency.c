@@ -1,5 +1,5 @@
 /* Unit tests of base/currency. */
-#include "base/currency.h"
+#include "base/policy.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/array.h"
-#include "base/histogram.h"
+#include "base/metrics.h"
 
 /* The bucket a value was counted in. */
 static unsigned recorded_bucket(uint64_t value)

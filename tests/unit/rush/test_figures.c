@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "rush/figures.h"
+#include "rush/report.h"
 
 #define MS INT64_C(1000000)
 

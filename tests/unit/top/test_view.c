@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "top/text.h"
+#include "top/screen.h"
 #include "top/view.h"
 
 /* A snapshot of a server that has served so many claims, of which so many took 1 ms and the rest

@@ -7,7 +7,7 @@
 /* cmocka.h needs some of those above it. */
 #include <cmocka.h>
 
-#include "ledger/mysql/target.h"
+#include "ledger/mysql/link.h"
 
 static struct ledger_mysql_target target;
 static struct error error;

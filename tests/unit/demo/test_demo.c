@@ -1,4 +1,4 @@
-/* test_shop.c: the demo's crowd comes in order, and brings repeats and latecomers. */
+/* test_demo.c: the demo's crowd comes in order, and brings repeats and latecomers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/json.h"
-#include "demo/shop.h"
+#include "demo/demo.h"
 
 static void test_crowd__comes_in_order(void **state)
 {
