@@ -82,14 +82,16 @@ def test_ids__a_cancelled_coupon_is_won_again(shared):
 
 def test_ids__only_who_is_blocked_is_blocked(shared):
     policy = shared.create(total=9)["id"]
-    for user, others in (("Kim+1", ["kim+1", "Kim 1"]), (NAME, [NAME + "1"])):
+    not_open = shared.create(total=9, opens_at="2099-01-01T00:00:00Z")["id"]
+    for user, others in (("Kim+1", ["kim+1", "Kim 1"]), (NAME + "2", [NAME + "1"])):
         path = f"/v1/users/{quote(user, safe='')}"
         assert expect(shared.request("PUT", path, {"blocked": True}), 200)["user"] == user
-        # Each server hears of it in a moment.
-        wait_until(lambda: shared.claim(policy, user).code == "BLOCKED", "the block")
+        # Each server hears of it, and of its end, in a moment: until then nothing may be won.
+        wait_until(lambda: shared.claim(not_open, user).code == "BLOCKED", "the block")
         for other in others:
             shared.win(policy, other)
         expect(shared.request("PUT", path, {"blocked": False}), 200)
+        wait_until(lambda: shared.claim(not_open, user).code == "NOT_OPEN", "the end of the block")
 
 
 def test_ids__of_orders_and_products(shared):
