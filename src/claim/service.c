@@ -109,7 +109,8 @@ static enum status service_open_ledger(struct service *service, struct error *er
         .integrity = options->integrity,
         .readers = options->pool_threads + 2,
         .zone = service->zone,
-        .issue_attempts = options->issue_attempts,
+        /* Whoever waits for the ledger hears of the first refusal, and can ask again. */
+        .issue_attempts = options->ack == GATE_ACK_LEDGER ? 1 : options->issue_attempts,
         .keeps_moments = scoring_is_on(&service->scoring),
         .on_issued = service->topology->on_issued,
         .on_durable = service->topology->on_durable,

@@ -121,7 +121,7 @@ const struct config_key config_keys[] = {
            "How long Redis may take to answer before it counts as away."),
     WORD(CHOICE, "ack", "Backends", ack, "gate", config_acks, "WHEN", "ledger",
          "With Redis, when a winner is answered: gate at once, with 202 ACCEPTED; ledger when the "
-         "coupon is in the database, with 201 ISSUED."),
+         "coupon is in the database, with 201 ISSUED. Servers and workers need the same."),
     NUMBER(INTEGER, "replicas", "Backends", replicas, "0", 0, 100, "1",
            "With Redis, how many of its replicas must have a win before it is answered; with too "
            "few the answer is 503, and the retry finds the claim."),
@@ -219,9 +219,11 @@ const struct config_key config_keys[] = {
            "With Redis, how long a worker rests at most before it looks again whether a policy "
            "that was quiet has claims pending; one that was claimed from in the last 10 s is "
            "looked at every 20ms, or as often as this says."),
-    NUMBER(INTEGER, "issue_attempts", "Backends", issue_attempts, "6", 1, 100, "10",
-           "With Redis, how often a claim is tried whose row the database refuses, with pauses "
-           "that double from 200ms on; then it is VOID, and a dead letter says why."),
+    NUMBER(
+        INTEGER, "issue_attempts", "Backends", issue_attempts, "6", 1, 100, "10",
+        "With Redis and ack=gate, how often a claim is tried whose row the database refuses, with "
+        "pauses that double from 200ms on; then it is VOID, and a dead letter says why. "
+        "With ack=ledger the first refusal counts: the user, who was not told yet, gets 503."),
     NUMBER(INTEGER, "pending_max", "Backends", pending_max, "100000", 1, 10000000, "50000",
            "How many claims may wait for the ledger; more are answered 503 before the gate sees "
            "them."),

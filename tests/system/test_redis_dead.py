@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from harness import expect, run_dibs, wait_until
+from harness import expect, expect_problem, run_dibs, wait_until
 from ledger import coupons, rows
 from servers import Redis
 from sharing import Sharing
@@ -74,6 +74,19 @@ def test_redis_dead__a_poisoned_claim_holds_nobody_up(tmp_path, redis):
         wait_until(lambda: "next" in shop.holders(policy), "it is issued")
         shop.await_sold_out(server, policy)
         assert len(shop.holders(policy)) == 31
+
+
+def test_redis_dead__who_waits_for_the_ledger_hears_of_the_refusal(tmp_path, redis):
+    """Nobody has been told yes, so nobody waits for it to be tried again."""
+    with Sharing(tmp_path, redis, ledger="sqlite") as shop:
+        server = shop.serve(ack="ledger", ack_timeout="30s")
+        policy = server.create(total=1)["id"]
+        refuse_bad(shop)
+        expect_problem(server.claim(policy, "bad-one"), 503, "UNAVAILABLE")
+        assert expect(server.status(policy, "bad-one"), 200)["state"] == "VOID"
+        (letter,) = letters(shop)
+        assert letter["attempts"] == 1 and "not this one" in letter["reason"]
+        wait_until(lambda: server.claim(policy, "next").status == 201, "its unit returns")
 
 
 # Refuses whatever is written for somebody whom the shop does not know: also a VOID row.
