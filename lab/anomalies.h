@@ -33,7 +33,7 @@ enum lab_fault {
     LAB_WORKER_KILLED, /* between two of its commands */
     LAB_SERVER_KILLED, /* the same of a front */
     LAB_REDIS_KILLED,  /* kill -9 in the middle */
-    LAB_BROKER_AWAY,   /* it stands still from the middle of the storm on, for some seconds */
+    LAB_BROKER_AWAY,   /* kill -9 in the middle of the storm, and for some seconds there is none */
     LAB_POISON,        /* one user whose row the database refuses */
     LAB_FAULTS,
 };

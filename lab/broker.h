@@ -18,4 +18,13 @@ struct lab_broker {
 
 enum status lab_broker_start(struct lab_broker *broker, const struct lab_servers *servers,
                              struct error *error) MUST_CHECK;
+
+/* kill -9; it is launched again with what it had written. */
+void lab_broker_kill(struct lab_broker *broker);
+enum status lab_broker_launch(struct lab_broker *broker, const struct lab_servers *servers,
+                              struct error *error) MUST_CHECK;
+
+/* Makes that topic, with three partitions. */
+enum status lab_broker_make_topic(const struct lab_broker *broker, const char *topic,
+                                  struct error *error) MUST_CHECK;
 void lab_broker_stop(struct lab_broker *broker);

@@ -48,7 +48,8 @@ struct run {
 
 bool lab_has_kafka(const struct lab_contestant *contestant)
 {
-    return contestant->strategy != NULL ? contestant->strategy->has_kafka : contestant->has_kafka;
+    return contestant->strategy != NULL ? contestant->strategy->topic != NULL
+                                        : contestant->has_kafka;
 }
 
 bool lab_has_worker(const struct lab_contestant *contestant)
@@ -198,7 +199,7 @@ static void run_break(struct run *run)
     if (run->setting->fault == LAB_REDIS_KILLED && run->status == STATUS_OK)
         run->status = lab_redis_crash(run->servers, run->setting->syncs_always, run->error);
     else if (run->setting->fault == LAB_BROKER_AWAY && run->broker.pid > 0)
-        kill(run->broker.pid, SIGSTOP);
+        lab_broker_kill(&run->broker);
     else if (run->setting->fault == LAB_SERVER_KILLED && is_dibs)
         kill(run->fronts[0], SIGKILL);
     else if (run->setting->fault == LAB_WORKER_KILLED && is_dibs && run->worker > 0)
@@ -332,7 +333,7 @@ static enum status run_count(const struct run *run, const struct lab_storm *stor
 static int64_t run_quiet_ms(const struct run *run)
 {
     const struct lab_strategy *strategy = run->contestant->strategy;
-    if (strategy == NULL || strategy->has_kafka)
+    if (strategy == NULL || strategy->topic != NULL)
         return QUIET_LATE_MS;
     int pause_ms = run->knobs.worker_pause_ms > 0 ? run->knobs.worker_pause_ms : strategy->pause_ms;
     return QUIET_MS + 2 * pause_ms;
@@ -388,13 +389,24 @@ static int run_kill_at(const struct run *run)
     return 1 + (int)((run->knobs.seed * 7919) % (uint64_t)(steps > 0 ? steps : 1));
 }
 
+/* dibs makes its topics itself; who has none of his own before the storm would make it amid the
+ * fault. */
+static enum status run_start_broker(struct run *run)
+{
+    const struct lab_strategy *strategy = run->contestant->strategy;
+    enum status status = lab_broker_start(&run->broker, run->servers, run->error);
+    return status == STATUS_OK && strategy != NULL
+               ? lab_broker_make_topic(&run->broker, strategy->topic, run->error)
+               : status;
+}
+
 static enum status run_start(struct run *run)
 {
     enum lab_fault fault = run->setting->fault;
     int kill_at = run_kill_at(run);
     enum status status = run_prepare(run);
     if (status == STATUS_OK && lab_has_kafka(run->contestant))
-        status = lab_broker_start(&run->broker, run->servers, run->error);
+        status = run_start_broker(run);
     if (status != STATUS_OK)
         return status;
     for (int i = 0; i < run->front_count; i++) {
@@ -429,9 +441,10 @@ static enum status run_storm(struct run *run, struct lab_figures *figures)
                       run_progress, run, run->error);
     if (status == STATUS_OK)
         status = run->status;
-    if (run->setting->fault == LAB_BROKER_AWAY && run->broker.pid > 0) {
+    if (status == STATUS_OK && run->setting->fault == LAB_BROKER_AWAY &&
+        lab_has_kafka(run->contestant)) {
         usleep(BROKER_AWAY_MS * 1000);
-        kill(run->broker.pid, SIGCONT);
+        status = lab_broker_launch(&run->broker, run->servers, run->error);
     }
     if (status == STATUS_OK) {
         status = run_settle(run, &storm, figures);

@@ -50,7 +50,7 @@ struct lab_strategy {
     bool needs_redis;
     int pause_ms; /* of its worker; 0: it has none */
     int batch;
-    bool has_kafka;
+    const char *topic; /* of Kafka, which is there before anybody presses; NULL: it has none */
 
     /* Makes an empty Redis and database ready for `total` coupons of the session's policy. */
     void (*prepare)(struct lab_session *session);

@@ -81,8 +81,6 @@ static rd_kafka_t *decr_kafka_subscribe(struct lab_session *session)
     (void)rd_kafka_conf_set(conf, "group.id", "lab-issuer", words, sizeof(words));
     (void)rd_kafka_conf_set(conf, "auto.offset.reset", "earliest", words, sizeof(words));
     (void)rd_kafka_conf_set(conf, "session.timeout.ms", "6000", words, sizeof(words));
-    (void)rd_kafka_conf_set(conf, "topic.metadata.refresh.interval.ms", "500", words,
-                            sizeof(words));
     rd_kafka_t *consumer = rd_kafka_new(RD_KAFKA_CONSUMER, conf, words, sizeof(words));
     rd_kafka_topic_partition_list_t *topics = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_list_add(topics, TOPIC, RD_KAFKA_PARTITION_UA);
@@ -138,7 +136,7 @@ const struct lab_strategy lab_decr_kafka = {
                                   "stay in the set and hear \"already\".",
         },
     .needs_redis = true,
-    .has_kafka = true,
+    .topic = TOPIC,
     .pause_ms = 1,
     .batch = BATCH,
     .prepare = decr_kafka_prepare,
