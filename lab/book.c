@@ -8,8 +8,8 @@ static const char *const dibs_why[LAB_FAULTS] = {
     [LAB_REDIS_KILLED] =
         "ack=gate rests on Redis's file, and says at the start that appendfsync everysec can lose "
         "up to two seconds of 202s; ack=ledger and appendfsync always lose nothing.",
-    [LAB_POISON] = "The win was told before the row, as 202: what the database refuses for good "
-                   "becomes VOID with its reason, and its unit is for whoever asks next.",
+    [LAB_POISON] = "ack=gate tells the win before the row, as 202: what the database refuses for "
+                   "good becomes VOID with its reason, and its unit is for whoever asks next.",
 };
 
 void lab_result_add(struct lab_result *result, const struct lab_figures *figures)

@@ -109,9 +109,16 @@ static void count_told(struct count *count)
     figures->max_ms = answered > 0 ? count->values[answered - 1] : 0;
 }
 
-static bool count_is_no(const struct storm_press *press)
+/* To one whom the database refuses there is nothing to say but no. */
+static bool count_is_refused(const struct count *count, uint32_t user)
 {
-    return press->outcome == STORM_SOLD_OUT || press->outcome == STORM_BUSY;
+    return count->shape->has_poison && user == storm_poisoned(count->shape);
+}
+
+static bool count_is_no(const struct count *count, const struct storm_press *press)
+{
+    return (press->outcome == STORM_SOLD_OUT || press->outcome == STORM_BUSY) &&
+           !count_is_refused(count, press->user);
 }
 
 /* Losers who were answered before the last winner of their policy asked. */
@@ -129,7 +136,7 @@ static int64_t count_overtaken(const struct count *count)
         }
         for (size_t i = 0; i < storm->press_count; i++) {
             const struct storm_press *press = &storm->presses[i];
-            sum += press->policy == policy && count_is_no(press) &&
+            sum += press->policy == policy && count_is_no(count, press) &&
                    press->answered_ns < last_winner_ns &&
                    !count_user_of(count, policy, press->user)->was_told_yes;
         }
@@ -147,7 +154,7 @@ static void count_policy(struct count *count, int policy, double *delays, size_t
         rows += user->rows;
         figures->won_twice += user->rows > 1 || user->wins > 1;
         figures->sent_away += user->was_sent_away && !user->was_told_yes && !user->was_told_no &&
-                              !user->was_told_already;
+                              !user->was_told_already && !count_is_refused(count, i);
         figures->taken_back += user->was_told_yes && user->rows == 0 && user->was_taken_back;
         figures->yes_without_row += user->was_told_yes && user->rows == 0 && !user->was_taken_back;
         figures->row_without_yes +=

@@ -15,7 +15,9 @@
 #include "lab/session.h"
 #include "lab/table.h"
 
-#define PAGE_MAX (4 << 20)
+#define PAGE_MAX        (4 << 20)
+#define PROMISED_ROUNDS 50
+#define EXIT_BROKEN     3
 
 /* --- as a process of a run --- */
 
@@ -73,30 +75,64 @@ static void book_add(struct lab_book *book, const struct lab_options *options,
     book->scenarios[book->scenario_count++] = scenario;
 }
 
-static bool book_wants(const struct lab_book *book, const struct lab_options *options,
-                       size_t scenario, size_t contestant)
+static bool book_may(const struct lab_book *book, const struct lab_options *options,
+                     size_t scenario, size_t contestant)
 {
     const struct lab_scenario *one = book->scenarios[scenario];
+    const struct lab_contestant *design = book->contestants[contestant];
+    const struct lab_setting *setting = &book->settings[scenario];
     /* Somebody else's Redis is not killed. */
-    return (one->concerns == NULL || one->concerns(book->contestants[contestant])) &&
-           (options->redis == NULL || book->settings[scenario].fault != LAB_REDIS_KILLED);
+    return (one->concerns == NULL || one->concerns(design)) &&
+           (options->redis == NULL || setting->fault != LAB_REDIS_KILLED) &&
+           (!options->is_promised || lab_promises(design, setting));
+}
+
+/* Each design takes what it promises in turn; else every round is of everything. */
+static bool book_wants(const struct lab_book *book, const struct lab_options *options,
+                       size_t scenario, size_t contestant, int round)
+{
+    int before = 0, all = 0;
+    if (!book_may(book, options, scenario, contestant))
+        return false;
+    for (size_t i = 0; i < book->scenario_count; i++) {
+        bool may = book_may(book, options, i, contestant);
+        before += may && i < scenario;
+        all += may;
+    }
+    return !options->is_promised || round % all == before;
 }
 
 static void book_plan(struct lab_book *book, const struct lab_options *options)
 {
-    book->rounds = options->rounds;
     for (size_t i = 0; lab_contestants[i].name != NULL; i++)
-        if (lab_is_listed(options->only, lab_contestants[i].name))
+        if (lab_is_listed(options->only, lab_contestants[i].name) &&
+            (!options->is_promised || lab_is_reference(&lab_contestants[i])))
             book->contestants[book->contestant_count++] = &lab_contestants[i];
     if (options->is_quick)
         book_add(book, options, &quick_scenario);
-    else if (options->given_count > 0 && options->scenarios == NULL)
+    else if (options->given_count > 0 && options->scenarios == NULL && !options->is_promised)
         book_add(book, options, &own_scenario);
     else
         for (size_t i = 0; lab_scenarios[i].name != NULL; i++)
             if (lab_is_listed(options->scenarios, lab_scenarios[i].name))
                 book_add(book, options, &lab_scenarios[i]);
     book->seed = book->settings[0].shape.seed;
+}
+
+/* A promise that was not kept; false: it was. */
+static bool show_broken(const struct lab_book *book, size_t scenario, size_t contestant,
+                        uint64_t seed, const struct lab_figures *figures)
+{
+    char words[256];
+    struct lab_result run = {0};
+    lab_result_add(&run, figures);
+    if (run.right > 0)
+        return false;
+    lab_result_tell(&run, words, sizeof(words));
+    fprintf(stderr, "broken: %s, --scenario %s --seed %llu: %s\n",
+            book->contestants[contestant]->name, book->scenarios[scenario]->name,
+            (unsigned long long)seed, words);
+    return true;
 }
 
 static enum status run_scenario(struct lab_book *book, const struct lab_options *options,
@@ -110,7 +146,7 @@ static enum status run_scenario(struct lab_book *book, const struct lab_options 
     for (int round = 0; round < options->rounds; round++, setting.shape.seed++)
         for (size_t i = 0; i < book->contestant_count; i++) {
             struct lab_figures figures;
-            if (!book_wants(book, options, scenario, i))
+            if (!book_wants(book, options, scenario, i, round))
                 continue;
             progress->design = book->contestants[i]->name;
             progress->run++;
@@ -123,6 +159,8 @@ static enum status run_scenario(struct lab_book *book, const struct lab_options 
                 return status;
             }
             lab_result_add(&book->results[scenario][i], &figures);
+            book->is_broken |= options->is_promised &&
+                               show_broken(book, scenario, i, setting.shape.seed, &figures);
             if (options->is_json)
                 lab_table_json(book->contestants[i], book->scenarios[scenario], setting.shape.seed,
                                &figures);
@@ -170,15 +208,20 @@ static int run_session(struct lab_book *book, const struct lab_options *options,
     struct lab_progress progress = {.start_ms = clock_monotonic_ms()};
     for (size_t i = 0; i < book->scenario_count; i++)
         for (size_t j = 0; j < book->contestant_count; j++)
-            progress.run_count += book_wants(book, options, i, j) ? (size_t)options->rounds : 0;
+            for (int round = 0; round < options->rounds; round++)
+                progress.run_count += book_wants(book, options, i, j, round);
     for (size_t i = 0; i < book->scenario_count; i++)
         if (run_scenario(book, options, servers, &progress, i, &error) != STATUS_OK)
             return 1;
     book->seconds = (double)(clock_monotonic_ms() - progress.start_ms) / 1000;
     if (!options->is_json)
         lab_table_all(book);
-    return write_file(options->report, book, lab_report) |
-           write_file(options->picture, book, lab_picture);
+    if (options->is_promised)
+        fprintf(stderr, "%zu runs with faults: %s\n", progress.run_count,
+                book->is_broken ? "a promise is BROKEN" : "every promise is kept");
+    int code = write_file(options->report, book, lab_report) |
+               write_file(options->picture, book, lab_picture);
+    return code == 0 && book->is_broken ? EXIT_BROKEN : code;
 }
 
 static struct lab_servers servers;
@@ -193,7 +236,7 @@ int main(int argc, char **argv)
 {
     static char program[4096], dibs[4200];
     static struct lab_book book;
-    static struct lab_options options = {.rounds = 1};
+    static struct lab_options options = {0};
     struct error error;
     int code;
 
@@ -209,6 +252,9 @@ int main(int argc, char **argv)
     options.dibs = dibs;
     if (!lab_options_read(&options, argc, argv, 1, &code))
         return code;
+    if (options.rounds == 0)
+        options.rounds = options.is_promised ? PROMISED_ROUNDS : 1;
+    book.rounds = options.rounds;
     book_plan(&book, &options);
     if (options.from != NULL)
         return show_again(&book, &options);

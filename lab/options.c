@@ -21,6 +21,10 @@ static const char USAGE[] =
     "  --only NAMES         these designs\n"
     "  --rounds N           so many rounds, each with another seed [1]\n"
     "  --quick              one small rush of each design: a minute\n"
+    "  --promised           lua and dibs alone: every round is the next of the scenarios whose "
+    "fault\n"
+    "                       they promise to survive; 50 rounds unless told; when something goes\n"
+    "                       wrong the exit code is 3\n"
     "  --json               one line of JSON for each run\n"
     "  --report FILE        one page with pictures, which loads nothing\n"
     "  --picture FILE       its main picture alone, as SVG\n"
@@ -301,6 +305,8 @@ bool lab_options_read(struct lab_options *options, int argc, char **argv, int at
             options->is_json = true;
         } else if (strcmp(name, "--quick") == 0) {
             options->is_quick = true;
+        } else if (strcmp(name, "--promised") == 0) {
+            options->is_promised = true;
         } else {
             const char *value = at + 1 < argc ? argv[at + 1] : "";
             if (!take(options, name, value)) {

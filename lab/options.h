@@ -19,7 +19,7 @@ struct lab_options {
     const char *from;             /* the same: of runs to show again */
     const char *redis, *postgres; /* servers of somebody else's */
     const char *dibs;
-    bool is_json, is_quick;
+    bool is_json, is_quick, is_promised;
     /* Flags about the setting, in their order: they come after what a scenario wants. */
     struct {
         const struct number_flag *flag;

@@ -135,6 +135,22 @@ static void plan_four(struct lab_setting *setting)
     setting->shape.duplicates = 0;
 }
 
+bool lab_is_reference(const struct lab_contestant *contestant)
+{
+    return contestant->strategy == NULL || strcmp(contestant->name, "lua") == 0;
+}
+
+bool lab_promises(const struct lab_contestant *reference, const struct lab_setting *setting)
+{
+    bool tells_before_the_row =
+        lab_has_worker(reference) &&
+        (reference->strategy != NULL || strcmp(reference->ack, "ledger") != 0);
+    if (setting->fault == LAB_POISON ||
+        (setting->fault == LAB_REDIS_KILLED && !setting->syncs_always))
+        return !tells_before_the_row;
+    return setting->fault != LAB_NO_FAULT || setting->clock_apart_ms != 0 || setting->syncs_amid;
+}
+
 static bool plan_has_database_only(const struct lab_contestant *contestant)
 {
     return !lab_has_worker(contestant) || contestant->strategy == NULL;
@@ -148,8 +164,7 @@ static bool plan_has_redis_state(const struct lab_contestant *contestant)
 
 static bool plan_is_careful(const struct lab_contestant *contestant)
 {
-    return contestant->strategy == NULL ? plan_has_redis_state(contestant)
-                                        : strcmp(contestant->name, "lua") == 0;
+    return lab_is_reference(contestant) && plan_has_redis_state(contestant);
 }
 
 static bool plan_goes_by_clock(const struct lab_contestant *contestant)
@@ -207,8 +222,8 @@ const struct lab_scenario lab_scenarios[] = {
      "The same with what ack=gate of dibs asks for: Redis writes before it answers.", NULL,
      plan_is_careful, plan_redis_always},
     {"broker", "The broker is away",
-     "300 coupons, 600 people. Kafka stands still in the middle, for longer than messages are "
-     "kept for it.",
+     "300 coupons, 600 people. kill -9 of Kafka in the middle; it comes back later than messages "
+     "are kept for it.",
      NULL, lab_has_kafka, plan_broker},
     {"poison", "One whom the database refuses",
      "300 coupons, 600 people, and a rule of the shop's own that refuses the row of one of them.",

@@ -20,5 +20,11 @@ extern const struct lab_scenario
     lab_scenarios[]; /* up to the one without a name; the first is quick */
 #define LAB_SCENARIOS_MAX 16
 
+/* lua and dibs: those that promise something. */
+bool lab_is_reference(const struct lab_contestant *contestant);
+
+/* Whether something goes wrong in that setting that the reference promises to survive. */
+bool lab_promises(const struct lab_contestant *reference, const struct lab_setting *setting);
+
 /* What is not changed by a scenario. */
 extern const struct lab_setting lab_setting_usual;

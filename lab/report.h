@@ -27,6 +27,7 @@ struct lab_book {
     int rounds;
     uint64_t seed;
     double seconds; /* that the session took */
+    bool is_broken; /* a promise of a reference was not kept */
 };
 
 void lab_result_add(struct lab_result *result, const struct lab_figures *figures);
