@@ -10,6 +10,9 @@
 #define EXAMPLES(...) LIST(const char *const, __VA_ARGS__, NULL)
 #define OPTIONS(...)  LIST(const struct option, __VA_ARGS__, {NULL, NULL, NULL})
 
+/* A command that takes one word besides its flags. */
+#define ONE_WORD(word) .words = (word), .arguments_min = 1, .arguments_max = 1
+
 static const struct command policy_commands[] = {
     {
         .name = "create",
@@ -46,9 +49,7 @@ static const struct command policy_commands[] = {
     {
         .name = "show",
         .summary = "Shows one policy",
-        .words = "POLICY",
-        .arguments_min = 1,
-        .arguments_max = 1,
+        ONE_WORD("POLICY"),
         .examples = EXAMPLES("dibs policy show 42"),
         .shared_options = exchange_options,
         .run = command_policy_show,
@@ -56,9 +57,7 @@ static const struct command policy_commands[] = {
     {
         .name = "update",
         .summary = "Changes a policy; while it is being claimed, its total, reserve and window",
-        .words = "POLICY",
-        .arguments_min = 1,
-        .arguments_max = 1,
+        ONE_WORD("POLICY"),
         .examples = EXAMPLES("dibs policy update 42 --total 1500",
                              "dibs policy update 42 --closes-at 2026-11-15T14:00:00+09:00",
                              "dibs policy update 42 --closes-at none"),
@@ -79,9 +78,7 @@ static const struct command policy_commands[] = {
     {
         .name = "pending",
         .summary = "Lists the claims that are won and not yet coupons, the oldest first",
-        .words = "POLICY",
-        .arguments_min = 1,
-        .arguments_max = 1,
+        ONE_WORD("POLICY"),
         .examples = EXAMPLES("dibs policy pending 42"),
         .options = OPTIONS({"limit", "N", "With --json: how many claims a page has. [1000]"},
                            {"after", "CURSOR", "With --json: the `next` of the page before."}),
@@ -91,9 +88,7 @@ static const struct command policy_commands[] = {
     {
         .name = "pause",
         .summary = "Stops a policy for a while: claims are refused, what is held stays",
-        .words = "POLICY",
-        .arguments_min = 1,
-        .arguments_max = 1,
+        ONE_WORD("POLICY"),
         .examples = EXAMPLES("dibs policy pause 42"),
         .shared_options = exchange_options,
         .run = command_policy_pause,
@@ -101,9 +96,7 @@ static const struct command policy_commands[] = {
     {
         .name = "resume",
         .summary = "Lets a paused policy be claimed again",
-        .words = "POLICY",
-        .arguments_min = 1,
-        .arguments_max = 1,
+        ONE_WORD("POLICY"),
         .examples = EXAMPLES("dibs policy resume 42"),
         .shared_options = exchange_options,
         .run = command_policy_resume,
@@ -111,9 +104,7 @@ static const struct command policy_commands[] = {
     {
         .name = "close",
         .summary = "Ends a policy for good; its coupons stay valid",
-        .words = "POLICY",
-        .arguments_min = 1,
-        .arguments_max = 1,
+        ONE_WORD("POLICY"),
         .examples = EXAMPLES("dibs policy close 42"),
         .shared_options = exchange_options,
         .run = command_policy_close,
@@ -136,9 +127,7 @@ static const struct command product_commands[] = {
     {
         .name = "rank",
         .summary = "Shows where a product stands, and who is next to it",
-        .words = "PRODUCT",
-        .arguments_min = 1,
-        .arguments_max = 1,
+        ONE_WORD("PRODUCT"),
         .examples = EXAMPLES("dibs product rank sku-7", "dibs product rank sku-7 --days 1"),
         .options = OPTIONS({"days", "N", "Of so many days, today included: 1 to 30. [3]"}),
         .shared_options = exchange_options,
@@ -147,9 +136,7 @@ static const struct command product_commands[] = {
     {
         .name = "import",
         .summary = "Tells names and prices of products from a file",
-        .words = "FILE",
-        .arguments_min = 1,
-        .arguments_max = 1,
+        ONE_WORD("FILE"),
         .examples = EXAMPLES("dibs product import products.jsonl",
                              "jq -c '.[] | {product_id: .sku, name, price}' shop.json \\\n"
                              "      | dibs product import -"),
@@ -168,9 +155,7 @@ static const struct command coupon_commands[] = {
     {
         .name = "show",
         .summary = "Shows a coupon: whose it is, and what became of it",
-        .words = "COUPON",
-        .arguments_min = 1,
-        .arguments_max = 1,
+        ONE_WORD("COUPON"),
         .examples = EXAMPLES("dibs coupon show 42-17", "dibs coupon show 42-17-K7Q2M9XDA3WPH"),
         .shared_options = exchange_options,
         .run = command_coupon_show,
@@ -178,9 +163,7 @@ static const struct command coupon_commands[] = {
     {
         .name = "cancel",
         .summary = "Takes a coupon back; its unit can be claimed again",
-        .words = "COUPON",
-        .arguments_min = 1,
-        .arguments_max = 1,
+        ONE_WORD("COUPON"),
         .examples = EXAMPLES("dibs coupon cancel 42-17"),
         .shared_options = exchange_options,
         .run = command_coupon_cancel,
@@ -188,9 +171,7 @@ static const struct command coupon_commands[] = {
     {
         .name = "redeem",
         .summary = "Notes that a coupon was used",
-        .words = "COUPON",
-        .arguments_min = 1,
-        .arguments_max = 1,
+        ONE_WORD("COUPON"),
         .examples = EXAMPLES("dibs coupon redeem 42-17-K7Q2M9XDA3WPH --order 9001"),
         .options = OPTIONS({"order", "ID", "The order that it was used for."}),
         .shared_options = exchange_options,
@@ -199,9 +180,7 @@ static const struct command coupon_commands[] = {
     {
         .name = "reissue",
         .summary = "Puts a new coupon, with a new code, in the place of one",
-        .words = "COUPON",
-        .arguments_min = 1,
-        .arguments_max = 1,
+        ONE_WORD("COUPON"),
         .examples = EXAMPLES("dibs coupon reissue 42-17"),
         .description =
             "For a code that was lost or has leaked. The old one is cancelled and its user "
@@ -227,9 +206,7 @@ static const struct command dead_commands[] = {
     {
         .name = "retry",
         .summary = "Lets the user win again, with a fresh unit and seq, or says why not",
-        .words = "LETTER",
-        .arguments_min = 1,
-        .arguments_max = 1,
+        ONE_WORD("LETTER"),
         .examples = EXAMPLES("dibs dead retry 42-17"),
         .shared_options = exchange_options,
         .run = command_dead_retry,
@@ -237,9 +214,7 @@ static const struct command dead_commands[] = {
     {
         .name = "drop",
         .summary = "Puts one away",
-        .words = "LETTER",
-        .arguments_min = 1,
-        .arguments_max = 1,
+        ONE_WORD("LETTER"),
         .examples = EXAMPLES("dibs dead drop 42-17"),
         .shared_options = exchange_options,
         .run = command_dead_drop,
@@ -251,9 +226,7 @@ static const struct command user_commands[] = {
     {
         .name = "block",
         .summary = "Lets a person win nothing from now on; coupons they hold stay",
-        .words = "USER",
-        .arguments_min = 1,
-        .arguments_max = 1,
+        ONE_WORD("USER"),
         .examples = EXAMPLES("dibs user block mallory"),
         .shared_options = exchange_options,
         .run = command_user_block,
@@ -261,9 +234,7 @@ static const struct command user_commands[] = {
     {
         .name = "unblock",
         .summary = "Lets them win again",
-        .words = "USER",
-        .arguments_min = 1,
-        .arguments_max = 1,
+        ONE_WORD("USER"),
         .examples = EXAMPLES("dibs user unblock mallory"),
         .shared_options = exchange_options,
         .run = command_user_unblock,
@@ -271,9 +242,7 @@ static const struct command user_commands[] = {
     {
         .name = "erase",
         .summary = "Replaces a person's id by a pseudonym everywhere, for good",
-        .words = "USER",
-        .arguments_min = 1,
-        .arguments_max = 1,
+        ONE_WORD("USER"),
         .examples = EXAMPLES("dibs user erase u1", "dibs user erase u1 --anyway"),
         .description =
             "Coupons, sums and limits stay as they are, under a pseudonym. Who comes with the old "
@@ -516,9 +485,7 @@ static const struct command commands[] = {
     {
         .name = "backup",
         .summary = "Copies a SQLite ledger to a new file while it is in use, and verifies it",
-        .words = "FILE",
-        .arguments_min = 1,
-        .arguments_max = 1,
+        ONE_WORD("FILE"),
         .examples = EXAMPLES("dibs backup /backup/dibs-$(date +%F).db",
                              "dibs backup copy.db --ledger sqlite:/var/lib/dibs/dibs.db --json"),
         .description =
@@ -532,9 +499,7 @@ static const struct command commands[] = {
     {
         .name = "restore",
         .summary = "Puts a copy of a SQLite ledger in its place",
-        .words = "FILE",
-        .arguments_min = 1,
-        .arguments_max = 1,
+        ONE_WORD("FILE"),
         .examples = EXAMPLES("dibs restore /backup/dibs-2026-11-15.db",
                              "dibs restore copy.db --ledger sqlite:/var/lib/dibs/dibs.db --yes"),
         .description = "Verifies the copy first, and refuses while a server runs on the ledger. "
@@ -587,9 +552,7 @@ static const struct command commands[] = {
     {
         .name = "completion",
         .summary = "Prints the completion script for a shell",
-        .words = "SHELL",
-        .arguments_min = 1,
-        .arguments_max = 1,
+        ONE_WORD("SHELL"),
         .examples = EXAMPLES("source <(dibs completion bash)", "dibs completion fish | source",
                              "source <(dibs completion zsh)"),
         .hidden = true,

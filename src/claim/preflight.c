@@ -209,7 +209,8 @@ struct preflight_check preflight_judge_stock(const struct gate_numbers *numbers)
                     "None of the %lld coupons is left.", (long long)numbers->total);
 }
 
-struct preflight_check preflight_judge_reserve(const struct policy *policy)
+/* Where claims go on from the reserve while the gate is away: whether there is one. */
+static struct preflight_check preflight_judge_reserve(const struct policy *policy)
 {
     if (policy->reserve == 0)
         return check_of("reserve", PREFLIGHT_WARN,

@@ -44,9 +44,6 @@ const char *preflight_state_name(enum preflight_state state);
 struct preflight_check preflight_judge_window(const struct gate_numbers *numbers, int64_t now_ms);
 struct preflight_check preflight_judge_stock(const struct gate_numbers *numbers);
 
-/* Where claims go on from the reserve while the gate is away: whether there is one. */
-struct preflight_check preflight_judge_reserve(const struct policy *policy);
-
 /* Judges the clock that decides about the window, which is so far ahead of ours; `is_synced`: the
  * kernel says that our own clock is synchronized. */
 struct preflight_check preflight_judge_clock(int64_t ahead_ms, bool is_synced);

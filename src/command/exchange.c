@@ -176,16 +176,8 @@ int exchange_refused(struct exchange *exchange)
     return COMMAND_FAILED;
 }
 
-/* COMMAND_FINE when the server said yes (2xx), printed when --json asks for that. */
-void exchange_show(const struct exchange *exchange, void (*show)(yyjson_val *root))
-{
-    if (exchange->json)
-        print_raw(&exchange->answer.body);
-    else
-        show(exchange->root);
-}
-
-bool exchange_was_refused(const struct exchange *exchange)
+/* Whether the last answer is a refusal. */
+static bool exchange_was_refused(const struct exchange *exchange)
 {
     return exchange->answer.status < 200 || exchange->answer.status > 299;
 }

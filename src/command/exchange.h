@@ -45,12 +45,6 @@ bool exchange_ask(struct exchange *exchange, const struct client_request *reques
 /* Prints a refusal, as it is with --json, else in words on stderr; COMMAND_FAILED. */
 int exchange_refused(struct exchange *exchange);
 
-/* Whether the last answer is a refusal. */
-bool exchange_was_refused(const struct exchange *exchange);
-
-/* Prints the last answer, as it is with --json, else by `show`. */
-void exchange_show(const struct exchange *exchange, void (*show)(yyjson_val *root));
-
 /* A whole command: one request, and `show` with its answer unless --json has printed it. */
 int exchange_once(const struct command_call *call, enum exchange_token token,
                   const struct client_request *request, void (*show)(yyjson_val *root));

@@ -126,7 +126,8 @@ enum status ledger_lease_close(struct ledger *ledger, int64_t lease_id, int64_t 
 }
 
 /* In statements that any server's packet takes. */
-enum status transaction_close_used_leases(struct sql *sql, void *argument, struct error *error)
+static enum status transaction_close_used_leases(struct sql *sql, void *argument,
+                                                 struct error *error)
 {
     const struct close_used_leases *close = argument;
     enum status status = STATUS_OK;

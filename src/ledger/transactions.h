@@ -55,7 +55,6 @@ struct close_used_leases {
     const int64_t *lease_ids;
     size_t count;
 };
-enum status transaction_close_used_leases(struct sql *sql, void *argument, struct error *error);
 
 struct redeem_coupon {
     int64_t policy_id;

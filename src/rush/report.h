@@ -27,7 +27,6 @@ enum rush_group {
     RUSH_GROUP_FAILED
 };
 #define RUSH_GROUPS (RUSH_GROUP_FAILED + 1)
-const char *rush_group_name(enum rush_group group);
 
 struct rush_series {
     int64_t bin_ns;

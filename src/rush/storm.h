@@ -38,11 +38,6 @@ struct rush_signer {
 enum status rush_signer_init(struct rush_signer *signer, struct span key, const char *audience,
                              const char *run, int64_t expires_s, struct error *error) MUST_CHECK;
 
-/* Writes the token of that user, token_length characters without a NUL. */
-void rush_signer_write(struct rush_signer *signer, uint32_t user, char *token);
-
-/* --- the storm --- */
-
 /* --- the plan: who presses the button when, worked out before it begins ---
  *
  * A press has a user and, in an open storm, the moment it is due, counted from the start; nothing

@@ -116,7 +116,7 @@ static bool words_say_disk_full(const char *words)
 }
 
 /* A handshake that breaks off may succeed later; a certificate that is not good stays so. */
-bool ledger_mysql_refuses_us(unsigned code, const char *words)
+static bool ledger_mysql_refuses_us(unsigned code, const char *words)
 {
     if (code == TLS_FAILED)
         return strcasestr(words, "certificate") != NULL || strcasestr(words, "required") != NULL;

@@ -129,10 +129,6 @@ size_t ledger_mysql_take_numbers(struct buffer *text, const char *numbered, uint
 /* BUSY, UNAVAILABLE or FAILED, as driver.h has them. `words` are the server's own. */
 enum status ledger_mysql_status(unsigned code, const char *words);
 
-/* A connection was refused for a reason that does not pass by itself: password, right, database,
- * certificate. */
-bool ledger_mysql_refuses_us(unsigned code, const char *words);
-
 /* The connection is gone, or no good any more: it must be closed and made again. */
 bool ledger_mysql_is_lost(unsigned code);
 

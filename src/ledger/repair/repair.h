@@ -101,10 +101,3 @@ enum status balance_read(struct sql *sql, int64_t policy_id, struct ledger_balan
  * and misplaced. */
 enum status balance_sum(struct sql *sql, int64_t policy_id, struct ledger_balance *balance,
                         struct error *error) MUST_CHECK;
-
-/* Sets the places of all active coupons of a policy, and says in `fix` what was done. A place is
- * the number of a coupon among its user's, kept in `nth` and, while the coupon is active, in
- * `slot`. Whoever edits the table can leave slots that do not fit, and more coupons than the limit.
- * No coupon is taken from anyone: those above the limit are marked as kept. CONFLICT: a user has
- * more coupons than any limit allows. */
-enum status places_set(struct sql *sql, struct ledger_fix *fix, struct error *error) MUST_CHECK;

@@ -50,9 +50,6 @@ struct board_key {
 size_t board_keys_of(const struct feed_entry *entries, size_t count, int64_t floor,
                      struct board_key keys[BOARD_KEYS_MAX]);
 
-/* All counters that sales of the days behind the floor, up to this one, can change. */
-size_t board_keys_all(int64_t floor, int64_t last_day, struct board_key keys[BOARD_KEYS_MAX]);
-
 /* How many of these sales, from the first on, fit into one call. */
 size_t board_batch(const struct feed_entry *entries, size_t count);
 
@@ -80,9 +77,6 @@ void board_args_init(struct board_args *args, const char *command, const char *f
                           sizeof(struct redis_argument))
 void board_args_append(struct board_args *args, const struct redis_argument *items, size_t count);
 
-/* Adds a text, of which there is a copy until the call is over. */
-void board_args_copy(struct board_args *args, const char *format, ...) PRINTF_LIKE(2, 3);
-
 /* The key's name: BOARD_PREFIX, then `below` ("" or what ends with a colon), then its days. */
 void board_args_key(struct board_args *args, const char *below, const struct board_key *key);
 
@@ -90,9 +84,6 @@ void board_args_key(struct board_args *args, const char *below, const struct boa
 void board_args_changes(struct board_args *args, const struct zone *zone,
                         const struct board_key *keys, size_t key_count,
                         const struct feed_entry *entries, size_t count);
-
-/* When the counters of a day are no longer asked for by anyone. */
-int64_t board_expires_at_ms(const struct zone *zone, int64_t last_day);
 
 /* --- calls --- */
 
