@@ -12,10 +12,10 @@ GRANT SELECT, INSERT, UPDATE ON duty TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON repair TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON sink_state TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON claim_total TO dibs_serve;
-GRANT SELECT, INSERT ON action TO dibs_serve;
-GRANT SELECT, INSERT ON refused_claim TO dibs_serve;
-GRANT SELECT, INSERT ON reserve_coupon TO dibs_serve;
-GRANT SELECT, INSERT, DELETE ON outbox TO dibs_serve;
+GRANT SELECT, INSERT, UPDATE ON action TO dibs_serve;
+GRANT SELECT, INSERT, UPDATE ON refused_claim TO dibs_serve;
+GRANT SELECT, INSERT, UPDATE ON reserve_coupon TO dibs_serve;
+GRANT SELECT, INSERT, UPDATE, DELETE ON outbox TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE, DELETE ON writer TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE, DELETE ON steward_holder TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE, DELETE ON entering_coupon TO dibs_serve;
@@ -29,8 +29,8 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON dead_letter TO dibs_serve;
 
 -- Orders, products and the ranking.
 GRANT SELECT, INSERT, UPDATE ON product TO dibs_serve;
-GRANT SELECT, INSERT, UPDATE ON sale_order TO dibs_serve;
-GRANT SELECT, INSERT ON sale_item TO dibs_serve;
+GRANT SELECT, INSERT, UPDATE, DELETE ON sale_order TO dibs_serve;
+GRANT SELECT, INSERT, DELETE ON sale_item TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON sale_day TO dibs_serve;
 GRANT SELECT, INSERT, DELETE ON sale_feed TO dibs_serve;
 GRANT SELECT, INSERT, DELETE ON sale_moment TO dibs_serve;

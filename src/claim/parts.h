@@ -54,6 +54,7 @@ struct service {
     struct fallback *fallback;       /* of a shared gate; else NULL */
     struct audit_watch *audit_watch; /* where audits go on; else NULL */
     struct totals *totals;           /* where people are served; else NULL */
+    struct retention *retention;     /* where old orders are deleted; else NULL */
     struct worker_pool pool;
     struct scoring scoring;
     struct sales_numbers sales;

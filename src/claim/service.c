@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "base/zone.h"
 #include "claim/parts.h"
+#include "claim/retention.h"
 #include "claim/totals.h"
 
 #define START_PAUSE_MIN_MS 100
@@ -111,6 +112,7 @@ static enum status service_open_ledger(struct service *service, struct error *er
         .zone = service->zone,
         /* Whoever waits for the ledger hears of the first refusal, and can ask again. */
         .issue_attempts = options->ack == GATE_ACK_LEDGER ? 1 : options->issue_attempts,
+        .orders_keep_days = service->options.orders_keep_days,
         .keeps_moments = scoring_is_on(&service->scoring),
         .on_issued = service->topology->on_issued,
         .on_durable = service->topology->on_durable,
@@ -264,6 +266,7 @@ static const struct service_step service_steps_after[] = {
     {service_open_events, ASKS_NOBODY}, {service_rank, ASKS_NOBODY},
     {steward_start, ASKS_NOBODY},       {service_start_pool, ASKS_NOBODY},
     {audit_watch_start, ASKS_NOBODY},   {totals_start, ASKS_NOBODY},
+    {retention_start, ASKS_NOBODY},
 };
 
 /* A file is there or is not. */
@@ -332,6 +335,7 @@ void service_close(struct service *service)
     int64_t stop_at_ms = clock_monotonic_ms() + service->options.stop_timeout_ms;
     audit_watch_stop(service->audit_watch);
     totals_stop(service->totals);
+    retention_stop(service->retention);
     if (service->pool.thread_count > 0)
         worker_pool_stop(&service->pool);
     ranking_close(service->ranking);

@@ -50,6 +50,7 @@ struct service_options {
     int replicas;
     enum service_fallback fallback;
     int64_t sync_interval_ms;  /* between looks of a worker at what rarely changes; 0: 10 s */
+    int64_t orders_keep_days;  /* 0: for ever */
     int64_t audit_interval_ms; /* between audits in the background; 0: none */
     int64_t stop_timeout_ms;   /* for draining at the end */
     int64_t start_timeout_ms;  /* for a Redis or a database that is not there yet; 0: none */

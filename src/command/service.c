@@ -28,6 +28,7 @@ struct service_options command_service_options(const struct config *config, enum
         .ack = strcmp(config->ack, "ledger") == 0 ? GATE_ACK_LEDGER : GATE_ACK_GATE,
         .replicas = (int)config->replicas,
         .sync_interval_ms = config->sync_interval_ms,
+        .orders_keep_days = config->orders_keep_days,
         .audit_interval_ms = config->audit_interval_ms,
         .fallback = strcmp(config->fallback, "ledger") == 0 ? FALLBACK_LEDGER : FALLBACK_REJECT,
         .stop_timeout_ms = config->stop_timeout_ms,

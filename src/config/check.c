@@ -14,6 +14,8 @@
 #include "config/tokens.h"
 #include "config/value.h"
 
+#define RANKING_DAYS     30
+
 #define TOPIC_LENGTH_MAX 100
 
 /* What follows the colon of "host:port". */
@@ -261,6 +263,11 @@ static bool allows_any_origin(const struct config *config)
 
 enum status config_check_backends(const struct config *config, struct error *error)
 {
+    if (config->orders_keep_days > 0 && config->orders_keep_days <= RANKING_DAYS) {
+        return error_set(error, STATUS_INVALID,
+                         "orders_keep_days: must be 0, or %d or more: rankings look back %d days",
+                         RANKING_DAYS + 1, RANKING_DAYS);
+    }
     if (config->ledger_password.bytes == NULL)
         return STATUS_OK;
     if (is_file(config->ledger)) {

@@ -79,6 +79,7 @@ struct config {
     int64_t replicas;
     char *board; /* "auto", "local" or "redis" */
     int64_t sync_interval_ms;
+    int64_t orders_keep_days; /* 0: for ever */
     int64_t audit_interval_ms;
     char *worker_listen;  /* "": nowhere */
     char *metrics_listen; /* "": where the rest is */

@@ -131,6 +131,9 @@ const struct config_key config_keys[] = {
     NUMBER(DURATION, "sync_interval", "Backends", sync_interval_ms, "10s", 10, 10 * MINUTE_MS, "1m",
            "With Redis, how often a worker compares each policy and its leases there with the "
            "ledger; what is changed through a server is there at once."),
+    NUMBER(INTEGER, "orders_keep_days", "Backends", orders_keep_days, "0", 0, 36500, "730",
+           "How many days an order is kept, 31 or more; 0 means for ever. What was sold stays "
+           "counted."),
     NUMBER(DURATION, "audit_interval", "Backends", audit_interval_ms, "1m", 0, 24 * 60 * MINUTE_MS,
            "5m",
            "How often every policy is audited in the background, by a worker or by the server of a "

@@ -60,6 +60,9 @@ bool ledger_is_shared(const struct ledger *ledger);
 /* The zone whose days sales are counted in. */
 const struct zone *ledger_zone(const struct ledger *ledger);
 
+/* How long orders are kept; 0: for ever. */
+int64_t ledger_orders_keep_days(const struct ledger *ledger);
+
 /* Whether it keeps when each sale happened. */
 bool ledger_keeps_moments(const struct ledger *ledger);
 

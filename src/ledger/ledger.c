@@ -498,6 +498,11 @@ const struct ledger_stats *ledger_stats(const struct ledger *ledger)
     return &ledger->stats;
 }
 
+int64_t ledger_orders_keep_days(const struct ledger *ledger)
+{
+    return ledger->options.orders_keep_days;
+}
+
 bool ledger_keeps_moments(const struct ledger *ledger)
 {
     return ledger->options.keeps_moments;

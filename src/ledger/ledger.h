@@ -44,11 +44,12 @@ struct ledger_options {
     const char *password; /* NULL: as the URL or the environment says */
     enum ledger_use use;
     enum ledger_integrity integrity;
-    int64_t timeout_ms;      /* for a connection, a statement, a lock; 0: 10 s */
-    unsigned readers;        /* read-only sessions */
-    const struct zone *zone; /* of the days that sales are counted in; NULL: UTC. Outlives it */
-    int issue_attempts;      /* of a claim whose row is refused, where it is shared; 0: 6 */
-    bool keeps_moments;      /* of sales, for a ranking by score; see ledger/sales/sales.h */
+    int64_t timeout_ms;       /* for a connection, a statement, a lock; 0: 10 s */
+    unsigned readers;         /* read-only sessions */
+    const struct zone *zone;  /* of the days that sales are counted in; NULL: UTC. Outlives it */
+    int issue_attempts;       /* of a claim whose row is refused, where it is shared; 0: 6 */
+    int64_t orders_keep_days; /* 0: for ever */
+    bool keeps_moments;       /* of sales, for a ranking by score; see ledger/sales/sales.h */
     /* On the writer thread, after a commit and before its ticket counts as durable: what became
      * of each claim, in order. PENDING, of a shared gate's: the database refuses it for now, and it
      * is to be issued again, with one more attempt. */

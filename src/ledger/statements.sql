@@ -626,7 +626,17 @@ UPDATE sale_counter SET zone = $1 WHERE id = 1;
 DELETE FROM sale_feed WHERE id <= $1;
 
 -- name: order_any
-SELECT 1 FROM sale_order LIMIT 1;
+-- The days of orders that are not kept any more stay counted.
+SELECT 1 FROM sale_day LIMIT 1;
+
+-- name: order_old
+SELECT order_id FROM sale_order WHERE day < $1 ORDER BY day LIMIT $2;
+
+-- name: order_delete
+DELETE FROM sale_order WHERE order_id {among $1};
+
+-- name: item_delete
+DELETE FROM sale_item WHERE order_id {among $1};
 
 -- name: order_among
 -- Those of ["…", …] that are there.

@@ -264,6 +264,7 @@ SALES = {
         " SELECT day, product_id, quantity FROM sale_day UNION ALL"
         " SELECT o.day, i.product_id, -i.quantity FROM sale_order o"
         " JOIN sale_item i ON i.order_id = o.order_id WHERE o.refunded_at IS NULL) AS sums"
+        " WHERE day >= (SELECT COALESCE(MIN(day), 0) FROM sale_order)"  # Older ones are not kept.
         " GROUP BY day, product_id HAVING SUM(quantity) <> 0",
     "totals and feed":
         "SELECT day, product_id, SUM(quantity) AS more FROM ("

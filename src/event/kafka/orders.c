@@ -20,8 +20,9 @@ struct kafka_orders {
 
 /* The partition's work: the batch goes to the ledger in parts. */
 struct orders_work {
-    size_t done_count; /* messages that are settled */
-    bool is_single;    /* the ledger refused a part: one by one */
+    size_t done_count;   /* messages that are settled */
+    int64_t earliest_ms; /* of paid_at; 0: any */
+    bool is_single;      /* the ledger refused a part: one by one */
     /* The part that is on its way. */
     struct order orders[ORDER_BATCH_MAX];
     size_t message_at[ORDER_BATCH_MAX];
@@ -60,6 +61,9 @@ static void orders_read(struct orders_work *work, struct kafka_partition *partit
             kafka_partition_reject(partition, read, error.text);
         } else if (order->paid_at_ms > latest_ms) {
             kafka_partition_reject(partition, read, "value: paid_at: must not be in the future");
+        } else if (order->paid_at_ms != 0 && order->paid_at_ms < work->earliest_ms) {
+            kafka_partition_reject(partition, read,
+                                   "value: paid_at: must not be longer ago than orders_keep_days");
         } else {
             work->message_at[work->order_count++] = work->end;
             work->item_count += order->item_count;
@@ -121,6 +125,7 @@ static enum kafka_step orders_work(void *context, struct kafka_partition *partit
 
     if (kafka_partition_waits(partition, now_ms))
         return KAFKA_WAIT;
+    work->earliest_ms = ledger_orders_earliest_ms(orders->ledger);
     while (work->done_count < partition->count) {
         orders_read(work, partition);
         if (!orders_write(orders, work, partition)) {

@@ -165,18 +165,22 @@ static bool read_orders(struct ask *ask, struct new_orders *body)
     return true;
 }
 
-/* Nothing is paid tomorrow. */
+/* Nothing is paid tomorrow, and what is not kept any more may have been counted. */
 static bool check_times(struct ask *ask, const struct new_orders *body)
 {
     int64_t latest_ms = clock_wall_ms() + ORDER_AHEAD_MAX_MS;
+    int64_t earliest_ms = ledger_orders_earliest_ms(service_ledger(ask->loop->api->service));
     for (size_t index = 0; index < body->count; index++) {
         char field[JSON_FIELD_SIZE] = "paid_at";
         struct error error;
-        if (body->orders[index].paid_at_ms <= latest_ms)
+        int64_t paid_at_ms = body->orders[index].paid_at_ms;
+        bool is_old = paid_at_ms != 0 && paid_at_ms < earliest_ms;
+        if (paid_at_ms <= latest_ms && !is_old)
             continue;
         if (body->is_batch)
             snprintf(field, sizeof(field), "orders.%zu.paid_at", index + 1);
-        error_set(&error, STATUS_INVALID, "%s: must not be in the future", field);
+        error_set(&error, STATUS_INVALID, "%s: must not be %s", field,
+                  is_old ? "longer ago than orders_keep_days" : "in the future");
         ask_refuse(ask, error.text, field);
         return false;
     }

@@ -73,6 +73,16 @@ struct order {
 enum status ledger_orders_add(struct ledger *ledger, struct order *orders, size_t count,
                               int64_t now_ms, struct error *error) MUST_CHECK;
 
+/* Orders that were paid before that time are not taken any more: the ledger may have counted and
+ * deleted them. 0: all are. */
+int64_t ledger_orders_earliest_ms(const struct ledger *ledger);
+
+/* Deletes up to ORDER_TRIM_MAX orders of days before that one: *count of them. What they add to the
+ * totals of their days stays. Of one that is deleted nothing is known: it would count again. */
+#define ORDER_TRIM_MAX 100
+enum status ledger_orders_trim(struct ledger *ledger, int64_t before_day, int64_t *count,
+                               struct error *error) MUST_CHECK;
+
 /* Takes the order's quantities back; a second time changes nothing. `order` (without items) becomes
  * what is now there, *is_news whether this call did it. NOT_FOUND: there is no such order. */
 enum status ledger_order_refund(struct ledger *ledger, const struct id *order_id, int64_t now_ms,
