@@ -118,7 +118,8 @@ static void test_policy__openapi_shows_every_column(void **state)
             fail_msg("Policy: %s is missing", policy_columns[i].name);
     yyjson_val *value = yyjson_doc_ptr_get(document, SCHEMA "Discount/properties/value");
     check_range(document, value, "discount.value", 1, DISCOUNT_FIXED_MAX);
-    yyjson_val *most = yyjson_doc_ptr_get(document, SCHEMA "Discount/then/properties/value/maximum");
+    yyjson_val *most =
+        yyjson_doc_ptr_get(document, SCHEMA "Discount/then/properties/value/maximum");
     assert_int_equal(yyjson_get_sint(most), DISCOUNT_PERCENT_MAX);
     yyjson_doc_free(document);
 }
