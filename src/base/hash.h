@@ -44,8 +44,8 @@ static inline uint64_t hash_load_32(const unsigned char *bytes)
 
 static inline uint64_t hash_fold(uint64_t a, uint64_t b)
 {
-    __uint128_t product = (__uint128_t)a * b;
-    return (uint64_t)product ^ (uint64_t)(product >> 64);
+    /* Not through a variable of 128 bits, which gcc would keep on the stack. */
+    return (a * b) ^ (uint64_t)(((__uint128_t)a * b) >> 64);
 }
 
 static inline uint64_t hash_table(struct hash_key key, const void *text, size_t length)

@@ -44,9 +44,9 @@ static uint64_t holdings_slots_for(uint64_t count)
     return slots;
 }
 
-static void holdings_put(struct holdings_slot *slots, uint32_t mask, struct holdings_slot entry)
+static void holdings_put(struct holdings_slot *slots, size_t mask, struct holdings_slot entry)
 {
-    uint32_t at = entry.hash & mask;
+    size_t at = entry.hash & mask;
     while (slots[at].target != 0)
         at = (at + 1) & mask;
     slots[at] = entry;
@@ -69,10 +69,16 @@ static void holdings_table_forget(struct holdings_table *table)
 static void holdings_table_move(struct holdings_table *table, uint32_t count)
 {
     const struct holdings_slot *old = holdings_slots(&table->old);
+    struct holdings_slot *slots = holdings_slots(&table->slots);
+    size_t mask = table->mask;
+    uint32_t left = table->old_mask + 1 - table->moved;
+    uint32_t moved = count < left ? count : left;
+    const struct holdings_slot *from = old + table->moved;
 
-    for (uint32_t i = 0; i < count && table->moved <= table->old_mask; i++, table->moved++)
-        if (old[table->moved].target != 0)
-            holdings_put(holdings_slots(&table->slots), table->mask, old[table->moved]);
+    for (const struct holdings_slot *end = from + moved; from != end; from++)
+        if (from->target != 0)
+            holdings_put(slots, mask, *from);
+    table->moved += moved;
     if (table->moved > table->old_mask)
         region_release(&table->old);
     else if (table->moved - table->forgotten >= FORGOTTEN_SLOTS)
@@ -120,7 +126,7 @@ bool holdings_reserve(struct holdings *holdings, uint64_t count)
         return false;
     uint64_t records_size = count * sizeof(struct holding);
     uint64_t names_size = ((uint64_t)holdings->names_used * NAME_UNIT) +
-                          (count - holdings->count) * (uint64_t)ID_LENGTH_MAX;
+                          (count - holdings->count) * (uint64_t)ID_LENGTH_MAX + ID_COPY_STEP;
     if (names_size > (uint64_t)NAME_UNIT * UINT32_MAX)
         return false;
     /* What is small is on the heap, where all of it is resident: it grows with the claims. */
@@ -141,7 +147,8 @@ static bool holdings_grow(struct region *region, size_t needed, size_t most)
 
 bool holdings_make_room(struct holdings *holdings, uint32_t count, size_t names_length)
 {
-    size_t names_size = ((size_t)holdings->names_used + count) * NAME_UNIT + names_length;
+    size_t names_size =
+        ((size_t)holdings->names_used + count) * NAME_UNIT + names_length + ID_COPY_STEP;
 
     ensure(holdings->count + count <= holdings->capacity);
     return holdings_grow(&holdings->records,
@@ -160,43 +167,65 @@ static bool holdings_is_user(const struct holdings *holdings, const struct holdi
            memcmp(names + (size_t)holding->user_at * NAME_UNIT, user->bytes, user->length) == 0;
 }
 
-static struct holdings_slot *holdings_probe_user(const struct holdings *holdings,
-                                                 const struct region *table, uint32_t mask,
-                                                 uint32_t hash, const struct id *user)
+/* From `at` on, the next slot with this hash, or the empty one before it. */
+static inline struct holdings_slot *holdings_seek(struct holdings_slot *slots, size_t mask,
+                                                  size_t at, uint32_t hash)
 {
-    struct holdings_slot *slots = holdings_slots(table);
-    uint32_t at = hash & mask;
-
-    while (slots[at].target != 0) {
-        if (slots[at].hash == hash &&
-            holdings_is_user(holdings, holdings_at(holdings, slots[at].target - 1), user))
-            break;
-        at = (at + 1) & mask;
-    }
+    for (at &= mask; slots[at].target != 0 && slots[at].hash != hash; at = (at + 1) & mask)
+        continue;
     return &slots[at];
 }
 
-/* The slot of a user, or the empty one where they would go. */
-static struct holdings_slot *holdings_user_slot(const struct holdings *holdings, uint32_t hash,
-                                                const struct id *user)
+/* The same for a user, `slot` being the first with their hash. */
+static inline struct holdings_slot *holdings_seek_user(const struct holdings *holdings,
+                                                       struct holdings_slot *slots, uint32_t mask,
+                                                       struct holdings_slot *slot, uint32_t hash,
+                                                       const struct id *user)
+{
+    while (slot->target != 0 &&
+           !holdings_is_user(holdings, holdings_at(holdings, slot->target - 1), user))
+        slot = holdings_seek(slots, mask, (size_t)(slot - slots) + 1, hash);
+    return slot;
+}
+
+/* The slot of a user, or the empty one where they would go; `slot` is the first with their hash. */
+__attribute__((noinline)) static struct holdings_slot *holdings_slot_of(
+    const struct holdings *holdings, struct holdings_slot *slot, uint32_t hash,
+    const struct id *user)
+{
+    const struct holdings_table *users = &holdings->users;
+
+    slot =
+        holdings_seek_user(holdings, holdings_slots(&users->slots), users->mask, slot, hash, user);
+    if (slot->target != 0 || users->old.base == NULL)
+        return slot;
+    struct holdings_slot *slots = holdings_slots(&users->old);
+    struct holdings_slot *old =
+        holdings_seek_user(holdings, slots, users->old_mask,
+                           holdings_seek(slots, users->old_mask, hash, hash), hash, user);
+    return old->target != 0 ? old : slot;
+}
+
+static inline struct holdings_slot *holdings_user_slot(const struct holdings *holdings,
+                                                       uint32_t hash, const struct id *user)
 {
     const struct holdings_table *users = &holdings->users;
     struct holdings_slot *slot =
-        holdings_probe_user(holdings, &users->slots, users->mask, hash, user);
+        holdings_seek(holdings_slots(&users->slots), users->mask, hash, hash);
 
-    if (slot->target != 0 || users->old.base == NULL)
-        return slot;
-    struct holdings_slot *old =
-        holdings_probe_user(holdings, &users->old, users->old_mask, hash, user);
-    return old->target != 0 ? old : slot;
+    /* Nearly every new user is done here. */
+    return slot->target == 0 && users->old.base == NULL
+               ? slot
+               : holdings_slot_of(holdings, slot, hash, user);
 }
 
 struct holdings_place holdings_find(const struct holdings *holdings, uint64_t hash,
                                     const struct id *user)
 {
     struct holdings_place place = {.newest = HOLDINGS_NONE};
+    const struct holdings_table *users = &holdings->users;
 
-    if (holdings->users.slots.base == NULL)
+    if (users->slots.base == NULL)
         return place;
     place.slot = holdings_user_slot(holdings, (uint32_t)hash, user);
     if (place.slot->target != 0 && holdings_at(holdings, place.slot->target - 1)->held_count != 0)
@@ -282,55 +311,47 @@ static uint16_t holdings_free_nth(const struct holdings *holdings, const struct 
     return nth;
 }
 
-static uint32_t holdings_store_name(struct holdings *holdings, const struct id *user)
+static inline uint32_t holdings_store_name(struct holdings *holdings, const struct id *user)
 {
     uint32_t at = holdings->names_used;
-    memcpy((char *)holdings->names.base + (size_t)at * NAME_UNIT, user->bytes, user->length);
+    id_copy_bytes((char *)holdings->names.base + (size_t)at * NAME_UNIT, user);
     holdings->names_used += ((uint32_t)user->length + NAME_UNIT - 1) / NAME_UNIT;
     return at;
 }
 
-/* Makes the record at `index` its user's newest claim. */
-static void holdings_link_user(struct holdings *holdings, struct holdings_slot *slot, uint64_t hash,
-                               uint32_t index, const struct claim *claim)
+/* How the claim of a user who has, or had, others goes before those. */
+__attribute__((noinline)) static struct holding holdings_link(const struct holdings *holdings,
+                                                              uint32_t newest_target, uint16_t nth)
 {
-    struct holding *holding = holdings_at(holdings, index);
+    const struct holding *newest = holdings_at(holdings, newest_target - 1);
+    struct holding link = {.user_at = newest->user_at, .nth = nth != 0 ? nth : 1, .held_count = 1};
 
-    holding->held_count = 1;
-    holding->nth = (uint16_t)(claim->nth != 0 ? claim->nth : 1);
-    if (slot->target == 0) {
-        holding->user_at = holdings_store_name(holdings, &claim->user);
-    } else {
-        const struct holding *newest = holdings_at(holdings, slot->target - 1);
-        holding->user_at = newest->user_at;
-        if (newest->held_count > 0) {
-            if (claim->nth == 0)
-                holding->nth = holdings_free_nth(holdings, newest);
-            holding->previous = slot->target;
-            holding->held_count = (uint16_t)(newest->held_count + 1);
-            holding->nth_top = newest->nth_top;
-        }
+    if (newest->held_count > 0) {
+        if (nth == 0)
+            link.nth = holdings_free_nth(holdings, newest);
+        link.previous = newest_target;
+        link.held_count = (uint16_t)(newest->held_count + 1);
     }
-    if (holding->nth > holding->nth_top)
-        holding->nth_top = holding->nth;
-    bool is_new = slot->target == 0;
-    *slot = (struct holdings_slot){.hash = (uint32_t)hash, .target = index + 1};
-    if (is_new)
-        holdings_table_count(&holdings->users);
+    link.nth_top =
+        newest->held_count > 0 && newest->nth_top > link.nth ? newest->nth_top : link.nth;
+    return link;
 }
 
-/* A record that is nobody's yet, its key already known. */
-static uint32_t holdings_append(struct holdings *holdings, const struct claim *claim,
-                                enum coupon_state state)
+/* A record, linked like that, its key already known. */
+static inline uint32_t holdings_append(struct holdings *holdings, const struct claim *claim,
+                                       enum coupon_state state, struct holding link)
 {
-    ensure(holdings->count < holdings->capacity);
     uint32_t index = holdings->count++;
 
     *holdings_at(holdings, index) = (struct holding){
         .seq = claim->seq,
         .requested_at_ms = claim->requested_at_ms,
         .request_id = claim->request_id,
-        .nth = (uint16_t)claim->nth,
+        .user_at = link.user_at,
+        .previous = link.previous,
+        .nth = link.nth,
+        .held_count = link.held_count,
+        .nth_top = link.nth_top,
         .user_length = claim->user.length,
         .state = (uint8_t)state & 7,
     };
@@ -343,25 +364,46 @@ static uint32_t holdings_append(struct holdings *holdings, const struct claim *c
     return index;
 }
 
-uint32_t holdings_add_at(struct holdings *holdings, struct holdings_place place, uint64_t hash,
-                         const struct claim *claim)
+static inline int32_t holdings_add_active(struct holdings *holdings, struct holdings_slot *slot,
+                                          uint64_t hash, const struct claim *claim,
+                                          enum coupon_state state)
 {
-    uint32_t index = holdings_append(holdings, claim, COUPON_ISSUED);
-    holdings_link_user(holdings, place.slot, hash, index, claim);
-    return index;
+    uint16_t nth = (uint16_t)claim->nth;
+    struct holding link;
+
+    if (slot->target != 0) {
+        link = holdings_link(holdings, slot->target, nth);
+        slot->target = holdings_append(holdings, claim, state, link) + 1;
+        return link.nth;
+    }
+    nth = nth != 0 ? nth : 1;
+    link = (struct holding){.user_at = holdings_store_name(holdings, &claim->user),
+                            .nth = nth,
+                            .held_count = 1,
+                            .nth_top = nth};
+    slot->target = holdings_append(holdings, claim, state, link) + 1;
+    slot->hash = (uint32_t)hash;
+    holdings_table_count(&holdings->users);
+    return nth;
+}
+
+int32_t holdings_add_at(struct holdings *holdings, struct holdings_place place, uint64_t hash,
+                        const struct claim *claim)
+{
+    return holdings_add_active(holdings, place.slot, hash, claim, COUPON_ISSUED);
 }
 
 uint32_t holdings_add(struct holdings *holdings, uint64_t hash, const struct claim *claim,
                       enum coupon_state state)
 {
-    uint32_t index = holdings_append(holdings, claim, state);
-
     if (coupon_state_is_active(state))
-        holdings_link_user(holdings, holdings_user_slot(holdings, (uint32_t)hash, &claim->user),
-                           hash, index, claim);
+        holdings_add_active(holdings, holdings_user_slot(holdings, (uint32_t)hash, &claim->user),
+                            hash, claim, state);
     else
-        holdings_at(holdings, index)->user_at = holdings_store_name(holdings, &claim->user);
-    return index;
+        holdings_append(holdings, claim, state,
+                        (struct holding){.user_at = holdings_store_name(holdings, &claim->user),
+                                         .nth = (uint16_t)claim->nth});
+    return holdings->count - 1;
 }
 
 /* Writes at the user's newest claim how many they hold and their highest nth. */

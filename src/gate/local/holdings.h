@@ -124,9 +124,9 @@ uint32_t holdings_of_seq(const struct holdings *holdings, int64_t seq);
 uint32_t holdings_add(struct holdings *holdings, uint64_t hash, const struct claim *claim,
                       enum coupon_state state);
 
-/* The same for a winner whose place was just found. */
-uint32_t holdings_add_at(struct holdings *holdings, struct holdings_place place, uint64_t hash,
-                         const struct claim *claim);
+/* The same for a winner whose place was just found; returns their nth. */
+int32_t holdings_add_at(struct holdings *holdings, struct holdings_place place, uint64_t hash,
+                        const struct claim *claim);
 
 /* The claim no longer counts for its user. */
 void holdings_free_slot(struct holdings *holdings, uint32_t index, enum coupon_state state);

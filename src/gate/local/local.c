@@ -61,12 +61,20 @@ static void gate_local_close(struct gate *gate)
 
 /* --- deciding --- */
 
-/* The winners and bound keys of one go, on their way to the outlet. */
-struct outgoing {
-    struct claim claims[BATCH_MAX];
-    struct key_binding bindings[BATCH_MAX];
+/* What is decided under one hold of the lock, and its winners and bound keys on their way to the
+ * outlet. Each line has its own: on the stack the compiler would clear all 20 KB every time. */
+struct go {
+    int64_t now_ms;
+    enum verdict to_strangers; /* before it is asked for stock; UNDECIDED: there may be some */
     size_t claim_count;
     size_t binding_count;
+    struct claim claims[BATCH_MAX];
+    struct key_binding bindings[BATCH_MAX];
+};
+
+struct local_line {
+    struct gate_line line;
+    struct go go;
 };
 
 /* What the claim's coupon is by now. */
@@ -78,24 +86,24 @@ static enum coupon_state local_policy_coupon_state(const struct local_policy *po
 }
 
 static void local_policy_hold(struct local_policy *policy, struct wish *wish, uint32_t index,
-                              int64_t now_ms)
+                              const struct go *go)
 {
     const struct holding *holding = holdings_at(&policy->holdings, index);
     wish->verdict = VERDICT_HELD;
     wish->seq = holding->seq;
     wish->nth = holding->nth;
-    wish->coupon_state = local_policy_coupon_state(policy, holding, now_ms);
+    wish->coupon_state = local_policy_coupon_state(policy, holding, go->now_ms);
     if (holding->seq > policy->acknowledged_seq)
         wish->ticket = TICKET_OF_THIS_GO;
 }
 
 /* What is said of a key rests on its claim and, when it may have been bound later, on that. */
 static void local_policy_rest_on_key(const struct local_policy *policy, struct wish *wish,
-                                     const struct holding *holding, const struct outgoing *outgoing)
+                                     const struct holding *holding, const struct go *go)
 {
     bool bound = holding->bound_count > 0;
 
-    if (holding->seq > policy->acknowledged_seq || (bound && outgoing->binding_count > 0))
+    if (holding->seq > policy->acknowledged_seq || (bound && go->binding_count > 0))
         wish->ticket = TICKET_OF_THIS_GO;
     else if (bound)
         wish->ticket = policy->binding_ticket;
@@ -103,15 +111,15 @@ static void local_policy_rest_on_key(const struct local_policy *policy, struct w
 
 /* The key answers with that claim from now on; one that cannot be kept is not answered with it. */
 static void local_policy_bind(struct local_policy *policy, struct wish *wish, uint32_t index,
-                              struct outgoing *outgoing)
+                              struct go *go)
 {
     const struct holding *holding = holdings_at(&policy->holdings, index);
 
     if (holding->bound_count == CLAIM_KEYS_MAX) {
         wish->verdict = VERDICT_KEYS_FULL;
-        local_policy_rest_on_key(policy, wish, holding, outgoing);
+        local_policy_rest_on_key(policy, wish, holding, go);
     } else if (holdings_bind(&policy->holdings, index, &wish->request_id)) {
-        outgoing->bindings[outgoing->binding_count++] = (struct key_binding){
+        go->bindings[go->binding_count++] = (struct key_binding){
             .policy_id = policy->id, .seq = wish->seq, .request_id = wish->request_id};
         wish->ticket = TICKET_OF_THIS_GO;
     } else {
@@ -122,46 +130,40 @@ static void local_policy_bind(struct local_policy *policy, struct wish *wish, ui
 
 /* The claim the key names, or with a limit of one the claim the user holds. */
 static bool local_policy_find_held(struct local_policy *policy, struct wish *wish, uint32_t newest,
-                                   int64_t now_ms, struct outgoing *outgoing)
+                                   struct go *go)
 {
     bool keyed = request_id_is_keyed(&wish->request_id);
     uint32_t index = keyed ? holdings_of_key(&policy->holdings, &wish->request_id) : HOLDINGS_NONE;
 
     if (index != HOLDINGS_NONE) {
-        local_policy_hold(policy, wish, index, now_ms);
-        local_policy_rest_on_key(policy, wish, holdings_at(&policy->holdings, index), outgoing);
+        local_policy_hold(policy, wish, index, go);
+        local_policy_rest_on_key(policy, wish, holdings_at(&policy->holdings, index), go);
         return true;
     }
     if (newest == HOLDINGS_NONE || policy->policy.per_user_limit > 1)
         return false;
-    local_policy_hold(policy, wish, newest, now_ms);
+    local_policy_hold(policy, wish, newest, go);
     if (keyed)
-        local_policy_bind(policy, wish, newest, outgoing);
+        local_policy_bind(policy, wish, newest, go);
     return true;
 }
 
 static void local_policy_win(struct local_policy *policy, struct wish *wish,
-                             struct holdings_place place, uint64_t hash, int64_t now_ms,
-                             struct outgoing *outgoing)
+                             struct holdings_place place, uint64_t hash, struct go *go)
 {
     struct stock *stock = &policy->stock[0];
-    struct claim *claim = &outgoing->claims[outgoing->claim_count++];
+    struct claim *claim = &go->claims[go->claim_count++];
 
     claim->policy_id = policy->id;
     claim->seq = stock->next_seq++;
     claim->lease_id = stock->lease_id;
-    claim->requested_at_ms = now_ms;
+    claim->requested_at_ms = go->now_ms;
     claim->request_id = wish->request_id;
     claim->nth = 0;
     claim->attempt = 0;
-    claim->user = wish->user;
-    uint32_t index = holdings_add_at(&policy->holdings, place, hash, claim);
-    claim->nth = holdings_at(&policy->holdings, index)->nth;
+    id_copy(&claim->user, &wish->user);
+    claim->nth = holdings_add_at(&policy->holdings, place, hash, claim);
 
-    policy->remaining--;
-    policy->active_count++;
-    policy->pending_count++;
-    policy->last_win_ms = now_ms;
     if (stock->next_seq == stock->end_seq) {
         policy->stock_count--;
         memmove(policy->stock, policy->stock + 1, policy->stock_count * sizeof(*stock));
@@ -173,13 +175,40 @@ static void local_policy_win(struct local_policy *policy, struct wish *wish,
     wish->ticket = TICKET_OF_THIS_GO;
 }
 
+/* Counts the winners of a go, whose seqs and records are there already. */
+static void local_policy_count(struct local_policy *policy, const struct go *go)
+{
+    int64_t count = (int64_t)go->claim_count;
+
+    policy->remaining -= count;
+    policy->active_count += count;
+    policy->pending_count += count;
+    if (count > 0)
+        policy->last_win_ms = go->now_ms;
+}
+
+/* Why somebody who has nothing of this key gets nothing, before it is a question of stock. */
+static enum verdict local_policy_refusal(const struct local_policy *policy,
+                                         struct blocklist *blocklist, struct wish *wish,
+                                         uint32_t newest, const struct go *go)
+{
+    bool is_blocked = blocklist_has(blocklist, &wish->user);
+
+    if (newest == HOLDINGS_NONE)
+        return is_blocked ? VERDICT_BLOCKED : go->to_strangers;
+    const struct holding *held = holdings_at(&policy->holdings, newest);
+    enum verdict verdict =
+        policy_refusal(&policy->policy, is_blocked, held->held_count, go->now_ms);
+    if (verdict == VERDICT_LIMIT_REACHED && held->seq > policy->acknowledged_seq)
+        wish->ticket = TICKET_OF_THIS_GO;
+    return verdict;
+}
+
 /* The contract's order of verdicts, top to bottom. */
 static void local_policy_decide(struct local_policy *policy, struct blocklist *blocklist,
-                                struct wish *wish, uint64_t hash, int64_t now_ms,
-                                struct outgoing *outgoing)
+                                struct wish *wish, uint64_t hash, struct go *go)
 {
     struct holdings_place place = holdings_find(&policy->holdings, hash, &wish->user);
-    uint32_t newest = place.newest;
 
     wish->ticket = 0;
     wish->void_count = atomic_load_explicit(&policy->void_count, memory_order_relaxed);
@@ -187,66 +216,63 @@ static void local_policy_decide(struct local_policy *policy, struct blocklist *b
         wish->verdict = VERDICT_UNAVAILABLE;
         return;
     }
-    if (local_policy_find_held(policy, wish, newest, now_ms, outgoing))
+    if (local_policy_find_held(policy, wish, place.newest, go))
         return;
-    static const struct holding nothing;
-    const struct holding *held =
-        newest != HOLDINGS_NONE ? holdings_at(&policy->holdings, newest) : &nothing;
-    wish->verdict = policy_refusal(&policy->policy, blocklist_has(blocklist, &wish->user),
-                                   held->held_count, now_ms);
+    wish->verdict = local_policy_refusal(policy, blocklist, wish, place.newest, go);
     if (wish->verdict != VERDICT_UNDECIDED) {
         wish->opens_at_ms = policy->policy.opens_at_ms;
-        if (wish->verdict == VERDICT_LIMIT_REACHED && held->seq > policy->acknowledged_seq)
-            wish->ticket = TICKET_OF_THIS_GO;
-    } else if (policy->remaining > 0 && !policy->has_room) {
+    } else if (policy->stock_count > 0 && !policy->has_room) {
         wish->verdict = VERDICT_UNAVAILABLE;
-    } else if (policy->remaining > 0) {
-        local_policy_win(policy, wish, place, hash, now_ms, outgoing);
+    } else if (policy->stock_count > 0) {
+        local_policy_win(policy, wish, place, hash, go);
     } else if (policy->policy.unleased > 0) {
         wish->verdict = VERDICT_LEASE_WANTED;
     } else {
         wish->verdict = VERDICT_SOLD_OUT;
-        if (policy->pending_count > 0)
+        if (policy->pending_count > 0 || go->claim_count > 0)
             wish->ticket = TICKET_OF_THIS_GO;
     }
 }
 
-/* Memory for as many as may win. */
-static bool local_policy_make_room_for(struct local_policy *policy, struct wish **wishes,
-                                       size_t count)
+/* Memory for as many as may win, of `count` users whose names are so long together. */
+static bool local_policy_make_room_for(struct local_policy *policy, size_t count,
+                                       size_t names_length)
 {
-    size_t names_length = 0;
-
-    for (size_t i = 0; i < count; i++)
-        names_length += wishes[i]->user.length;
     if ((int64_t)count > policy->remaining)
         count = (size_t)policy->remaining;
     return count == 0 || holdings_make_room(&policy->holdings, (uint32_t)count, names_length);
 }
 
 /* At most BATCH_MAX wishes under one hold of the lock. */
-static void local_policy_go(struct local_policy *policy, struct gate_local *local,
+static void local_policy_go(struct local_policy *policy, struct local_line *line,
                             struct wish **wishes, size_t count, int64_t now_ms)
 {
+    struct gate_local *local = gate_local_of(line->line.gate);
     const struct gate_outlet *outlet = &local->outlet;
-    struct outgoing outgoing;
+    struct go *go = &line->go;
     uint64_t hashes[BATCH_MAX];
+    size_t names_length = 0;
 
-    outgoing.claim_count = 0;
-    outgoing.binding_count = 0;
-    for (size_t i = 0; i < count; i++)
+    go->now_ms = now_ms;
+    go->claim_count = 0;
+    go->binding_count = 0;
+    for (size_t i = 0; i < count; i++) {
         hashes[i] = holdings_hash(&policy->holdings, &wishes[i]->user);
+        names_length += wishes[i]->user.length;
+    }
 
     pthread_mutex_lock(&policy->lock);
-    policy->has_room = local_policy_make_room_for(policy, wishes, count);
+    policy->has_room = local_policy_make_room_for(policy, count, names_length);
+    go->to_strangers = policy_refusal(&policy->policy, false, 0, now_ms);
     for (size_t i = 0; i < count; i++)
         holdings_prefetch(&policy->holdings, hashes[i]);
     for (size_t i = 0; i < count; i++)
-        local_policy_decide(policy, &local->blocklist, wishes[i], hashes[i], now_ms, &outgoing);
-    if (outgoing.claim_count + outgoing.binding_count > 0)
-        policy->last_ticket = outlet->push(outlet->context, outgoing.claims, outgoing.claim_count,
-                                           outgoing.bindings, outgoing.binding_count);
-    if (outgoing.binding_count > 0)
+        local_policy_decide(policy, &local->blocklist, wishes[i], hashes[i], go);
+    local_policy_count(policy, go);
+    if (go->claim_count + go->binding_count > 0)
+        policy->last_ticket = outlet->push(outlet->context, go->claims, go->claim_count,
+                                           go->bindings, go->binding_count);
+    if (go->binding_count > 0)
         policy->binding_ticket = policy->last_ticket;
     uint64_t ticket = policy->last_ticket;
     pthread_mutex_unlock(&policy->lock);
@@ -259,10 +285,12 @@ static void local_policy_go(struct local_policy *policy, struct gate_local *loca
 static enum status gate_local_line_open(struct gate *gate, const struct gate_line_options *options,
                                         struct gate_line **line, struct error *error)
 {
-    *line = calloc(1, sizeof(**line));
-    if (*line == NULL)
+    struct local_line *own = malloc(sizeof(*own));
+
+    if (own == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "no memory for a line");
-    (*line)->gate = gate;
+    own->line.gate = gate;
+    *line = &own->line;
     return STATUS_OK;
 }
 
@@ -273,8 +301,7 @@ static void gate_local_line_close(struct gate_line *line)
 
 static bool gate_local_claim(struct gate_line *line, struct gate_batch *batch, int64_t now_ms)
 {
-    struct gate_local *local = gate_local_of(line->gate);
-    struct local_policy *policy = gate_local_policy(local, batch->policy_id);
+    struct local_policy *policy = gate_local_policy(gate_local_of(line->gate), batch->policy_id);
 
     for (size_t i = 0; i < batch->count && policy == NULL; i++) {
         batch->wishes[i]->verdict = VERDICT_NO_POLICY;
@@ -282,7 +309,7 @@ static bool gate_local_claim(struct gate_line *line, struct gate_batch *batch, i
     }
     for (size_t done = 0; done < batch->count && policy != NULL; done += BATCH_MAX) {
         size_t go = batch->count - done < BATCH_MAX ? batch->count - done : BATCH_MAX;
-        local_policy_go(policy, local, batch->wishes + done, go, now_ms);
+        local_policy_go(policy, (struct local_line *)line, batch->wishes + done, go, now_ms);
     }
     return true;
 }
