@@ -391,8 +391,9 @@ rd_kafka_topic_partition_list_t *kafka_client_list(const char *topic, size_t par
 /* It is asked for as an offset at a time, because librdkafka's functions for the ends of a
  * partition ignore their timeout: minutes, behind a broker that just went away. An offset that was
  * not answered in time stays as it was asked, below zero. */
-enum status kafka_client_edge(rd_kafka_t *handle, const char *topic, size_t partition_count,
-                              int64_t which, int timeout_ms, int64_t *offsets, struct error *error)
+static rd_kafka_resp_err_t kafka_edge_once(rd_kafka_t *handle, const char *topic,
+                                           size_t partition_count, int64_t which, int timeout_ms,
+                                           int64_t *offsets)
 {
     rd_kafka_topic_partition_list_t *list = kafka_client_list(topic, partition_count, which);
     rd_kafka_resp_err_t code = rd_kafka_offsets_for_times(handle, list, timeout_ms);
@@ -404,6 +405,21 @@ enum status kafka_client_edge(rd_kafka_t *handle, const char *topic, size_t part
             code = RD_KAFKA_RESP_ERR__TIMED_OUT;
     }
     rd_kafka_topic_partition_list_destroy(list);
+    return code;
+}
+
+enum status kafka_client_edge(rd_kafka_t *handle, const char *topic, size_t partition_count,
+                              int64_t which, int timeout_ms, int64_t *offsets, struct error *error)
+{
+    const struct timespec pause = {.tv_nsec = END_POLL_MS * 1000000L};
+    int64_t until_ms = clock_monotonic_ms() + timeout_ms;
+    rd_kafka_resp_err_t code;
+
+    /* The leader of a new topic takes a moment to know that it is the leader. */
+    while ((code = kafka_edge_once(handle, topic, partition_count, which, timeout_ms, offsets)) ==
+               RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION &&
+           clock_monotonic_ms() < until_ms)
+        nanosleep(&pause, NULL);
     return code == RD_KAFKA_RESP_ERR_NO_ERROR
                ? STATUS_OK
                : error_set(error, STATUS_UNAVAILABLE, "the partitions of %s cannot be asked: %s",
