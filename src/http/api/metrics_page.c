@@ -65,6 +65,13 @@ static struct metrics_text *text_make(struct metrics_page *page)
     return text;
 }
 
+/* Under the lock. */
+static void post_task(struct api_loop *loop)
+{
+    if (!loop->metrics_posted)
+        loop->metrics_posted = http_loop_post(loop->http, &loop->metrics_task);
+}
+
 /* Under the lock. One task of a loop is enough for all who wait there when it runs. */
 static void wake_loops(struct metrics_page *page)
 {
@@ -72,8 +79,7 @@ static void wake_loops(struct metrics_page *page)
         struct api_loop *loop = page->loops_first;
         page->loops_first = loop->metrics_next;
         loop->metrics_waits = false;
-        if (!loop->metrics_posted)
-            loop->metrics_posted = http_loop_post(loop->http, &loop->metrics_task);
+        post_task(loop);
     }
 }
 
@@ -194,27 +200,27 @@ static bool answer(struct metrics_page *page, struct api_loop *loop, struct http
     return is_there;
 }
 
-/* There is a new text: whom it is too old for waits for the next one. */
+/* There is a new text: whom it is too old for waits for the next one. It is long, so that each tick
+ * answers only one of those who waited. */
 static void run_task(struct http_task *task)
 {
     struct api_loop *loop =
         (struct api_loop *)(void *)((char *)task - offsetof(struct api_loop, metrics_task));
     struct metrics_page *page = loop->api->metrics;
-    struct metrics_waiter *waiter = loop->metrics_waiters;
     pthread_mutex_lock(&page->lock);
     loop->metrics_posted = false;
     pthread_mutex_unlock(&page->lock);
-    loop->metrics_waiters = NULL;
-    while (waiter != NULL) {
-        struct metrics_waiter *next = waiter->next;
-        if (answer(page, loop, waiter->exchange, waiter->wanted_ns)) {
-            free(waiter);
-        } else {
-            waiter->next = loop->metrics_waiters;
-            loop->metrics_waiters = waiter;
-        }
-        waiter = next;
-    }
+    struct metrics_waiter **place = &loop->metrics_waiters;
+    while (*place != NULL && !answer(page, loop, (*place)->exchange, (*place)->wanted_ns))
+        place = &(*place)->next;
+    struct metrics_waiter *answered = *place;
+    if (answered == NULL)
+        return;
+    *place = answered->next;
+    free(answered);
+    pthread_mutex_lock(&page->lock);
+    post_task(loop);
+    pthread_mutex_unlock(&page->lock);
 }
 
 void metrics_page_send(struct metrics_page *page, struct api_loop *loop,
