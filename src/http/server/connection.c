@@ -1,11 +1,8 @@
 /* connection.c: a connection's life and its deadlines; from readable sockets to handled requests,
- * with back-pressure; one write per tick, and the rest when the client takes it. */
+ * with back-pressure. */
 #include "http/server/connection.h"
 
-#include <errno.h>
-#include <linux/sockios.h>
 #include <stdlib.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -22,9 +19,6 @@
 /* Unsent bytes over which a connection reads no more, and under which it reads again. */
 #define UNSENT_HIGH ((size_t)256 * 1024)
 #define UNSENT_LOW  ((size_t)64 * 1024)
-/* A client that takes less than this is cut off: as a rule, and while the server is full. */
-#define RATE_MIN_PER_S      4096
-#define RATE_MIN_FULL_PER_S (16 * 1024)
 
 static int64_t earlier(int64_t a, int64_t b)
 {
@@ -32,14 +26,6 @@ static int64_t earlier(int64_t a, int64_t b)
 }
 
 /* --- what it holds --- */
-
-size_t http_connection_unsent(const struct http_connection *connection)
-{
-    size_t unsent = connection->out.length + connection->ready_bytes;
-    if (connection->blocked != NULL)
-        unsent += uv_stream_get_write_queue_size((const uv_stream_t *)&connection->tcp);
-    return unsent;
-}
 
 /* Unsent and expected: at most so much, or nothing where the server is full. */
 static bool connection_is_within(const struct http_connection *connection, size_t bytes_max)
@@ -76,8 +62,7 @@ void http_connection_give_up(struct http_connection *connection)
 
 /* --- deadlines --- */
 
-/* Tells the loop the earlier of the two. */
-static void connection_arm(struct http_connection *connection)
+void http_connection_arm(struct http_connection *connection)
 {
     connection->loop->deadlines_ms[connection->index] =
         earlier(connection->read_deadline_ms, connection->write_check_ms);
@@ -89,7 +74,7 @@ static void connection_await_nothing(struct http_connection *connection)
     connection->phase = HTTP_PHASE_BETWEEN;
     connection->request_started_ms = 0;
     connection->read_deadline_ms = NEVER_MS;
-    connection_arm(connection);
+    http_connection_arm(connection);
 }
 
 /* Everything that came was parsed: sets the deadline for what has to come next. The time for a
@@ -116,35 +101,7 @@ static void connection_note_phase(struct http_connection *connection)
                     connection->read_deadline_ms + options->body_timeout_ms / 2);
     }
     connection->phase = phase;
-    connection_arm(connection);
-}
-
-/* The bytes that the client has acknowledged. */
-static uint64_t connection_taken(const struct http_connection *connection)
-{
-    int in_kernel = 0;
-    (void)ioctl(connection->socket_fd, SIOCOUTQ, &in_kernel);
-    return connection->written_bytes -
-           uv_stream_get_write_queue_size((const uv_stream_t *)&connection->tcp) -
-           (uint64_t)in_kernel;
-}
-
-/* What the client takes buys it time, up to the timeout: one that stops is cut off after that, and
- * one that takes less than the least rate when the time it had is used up. False when that is so.
- * What it has taken is asked of the kernel, which by itself asks for more only when a third of its
- * buffer is free. */
-static bool connection_check_writing(struct http_connection *connection, int64_t now_ms)
-{
-    const struct http_loop *loop = connection->loop;
-    int64_t timeout_ms = loop->options->write_timeout_ms;
-    int64_t rate_per_s = http_server_is_full(loop->server) ? RATE_MIN_FULL_PER_S : RATE_MIN_PER_S;
-    uint64_t taken = connection_taken(connection);
-    int64_t bought_ms = (int64_t)((taken - connection->taken_bytes) * 1000) / rate_per_s;
-    connection->taken_bytes = taken;
-    connection->write_due_ms = earlier(connection->write_due_ms + bought_ms, now_ms + timeout_ms);
-    connection->write_check_ms = now_ms + timeout_ms / 8 + 1;
-    http_connection_account(connection);
-    return now_ms < connection->write_due_ms;
+    http_connection_arm(connection);
 }
 
 /* --- its end --- */
@@ -152,7 +109,7 @@ static bool connection_check_writing(struct http_connection *connection, int64_t
 void http_connection_free_when_done(struct http_connection *connection)
 {
     if (connection->state == HTTP_CONNECTION_CLOSED && connection->exchange_count == 0 &&
-        !connection->dirty && !connection->resuming)
+        !connection->dirty && !connection->resuming && !connection->queued)
         free(connection);
 }
 
@@ -182,8 +139,8 @@ static bool connection_leave(struct http_connection *connection)
     connection->write_check_ms = NEVER_MS;
     connection_await_nothing(connection);
     http_line_dissolve(connection);
+    http_connection_drop_unsent(connection);
     http_parser_release(&connection->parser);
-    http_buffer_give(connection->loop, &connection->out);
     http_connection_account(connection);
     return true;
 }
@@ -194,8 +151,7 @@ void http_connection_close(struct http_connection *connection)
         uv_close((uv_handle_t *)&connection->tcp, connection_on_closed);
 }
 
-/* The same, and what the kernel still has to send is thrown away. */
-static void connection_abort(struct http_connection *connection)
+void http_connection_abort(struct http_connection *connection)
 {
     if (connection_leave(connection) &&
         uv_tcp_close_reset(&connection->tcp, connection_on_closed) != 0)
@@ -282,14 +238,13 @@ static void connection_consume(struct http_connection *connection)
     struct http_request request;
     bool is_first = true;
     while (!connection->input_ended) {
-        bool must_wait = http_parser_has_more(parser) && ((!is_first && http_loop_is_spent(loop)) ||
-                                                          http_loop_must_wait(loop, connection));
+        bool must_wait = !is_first && http_parser_has_more(parser) && http_loop_is_spent(loop);
         if (must_wait || connection->line_count >= HTTP_PIPELINE_MAX ||
             !connection_is_within(connection, UNSENT_HIGH)) {
             connection->given_up |= !http_parser_park(parser);
             connection_pause(connection);
             if (must_wait)
-                http_loop_pace(loop, connection);
+                http_loop_resume_later(loop, connection);
             break;
         }
         is_first = false;
@@ -312,11 +267,11 @@ static void connection_consume(struct http_connection *connection)
 void http_connection_expire(struct http_connection *connection, int64_t now_ms)
 {
     struct http_loop *loop = connection->loop;
-    if (now_ms >= connection->write_check_ms && !connection_check_writing(connection, now_ms)) {
+    if (now_ms >= connection->write_check_ms && !http_connection_takes_enough(connection, now_ms)) {
         counter_add(&loop->counters.timeouts, 1);
-        connection_abort(connection);
+        http_connection_abort(connection);
     } else if (now_ms < connection->read_deadline_ms) {
-        connection_arm(connection);
+        http_connection_arm(connection);
     } else if (connection->state == HTTP_CONNECTION_LINGERING ||
                connection->phase == HTTP_PHASE_BETWEEN) {
         /* Nobody waits for an answer. */
@@ -445,7 +400,7 @@ void http_connection_open(struct http_loop *loop, int socket_fd, const struct ad
     connection->request_started_ms = loop->now_ms;
     connection->read_deadline_ms = loop->now_ms + loop->options->header_timeout_ms;
     connection->write_check_ms = NEVER_MS;
-    connection_arm(connection);
+    http_connection_arm(connection);
     ensure(uv_tcp_init(&loop->uv, &connection->tcp) == 0);
     if (uv_tcp_open(&connection->tcp, socket_fd) != 0) {
         close(socket_fd);
@@ -457,79 +412,7 @@ void http_connection_open(struct http_loop *loop, int socket_fd, const struct ad
         connection_refuse(connection, HTTP_REFUSE_OVERLOADED, refusal);
 }
 
-/* --- writing --- */
-
-static void connection_free_blocked(struct http_connection *connection)
-{
-    buffer_release(&connection->blocked->bytes);
-    free(connection->blocked);
-    connection->blocked = NULL;
-}
-
-static void connection_on_written(uv_write_t *request, int failed)
-{
-    struct http_connection *connection = (struct http_connection *)request->handle;
-    connection_free_blocked(connection);
-    connection->write_check_ms = NEVER_MS;
-    if (connection->state >= HTTP_CONNECTION_CLOSING)
-        return;
-    http_loop_begin_tick(connection->loop);
-    connection_arm(connection);
-    if (failed != 0)
-        http_connection_close(connection);
-    else
-        http_connection_touch(connection);
-}
-
-/* The kernel took only `written` bytes: libuv writes the others when it takes more. */
-static bool connection_block(struct http_connection *connection, size_t written)
-{
-    struct http_loop *loop = connection->loop;
-    struct http_blocked_write *blocked = malloc(sizeof(*blocked));
-    if (blocked == NULL)
-        return false;
-    blocked->bytes = connection->out;
-    buffer_init(&connection->out, HTTP_OUT_BYTES_MAX);
-    connection->blocked = blocked;
-    uv_buf_t rest =
-        uv_buf_init(blocked->bytes.bytes + written, (unsigned)(blocked->bytes.length - written));
-    counter_add(&loop->counters.bytes_out, rest.len);
-    if (uv_write(&blocked->request, (uv_stream_t *)&connection->tcp, &rest, 1,
-                 connection_on_written) != 0) {
-        connection_free_blocked(connection);
-        return false;
-    }
-    connection->written_bytes += rest.len;
-    connection->taken_bytes = connection_taken(connection);
-    connection->write_due_ms = loop->now_ms + loop->options->write_timeout_ms;
-    connection->write_check_ms = loop->now_ms + loop->options->write_timeout_ms / 8 + 1;
-    connection_arm(connection);
-    return true;
-}
-
-static void connection_write(struct http_connection *connection)
-{
-    struct http_loop *loop = connection->loop;
-    const struct buffer *out = &connection->out;
-    ssize_t sent;
-    counter_add(&loop->counters.writes, 1);
-    /* Not through libuv: it would write(), which raises SIGPIPE and goes a longer way in the
-     * kernel. */
-    do {
-        sent = send(connection->socket_fd, out->bytes, out->length, MSG_NOSIGNAL);
-    } while (sent < 0 && errno == EINTR);
-    if (sent < 0 && errno != EAGAIN) {
-        http_connection_close(connection);
-        return;
-    }
-    size_t written = sent > 0 ? (size_t)sent : 0;
-    counter_add(&loop->counters.bytes_out, written);
-    connection->written_bytes += written;
-    if (written == out->length)
-        http_buffer_give(loop, &connection->out);
-    else if (!connection_block(connection, written))
-        connection_abort(connection);
-}
+/* --- what comes after the writes --- */
 
 /* The client waits for "100 Continue" before it sends the body. It may be told once everything
  * before it is answered. */
@@ -555,7 +438,7 @@ static void connection_finish(struct http_connection *connection)
     connection_end_input(connection);
     bool hurry = connection->over_cap || loop->stop_phase != HTTP_STOP_NOT;
     connection->read_deadline_ms = loop->now_ms + (hurry ? LINGER_SHORT_MS : LINGER_MS);
-    connection_arm(connection);
+    http_connection_arm(connection);
     connection_read(connection);
 }
 
@@ -577,7 +460,7 @@ static void connection_settle(struct http_connection *connection)
             return;
         }
         connection->read_deadline_ms = loop->now_ms + loop->options->idle_timeout_ms;
-        connection_arm(connection);
+        http_connection_arm(connection);
     }
 }
 
@@ -585,13 +468,13 @@ void http_connection_flush(struct http_connection *connection)
 {
     if (connection->state == HTTP_CONNECTION_OPEN) {
         if (connection->given_up || connection->out.overflowed) {
-            connection_abort(connection);
+            http_connection_abort(connection);
             return;
         }
         if (connection->parser.continue_expected)
             connection_continue(connection);
-        if (connection->out.length > 0 && connection->blocked == NULL)
-            connection_write(connection);
+        if (connection->out.length > 0 && connection->rest == NULL)
+            http_connection_write(connection);
     }
     if (connection->state == HTTP_CONNECTION_OPEN)
         connection_settle(connection);

@@ -2,9 +2,10 @@
  *
  * Requests stand in line in the order they came. Only the head of the line writes into `out`; an
  * answer that is ready earlier waits in its own exchange. `out` is written once at the end of the
- * tick. Reading stops while too many requests are unanswered or too much is unsent or expected, and
- * goes on when that is over. All connections together hold a bounded amount: once it is reached a
- * connection reads no more while it has anything unsent, and has to take it faster.
+ * tick, or piece by piece when it is large. Reading stops while too many requests are unanswered or
+ * too much is unsent or expected, and goes on when that is over. All connections together hold a
+ * bounded amount: once it is reached a connection reads no more while it has anything unsent, and
+ * has to take it faster.
  *
  * A connection's memory lives until its socket is closed and its last exchange is answered, so an
  * exchange may always look at its connection.
@@ -48,6 +49,7 @@ struct http_exchange {
     struct http_connection *connection;
     struct buffer own; /* what was answered before its turn */
     struct buffer *target;
+    size_t began_at; /* in the target */
     enum http_exchange_state state;
     bool in_line;   /* false once the client has gone */
     bool no_body;   /* HEAD, 204, 304 */
@@ -63,10 +65,13 @@ struct http_exchange {
     struct http_exchange_notes notes;
 };
 
-/* A write that the kernel did not take at once. */
-struct http_blocked_write {
+/* What does not leave at once: it is large, or more than the kernel took. */
+struct http_rest {
     uv_write_t request;
     struct buffer bytes;
+    size_t at;       /* so many were given to the kernel or to libuv */
+    int64_t left_ms; /* that the client may take for what the kernel does not take */
+    bool is_awaited; /* libuv has a piece of it */
 };
 
 struct http_connection {
@@ -87,18 +92,19 @@ struct http_connection {
 
     /* Writing. */
     struct buffer out;
-    struct http_blocked_write *blocked;
+    struct http_rest *rest; /* in front of `out`; NULL: none */
     uint64_t written_bytes; /* given to the kernel or to libuv */
     uint64_t taken_bytes;   /* by the client, when that was last looked at */
     int64_t write_due_ms;   /* when it is cut off, unless it takes more */
-    int64_t write_check_ms; /* when to look again; NEVER_MS: nothing is blocked */
+    int64_t write_check_ms; /* when to look again; NEVER_MS: the kernel took all */
     STAILQ_ENTRY(http_connection) dirty_link;
     STAILQ_ENTRY(http_connection) resumed_link;
+    STAILQ_ENTRY(http_connection) queued_link;
     bool dirty;
     bool resuming;
-    bool was_large; /* the answer to its last request */
-    bool ending;    /* the last answer is in `out` */
-    bool given_up;  /* to be closed at the end of the tick */
+    bool queued;   /* for the next piece of its rest */
+    bool ending;   /* the last answer is in `out` */
+    bool given_up; /* to be closed at the end of the tick */
 
     /* Reading. */
     bool paused;       /* by back-pressure */
@@ -126,6 +132,12 @@ void http_connection_open(struct http_loop *loop, int socket_fd, const struct ad
 /* Closes the socket now. What is in line leaves it; streams are told. */
 void http_connection_close(struct http_connection *connection);
 
+/* The same, and what the kernel still has to send is thrown away. */
+void http_connection_abort(struct http_connection *connection);
+
+/* Tells the loop the earlier of its deadlines. */
+void http_connection_arm(struct http_connection *connection);
+
 /* Its deadline has passed. */
 void http_connection_expire(struct http_connection *connection, int64_t now_ms);
 
@@ -138,9 +150,6 @@ void http_connection_free_when_done(struct http_connection *connection);
 /* Handles what is parked, after back-pressure has ended. */
 void http_connection_resume(struct http_connection *connection);
 
-/* Not written yet, also what is not yet its turn. */
-size_t http_connection_unsent(const struct http_connection *connection);
-
 /* Tells the server how much it holds now. */
 void http_connection_account(struct http_connection *connection);
 
@@ -152,6 +161,23 @@ void http_connection_give_up(struct http_connection *connection);
 
 /* Writes what is in `out`, and ends the connection when its time has come. */
 void http_connection_flush(struct http_connection *connection);
+
+/* --- writing.c --- */
+
+/* Not written yet, also what is not yet its turn. */
+size_t http_connection_unsent(const struct http_connection *connection);
+
+/* Sends what is in `out`; queues it when it is large. */
+void http_connection_write(struct http_connection *connection);
+
+/* It is its turn among large answers. Gives back how much it tried to send. */
+size_t http_connection_write_piece(struct http_connection *connection);
+
+/* Whether the client takes what the kernel did not take at once, and takes it fast enough. */
+bool http_connection_takes_enough(struct http_connection *connection, int64_t now_ms);
+
+/* The connection is being closed. */
+void http_connection_drop_unsent(struct http_connection *connection);
 
 /* --- exchange.c --- */
 

@@ -293,6 +293,7 @@ void http_answer_begin(struct http_exchange *exchange, int status, struct span c
         exchange->no_length = true;
     }
     struct buffer *out = exchange->target;
+    exchange->began_at = out->length;
     struct span line = status_lines[status - 100];
     ensure(line.bytes != NULL);
     char *at = answer_room(out, line.length + HTTP_DATE_LENGTH + content_type.length + 32);
@@ -383,7 +384,7 @@ void http_answer_end(struct http_exchange *exchange, struct span body)
     struct buffer *out = exchange->target;
     answer_render_end(exchange, body);
     exchange->state = HTTP_EXCHANGE_READY;
-    http_loop_pay(connection->loop, connection, body.length);
+    connection->loop->answered_bytes += out->length - exchange->began_at;
     http_exchange_expect(exchange, 0);
     if (!exchange->in_line) {
         http_exchange_free(exchange);

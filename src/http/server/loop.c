@@ -8,20 +8,17 @@
 /* How often deadlines are looked at, also while stopping. */
 #define DEADLINE_SCAN_MS          250
 #define DEADLINE_SCAN_STOPPING_MS 20
-/* What a tick may take before connections with more than one request have to wait for the next, in
- * time and in bytes, which cost their time when they are written. */
-#define TICK_SPENT_NS    INT64_C(250000)
-#define TICK_SPENT_BYTES ((size_t)256 * 1024)
+/* What a tick may take before connections with more than one request have to wait for the next;
+ * what it will cost to write the answers counts by their bytes. */
+#define TICK_SPENT_NS     INT64_C(125000)
+#define WRITE_NS_PER_BYTE 2
 /* After a tick that was spent they wait nine times as long as it took, but for this at most. */
 #define TICK_PAUSES    9
 #define TICK_PAUSE_MAX INT64_C(20000000)
-/* What is a large answer, how many bytes of them are paid for by a second, and how many may be
- * owed.
- */
-#define LARGE_BYTES      ((size_t)16 * 1024)
+/* How many bytes of large answers are paid for by a second, and how many may be owed. */
 #define LARGE_PER_SECOND INT64_C(64000000)
-#define LARGE_OWED_MAX   INT64_C(256000)
-#define PACE_MS          2
+#define LARGE_OWED_MAX   INT64_C(64000)
+#define PACE_MS          1
 
 static void loop_on_timer(uv_timer_t *timer);
 static void loop_on_idle(uv_idle_t *idle);
@@ -113,32 +110,16 @@ void http_loop_resume_later(struct http_loop *loop, struct http_connection *conn
     }
 }
 
-void http_loop_pay(struct http_loop *loop, struct http_connection *connection, size_t bytes)
-{
-    loop->answered_bytes += bytes;
-    connection->was_large = bytes >= LARGE_BYTES;
-    if (connection->was_large)
-        loop->large_bytes = (loop->large_bytes > 0 ? loop->large_bytes : 0) + (int64_t)bytes;
-}
-
-bool http_loop_must_wait(const struct http_loop *loop, const struct http_connection *connection)
-{
-    return connection->was_large && loop->large_bytes > LARGE_OWED_MAX;
-}
-
 static void loop_start_pace(struct http_loop *loop)
 {
     if (!uv_is_active((uv_handle_t *)&loop->pace_timer))
         uv_timer_start(&loop->pace_timer, loop_on_pace, PACE_MS, 0);
 }
 
-void http_loop_pace(struct http_loop *loop, struct http_connection *connection)
+void http_loop_queue(struct http_loop *loop, struct http_connection *connection)
 {
-    if (!connection->resuming) {
-        connection->resuming = true;
-        STAILQ_INSERT_TAIL(&loop->paced, connection, resumed_link);
-        loop_start_pace(loop);
-    }
+    connection->queued = true;
+    STAILQ_INSERT_TAIL(&loop->queued, connection, queued_link);
 }
 
 static struct http_connection *loop_next_resumed(struct http_connections *resumed)
@@ -151,9 +132,9 @@ static struct http_connection *loop_next_resumed(struct http_connections *resume
 
 bool http_loop_is_spent(struct http_loop *loop)
 {
+    int64_t writes_ns = (int64_t)loop->answered_bytes * WRITE_NS_PER_BYTE;
     loop->is_spent = loop->is_spent || loop->now_ns < loop->spent_until_ns ||
-                     loop->answered_bytes > TICK_SPENT_BYTES ||
-                     clock_monotonic_ns() - loop->now_ns > TICK_SPENT_NS;
+                     clock_monotonic_ns() - loop->now_ns + writes_ns > TICK_SPENT_NS;
     return loop->is_spent;
 }
 
@@ -190,23 +171,49 @@ static void loop_resume(struct http_loop *loop)
         uv_idle_stop(&loop->idle);
 }
 
+static struct http_connection *loop_next_queued(struct http_loop *loop)
+{
+    struct http_connection *connection = STAILQ_FIRST(&loop->queued);
+    STAILQ_REMOVE_HEAD(&loop->queued, queued_link);
+    connection->queued = false;
+    return connection;
+}
+
 /* The loop has ended. */
 static void loop_forget_resumed(struct http_loop *loop)
 {
-    STAILQ_CONCAT(&loop->resumed, &loop->paced);
     while (!STAILQ_EMPTY(&loop->resumed))
         http_connection_free_when_done(loop_next_resumed(&loop->resumed));
+    while (!STAILQ_EMPTY(&loop->queued))
+        http_connection_free_when_done(loop_next_queued(loop));
+}
+
+/* False when there is nothing more to write for now. */
+static bool loop_flush_next(struct http_loop *loop)
+{
+    struct http_connection *connection;
+    if (!STAILQ_EMPTY(&loop->dirty)) {
+        connection = STAILQ_FIRST(&loop->dirty);
+        STAILQ_REMOVE_HEAD(&loop->dirty, dirty_link);
+        connection->dirty = false;
+        http_connection_flush(connection);
+    } else if (!STAILQ_EMPTY(&loop->queued) && loop->large_bytes <= LARGE_OWED_MAX) {
+        connection = loop_next_queued(loop);
+        int64_t bytes = (int64_t)http_connection_write_piece(connection);
+        loop->large_bytes = (loop->large_bytes > 0 ? loop->large_bytes : 0) + bytes;
+    } else {
+        return false;
+    }
+    http_connection_free_when_done(connection);
+    return true;
 }
 
 static void loop_flush(struct http_loop *loop)
 {
-    while (!STAILQ_EMPTY(&loop->dirty)) {
-        struct http_connection *connection = STAILQ_FIRST(&loop->dirty);
-        STAILQ_REMOVE_HEAD(&loop->dirty, dirty_link);
-        connection->dirty = false;
-        http_connection_flush(connection);
-        http_connection_free_when_done(connection);
+    while (loop_flush_next(loop)) {
     }
+    if (!STAILQ_EMPTY(&loop->queued))
+        loop_start_pace(loop);
 }
 
 static void loop_tell_gone(struct http_loop *loop)
@@ -297,11 +304,10 @@ static void loop_on_idle(uv_idle_t *idle)
     (void)idle; /* Active only so that the loop does not wait. */
 }
 
-/* Those who were paced may try again. */
+/* Those who waited may try again, in the next tick. */
 static void loop_on_pace(uv_timer_t *timer)
 {
     struct http_loop *loop = timer->data;
-    STAILQ_CONCAT(&loop->resumed, &loop->paced);
     uv_idle_start(&loop->idle, loop_on_idle);
 }
 
@@ -336,7 +342,7 @@ enum status http_loop_init(struct http_loop *loop, struct http_server *server, i
     loop->listen_fd = listen_fd;
     STAILQ_INIT(&loop->dirty);
     STAILQ_INIT(&loop->resumed);
-    STAILQ_INIT(&loop->paced);
+    STAILQ_INIT(&loop->queued);
     STAILQ_INIT(&loop->tasks);
     loop->date_s = -1;
     loop->uv.data = loop;

@@ -75,7 +75,7 @@ struct http_loop {
     /* Connections to be written and to be read again. */
     struct http_connections dirty;
     struct http_connections resumed;  /* in the order they came */
-    struct http_connections paced;    /* they wait until large answers have been paid for */
+    struct http_connections queued;   /* for the next piece of a large answer */
     int64_t spent_until_ns;           /* nobody's second request before that */
     bool is_spent;                    /* this tick */
     size_t answered_bytes;            /* in this tick */
@@ -99,7 +99,7 @@ struct http_loop {
     uv_check_t check;
     uv_idle_t idle; /* active: the next tick comes at once */
     uv_timer_t deadline_timer;
-    uv_timer_t pace_timer; /* active while somebody is paced */
+    uv_timer_t pace_timer; /* active while somebody has to wait for time to pass */
     uv_async_t wakeup;
     uv_poll_t listener;
     int listen_fd;
@@ -165,8 +165,6 @@ bool http_loop_is_spent(struct http_loop *loop);
 /* The connection will be resumed before one of the next on_tick. */
 void http_loop_resume_later(struct http_loop *loop, struct http_connection *connection);
 
-/* A large answer costs more time to write than a hundred claims to decide. Whoever had one, and
- * asks again while more of them left than so many bytes a second, waits a few milliseconds. */
-void http_loop_pay(struct http_loop *loop, struct http_connection *connection, size_t bytes);
-bool http_loop_must_wait(const struct http_loop *loop, const struct http_connection *connection);
-void http_loop_pace(struct http_loop *loop, struct http_connection *connection);
+/* Large answers leave piece by piece, so many bytes a second, and those who have one take turns: a
+ * megabyte costs more time to write than a thousand claims to decide. */
+void http_loop_queue(struct http_loop *loop, struct http_connection *connection);

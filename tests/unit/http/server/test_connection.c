@@ -369,6 +369,44 @@ static void test_connection__large_answers_have_a_pace(void **state)
     assert_true(clock_monotonic_ms() - began_ms >= 130);
 }
 
+/* No piece of it is longer than what others can wait for. */
+static void test_connection__a_large_answer_leaves_piece_by_piece(void **state)
+{
+    struct echo *echo = *state;
+    enum { PIECE = 64 * 1024, PIECES = 128 };
+    struct response response;
+    int client = client_connect(echo);
+    client_echo(client);
+    uint64_t before = echo_counter(&echo_counters(echo)->writes);
+    client_get(client, "/big?8388608");
+    client_read(client, &response);
+    assert_int_equal(response.body_length, PIECE * PIECES);
+    for (size_t i = 0; i < response.body_length; i++)
+        assert_true(response.body[i] == 'b');
+    free(response.body);
+    client_echo(client);
+    assert_true(echo_counter(&echo_counters(echo)->writes) - before >= PIECES);
+}
+
+/* Each has a part of it when the client breaks the connection, and waits for the next. */
+static void test_connection__large_answers_may_be_left(void **state)
+{
+    struct echo *echo = *state;
+    enum { LEAVERS = 16 };
+    int clients[LEAVERS];
+    char byte;
+    for (int i = 0; i < LEAVERS; i++) {
+        clients[i] = client_connect(echo);
+        client_get(clients[i], "/big?4000000");
+    }
+    for (int i = 0; i < LEAVERS; i++) {
+        assert_int_equal(recv(clients[i], &byte, 1, 0), 1);
+        client_close(echo, clients[i]);
+    }
+    echo_await(echo_counter(&echo_counters(echo)->connections_open) == 0);
+    client_echo(client_connect(echo));
+}
+
 /* --- too many --- */
 
 static void test_connection__tells_who_is_over_the_cap(void **state)
@@ -450,6 +488,8 @@ int main(void)
         echo_test_unstarted(test_connection__is_patient_with_who_reads_slowly),
         echo_test(test_connection__who_sends_much_keeps_nobody_waiting),
         echo_test(test_connection__large_answers_have_a_pace),
+        echo_test(test_connection__a_large_answer_leaves_piece_by_piece),
+        echo_test(test_connection__large_answers_may_be_left),
         echo_test_unstarted(test_connection__tells_who_is_over_the_cap),
         echo_test(test_connection__survives_running_out_of_files),
     };
