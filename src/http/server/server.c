@@ -19,8 +19,9 @@
 
 #define THREADS_MAX 256
 #define BACKLOG     4096
-/* Connections taken in one tick, so that those already there get their turn. */
-#define ACCEPT_BATCH_MAX 256
+/* Connections taken in one tick: each costs as much as several claims, and its first request comes
+ * with it, so that a storm of them must not hold up those already there. */
+#define ACCEPT_BATCH_MAX 8
 /* How long accepting rests when file descriptors or memory have run out. */
 #define ACCEPT_REST_MS 250
 /* Connections over the cap that are being told so, per loop; further ones are just closed. */

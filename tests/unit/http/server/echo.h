@@ -52,6 +52,7 @@ struct echo_loop {
     char held_text[HELD_MAX][64];
     struct http_exchange *streams[16];
     size_t stream_count;
+    uint64_t accepted; /* when the last tick ended */
 };
 
 struct echo {
@@ -68,6 +69,7 @@ struct echo {
     atomic_int gone_count;
     atomic_int handled_count;
     atomic_bool worked;
+    _Atomic uint64_t accepted_most; /* connections in one tick of the first loop */
     atomic_int refused_first; /* the last byte of the address that was refused first; 0: none */
 };
 
@@ -220,7 +222,15 @@ static inline size_t echo_body_max(void *loop_context, enum http_method method, 
 static inline void echo_on_tick(void *loop_context, int64_t wall_ms)
 {
     struct echo_loop *context = loop_context;
+    struct echo *echo = context->echo;
     (void)wall_ms;
+    if (context == atomic_load(&echo->context)) {
+        uint64_t accepted =
+            atomic_load(&http_server_counters(echo->server, 0)->connections_accepted);
+        if (accepted - context->accepted > atomic_load(&echo->accepted_most))
+            atomic_store(&echo->accepted_most, accepted - context->accepted);
+        context->accepted = accepted;
+    }
     for (size_t i = 0; i < context->ticking_count; i++)
         echo_answer(context->ticking[i], context->ticking_text[i]);
     context->ticking_count = 0;

@@ -407,6 +407,25 @@ static void test_connection__large_answers_may_be_left(void **state)
     client_echo(client_connect(echo));
 }
 
+/* A storm of new connections comes in a few at a time, between the requests of others. */
+static void test_connection__a_storm_of_new_ones_takes_turns(void **state)
+{
+    struct echo *echo = *state;
+    enum { STORM = 64 };
+    int other = client_connect(echo);
+    client_echo(other);
+    client_get(other, "/work");
+    echo_await(atomic_load(&echo->handled_count) == 2);
+    int clients[STORM];
+    for (int i = 0; i < STORM; i++)
+        clients[i] = client_connect(echo);
+    atomic_store(&echo->worked, true);
+    client_expect(other, "GET /work? ");
+    for (int i = 0; i < STORM; i++)
+        client_echo(clients[i]);
+    assert_in_range(atomic_load(&echo->accepted_most), 1, STORM / 4);
+}
+
 /* --- too many --- */
 
 static void test_connection__tells_who_is_over_the_cap(void **state)
@@ -490,6 +509,7 @@ int main(void)
         echo_test(test_connection__large_answers_have_a_pace),
         echo_test(test_connection__a_large_answer_leaves_piece_by_piece),
         echo_test(test_connection__large_answers_may_be_left),
+        echo_test(test_connection__a_storm_of_new_ones_takes_turns),
         echo_test_unstarted(test_connection__tells_who_is_over_the_cap),
         echo_test(test_connection__survives_running_out_of_files),
     };
