@@ -20,6 +20,7 @@ struct json_reader {
     void *pool; /* what yyjson builds its values in */
     size_t pool_size;
     struct buffer digits; /* ids that came as numbers */
+    struct json_mistakes mistakes;
 };
 
 /* Where the reader stands in the document; only walked when something has to be refused. */
@@ -68,6 +69,29 @@ void json_reader_free(struct json_reader *reader)
     free(reader);
 }
 
+const struct json_mistakes *json_reader_mistakes(const struct json_reader *reader)
+{
+    return &reader->mistakes;
+}
+
+void json_reader_note(struct json_reader *reader, const char *field, const char *message)
+{
+    struct json_mistakes *mistakes = &reader->mistakes;
+    size_t length = strlen(field);
+    for (size_t i = 0; i < mistakes->count; i++)
+        if (strcmp(mistakes->items[i].field, field) == 0)
+            return;
+    if (mistakes->count == JSON_MISTAKES_MAX)
+        return;
+    bool has_field =
+        strncmp(message, field, length) == 0 && strncmp(message + length, ": ", 2) == 0;
+    snprintf(mistakes->items[mistakes->count].field, JSON_FIELD_SIZE, "%.*s", JSON_FIELD_SIZE - 1,
+             field);
+    snprintf(mistakes->items[mistakes->count].message, JSON_MESSAGE_SIZE, "%.*s",
+             JSON_MESSAGE_SIZE - 1, message + (has_field ? length + 2 : 0));
+    mistakes->count++;
+}
+
 /* "discount.value", cut to fit, without control characters. */
 static void write_path(const struct json_place *place, char path[JSON_FIELD_SIZE])
 {
@@ -94,17 +118,28 @@ static enum status refuse(const struct json_reading *reading, const struct json_
 static enum status refuse(const struct json_reading *reading, const struct json_place *place,
                           const char *format, ...)
 {
+    struct json_mistakes *mistakes = &reading->reader->mistakes;
     char path[JSON_FIELD_SIZE];
+    char words[JSON_MESSAGE_SIZE];
+    bool is_first = mistakes->count == 0;
     write_path(place, path);
-    if (reading->field != NULL)
-        memcpy(reading->field, path, strlen(path) + 1);
-    char words[sizeof(reading->error->text)];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(words, sizeof(words), format, arguments);
     va_end(arguments);
+    json_reader_note(reading->reader, path, words);
+    if (!is_first)
+        return STATUS_INVALID;
+    if (reading->field != NULL)
+        memcpy(reading->field, path, strlen(path) + 1);
     return error_set(reading->error, STATUS_INVALID, "%s: %s", path[0] != '\0' ? path : "body",
                      words);
+}
+
+/* More mistakes could not be told. */
+static bool is_full(const struct json_reading *reading)
+{
+    return reading->reader->mistakes.count == JSON_MISTAKES_MAX;
 }
 
 static enum status refuse_unknown(const struct json_reading *reading,
@@ -242,6 +277,7 @@ static enum status read_list(const struct json_reading *reading, const struct js
         return refuse(reading, place, "must be at most %zu in all", list->elements_max);
     else
         *list->part = (struct json_part){.first = list->count, .count = count};
+    enum status result = STATUS_OK;
     size_t index;
     yyjson_val *value;
     yyjson_arr_foreach(array, index, count, value)
@@ -249,18 +285,21 @@ static enum status read_list(const struct json_reading *reading, const struct js
         char number[24];
         snprintf(number, sizeof(number), "%zu", index + 1);
         struct json_place here = {.parent = place, .name = span_of(number)};
-        if (!yyjson_is_obj(value))
-            return refuse(reading, &here, "must be an object");
+        if (!yyjson_is_obj(value)) {
+            result = refuse(reading, &here, "must be an object");
+            continue;
+        }
         memset(list->element, 0, list->element_size);
         clear_seen(field->fields, field->field_count);
-        enum status status = read_object(reading, &here, value, field->fields, field->field_count);
-        if (status != STATUS_OK)
-            return status;
+        if (read_object(reading, &here, value, field->fields, field->field_count) != STATUS_OK)
+            result = STATUS_INVALID;
+        if (is_full(reading))
+            break;
         memcpy((char *)list->elements + list->count * list->element_size, list->element,
                list->element_size);
         list->count++;
     }
-    return STATUS_OK;
+    return result;
 }
 
 static enum status read_value(const struct json_reading *reading, const struct json_place *place,
@@ -326,6 +365,7 @@ static enum status read_object(const struct json_reading *reading, const struct 
 {
     ensure(field_count <= FIELD_COUNT_MAX);
     uint64_t had = 0;
+    enum status result = STATUS_OK;
     size_t index;
     size_t count;
     yyjson_val *key;
@@ -334,22 +374,25 @@ static enum status read_object(const struct json_reading *reading, const struct 
     {
         struct json_place here = {.parent = place, .name = span_of_value(key)};
         size_t i = find_field(fields, field_count, here.name);
+        enum status status = STATUS_OK;
         if (i == field_count)
-            return refuse_unknown(reading, &here, fields, field_count);
-        if ((had >> i & 1) != 0)
-            return refuse(reading, &here, "must be there only once");
-        had |= UINT64_C(1) << i;
-        enum status status = read_value(reading, &here, &fields[i], value);
-        if (status != STATUS_OK)
-            return status;
+            status = refuse_unknown(reading, &here, fields, field_count);
+        else if ((had >> i & 1) != 0)
+            status = refuse(reading, &here, "must be there only once");
+        else
+            status = read_value(reading, &here, &fields[i], value);
+        had |= i < field_count ? UINT64_C(1) << i : 0;
+        result = status != STATUS_OK ? status : result;
+        if (is_full(reading))
+            return result;
     }
     for (size_t i = 0; i < field_count; i++) {
         if (fields[i].presence == JSON_REQUIRED && (had >> i & 1) == 0) {
             struct json_place here = {.parent = place, .name = span_of(fields[i].name)};
-            return refuse(reading, &here, "is missing");
+            result = refuse(reading, &here, "is missing");
         }
     }
-    return STATUS_OK;
+    return result;
 }
 
 /* yyjson keeps all values in one array, each container before what it contains. */
@@ -416,6 +459,7 @@ enum status json_read_object(struct json_reader *reader, struct span body,
     if (field != NULL)
         field[0] = '\0';
     buffer_clear(&reader->digits);
+    reader->mistakes.count = 0;
     clear_seen(fields, field_count);
     if (body.length == 0) {
         return any_required(fields, field_count)

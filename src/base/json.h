@@ -72,18 +72,38 @@ struct json_field {
 
 struct json_reader;
 
+/* What is wrong with a body, in the order in which it was found; no more is looked for than there
+ * are places. `message` is what the words of the first say behind "field: "; `field` is "" where it
+ * is the body as a whole. */
+#define JSON_MISTAKES_MAX 16
+#define JSON_MESSAGE_SIZE 256
+struct json_mistakes {
+    size_t count;
+    struct {
+        char field[JSON_FIELD_SIZE];
+        char message[JSON_MESSAGE_SIZE];
+    } items[JSON_MISTAKES_MAX];
+};
+
 /* `body_max` bytes is the longest document it will ever read. NULL when there is no memory. */
 struct json_reader *json_reader_new(size_t body_max);
 void json_reader_free(struct json_reader *reader);
 
 /* Decodes one object. STATUS_INVALID with words such as
  * "total: must be an integer from 1 to 100000000" or "discount.value: is missing"; `field` (may be
- * NULL, else JSON_FIELD_SIZE bytes) gets the path of the offending field or "". Targets may be
+ * NULL, else JSON_FIELD_SIZE bytes) gets the path of the offending field or "": of the first, all
+ * are among the reader's mistakes. Targets may be
  * partly written after a failure. Spans stay valid until the next call with the same reader. An
  * empty body counts as {} only when no field is required. */
 enum status json_read_object(struct json_reader *reader, struct span body,
                              const struct json_field *fields, size_t field_count, char *field,
                              struct error *error) MUST_CHECK;
+
+/* Those of the last document. */
+const struct json_mistakes *json_reader_mistakes(const struct json_reader *reader);
+
+/* One more, about a field that nothing is known against; `message` may begin with "field: ". */
+void json_reader_note(struct json_reader *reader, const char *field, const char *message);
 
 /* What an id is, in the words of a refusal. */
 #define JSON_ID_WORDS                                                              \

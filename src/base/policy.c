@@ -69,7 +69,7 @@ bool policy_set_number(struct policy *policy, enum policy_column column, int64_t
     return true;
 }
 
-const char *policy_broken_rule(const struct policy *policy, const char **field)
+const char *policy_broken_rule(const struct policy *policy, size_t *from, const char **field)
 {
     const struct {
         bool is_broken;
@@ -83,7 +83,8 @@ const char *policy_broken_rule(const struct policy *policy, const char **field)
          "coupon_expires_at", "coupon_expires_at: must be after opens_at"},
     };
 
-    for (size_t i = 0; i < COUNT_OF(rules); i++) {
+    while (*from < COUNT_OF(rules)) {
+        size_t i = (*from)++;
         if (rules[i].is_broken) {
             *field = rules[i].field;
             return rules[i].words;

@@ -149,9 +149,9 @@ int64_t policy_number(const struct policy *policy, enum policy_column column);
 /* False: that number is not one that the column may have, and the policy is as it was. */
 bool policy_set_number(struct policy *policy, enum policy_column column, int64_t number);
 
-/* The words of the first rule between its columns that a policy breaks, and the API's name of what
- * is wrong; NULL: none. */
-const char *policy_broken_rule(const struct policy *policy, const char **field);
+/* The words of the first rule between its columns, from number *from on, that a policy breaks, and
+ * the API's name of what is wrong; *from is the next one then. NULL: none. */
+const char *policy_broken_rule(const struct policy *policy, size_t *from, const char **field);
 
 /* Writes a column as a member of a JSON object. */
 void policy_put(struct buffer *out, const struct policy *policy, enum policy_column column);

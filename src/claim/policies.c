@@ -183,7 +183,7 @@ static enum status service_recall_for(struct service *service, const struct poli
         wanted.total = change->to[POLICY_COLUMN_total];
     if (policy_change_sets(change, POLICY_COLUMN_reserve)) {
         wanted.reserve = kept = change->to[POLICY_COLUMN_reserve];
-        const char *broken = policy_broken_rule(&wanted, &field);
+        const char *broken = policy_broken_rule(&wanted, &(size_t){0}, &field);
         if (broken != NULL)
             return error_set(error, STATUS_INVALID, "%s", broken);
         if (kept <= policy->reserve && kept > policy->unleased)

@@ -280,7 +280,8 @@ static enum status transaction_apply_change(struct policy *policy,
         policy->closed_at_ms = change->now_ms;
     if (policy_change_sets(change, POLICY_COLUMN_total))
         status = transaction_change_total(policy, change->to[POLICY_COLUMN_total], error);
-    const char *broken = status == STATUS_OK ? policy_broken_rule(policy, &field) : NULL;
+    const char *broken =
+        status == STATUS_OK ? policy_broken_rule(policy, &(size_t){0}, &field) : NULL;
     return broken == NULL ? status : error_set(error, STATUS_INVALID, "%s", broken);
 }
 

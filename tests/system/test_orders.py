@@ -342,3 +342,23 @@ def test_import__no_such_file(server, tmp_path):
     ended = run_dibs("product", "import", tmp_path / "none", "--url",
                      "http://%s:%d" % server.address)
     assert ended.returncode == 1 and "cannot open" in ended.stderr
+
+
+def test_orders__all_wrong_fields_are_told_at_once(shared):
+    """Also those of many orders, each at its place."""
+    item = {"product_id": "p1", "quantity": 1}
+    orders = [{"order_id": "all-1", "items": [{**item, "quantity": 0}]},
+              {"order_id": "all-2", "items": [item]},
+              {"items": [item, {"product_id": "p2"}]}]
+    problem = expect_problem(shared.post("/v1/orders", {"orders": orders}), 400, "INVALID_REQUEST")
+    assert [error["field"] for error in problem["errors"]] == [
+        "orders.1.items.1.quantity", "orders.3.items.2.quantity", "orders.3.order_id"]
+    problem = expect_problem(shared.post("/v1/orders", {"paid_at": "2026-01-01T00:00:00Z"}), 400,
+                             "INVALID_REQUEST")
+    assert [error["field"] for error in problem["errors"]] == ["order_id", "items"]
+    late = [{"order_id": f"late-{i}", "paid_at": "2999-01-01T00:00:00Z", "items": [item]}
+            for i in range(2)]
+    problem = expect_problem(shared.post("/v1/orders", {"orders": late}), 400, "INVALID_REQUEST")
+    assert [error["field"] for error in problem["errors"]] == ["orders.1.paid_at",
+                                                               "orders.2.paid_at"]
+    assert shared.get("/v1/orders/all-2").status == 404

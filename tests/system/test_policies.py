@@ -602,3 +602,37 @@ def test_policy__says_the_range_of_its_own_discount(shared):
                                                                         "value": value}})
             problem = expect_problem(answer, 400, "INVALID_REQUEST")
             assert problem["detail"].endswith(words), problem
+
+
+def errors_of(answer):
+    """{field: message}; the first is the detail."""
+    problem = expect_problem(answer, 400, "INVALID_REQUEST")
+    first = problem["errors"][0]
+    assert problem["field"] == first["field"]
+    assert problem["detail"] == f"{first['field']}: {first['message']}"
+    return {error["field"]: error["message"] for error in problem["errors"]}
+
+
+def test_policies__all_wrong_fields_are_told_at_once(shared):
+    """Of all kinds, and in the order in which they came."""
+    bad = {"name": "", "discount": {"type": "gift", "value": "ten"}, "total": 0, "stranger": 1,
+           "currency": "won", "opens_at": "soon"}
+    errors = errors_of(shared.post("/v1/policies", bad))
+    assert set(errors) == {"name", "discount.value", "discount.type", "total", "stranger",
+                           "currency", "opens_at"}
+    assert errors["total"].startswith("must be an integer from 1")
+    # Rules between fields, together.
+    good = {"name": "n", "discount": {"type": "percent", "value": 10}, "total": 5}
+    late = {"opens_at": "2030-01-02T00:00:00Z", "closes_at": "2030-01-01T00:00:00Z",
+            "coupon_expires_at": "2030-01-01T00:00:00Z", "reserve": 6}
+    assert set(errors_of(shared.post("/v1/policies", {**good, **late}))) == {
+        "closes_at", "coupon_expires_at", "reserve"}
+    policy = shared.create(total=5)["id"]
+    errors = errors_of(shared.request("PATCH", f"/v1/policies/{policy}",
+                                      {"total": "many", "paused": 1}))
+    assert set(errors) == {"total", "paused"}
+    assert set(errors_of(shared.post(f"/v1/policies/{policy}/claims", {"who": "u", "user": ""}))) == {
+        "who", "user"}
+    # No more than can be read.
+    many = {f"f{i}": 1 for i in range(100)}
+    assert len(errors_of(shared.post("/v1/policies", many))) == 16

@@ -81,15 +81,19 @@ export function formPage(root, { id, query }) {
     location.hash = `#/policies/${id}`;
   }
 
-  /* What the server found, at the field it is about. */
+  /* All that the server found, each at the field it is about. */
   function refuse(problem) {
-    const where =
-      fields.all.find(({ name }) => name === problem.field) ??
-      fields.all.find(({ name }) => problem.field && name.startsWith(`${problem.field}.`));
-    if (!where) return put(refusal, problem.message);
-    where.say(problem.message.replace(`${problem.field}: `, ""));
-    reveal(where);
+    const errors = problem.body.errors ?? [{ field: problem.field, message: problem.message }];
+    const places = errors.map(({ field }) => placeOf(field));
+    places.forEach((place, i) => place?.say(errors[i].message.replace(`${problem.field}: `, "")));
+    const first = places.find(Boolean);
+    if (first) reveal(first);
+    if (places.includes(undefined)) put(refusal, problem.message);
   }
+
+  const placeOf = (field) =>
+    fields.all.find(({ name }) => name === field) ??
+    fields.all.find(({ name }) => field && name.startsWith(`${field}.`));
 
   function left({ target }) {
     if (target.name && target.value !== "") touched.add(target.name);

@@ -408,26 +408,44 @@ bool ask_page(struct ask *ask, char cursor_kind, struct query_param *extra)
     return true;
 }
 
-bool ask_body(struct ask *ask, enum ask_body presence, const struct json_field *fields,
-              size_t field_count)
+void ask_note(struct ask *ask, const char *field, const char *message)
+{
+    json_reader_note(ask->loop->reader, field, message);
+}
+
+bool ask_has_mistakes(const struct ask *ask)
+{
+    return json_reader_mistakes(ask->loop->reader)->count > 0;
+}
+
+bool ask_is_right(struct ask *ask)
+{
+    if (ask_has_mistakes(ask))
+        reply_mistakes(ask->loop, ask->exchange, json_reader_mistakes(ask->loop->reader));
+    return !ask_has_mistakes(ask);
+}
+
+bool ask_body_read(struct ask *ask, enum ask_body presence, const struct json_field *fields,
+                   size_t field_count)
 {
     const struct http_request *request = ask->request;
-    if (presence == ASK_BODY_OPTIONAL && request->body.length == 0)
-        return true;
-    if (!header_is_json(request->content_type)) {
+    struct error error;
+    bool is_needed = presence == ASK_BODY_REQUIRED || request->body.length > 0;
+    if (is_needed && !header_is_json(request->content_type)) {
         reply_problem(ask->loop, ask->exchange, PROBLEM_UNSUPPORTED_MEDIA_TYPE);
         return false;
     }
     /* An empty body is not an object, even where every field is optional. */
-    if (request->body.length == 0) {
+    if (is_needed && request->body.length == 0) {
         ask_refuse(ask, "The body must be a JSON object.", NULL);
         return false;
     }
-    char field[QUERY_NAME_SIZE];
-    struct error error;
-    if (json_read_object(ask->loop->reader, request->body, fields, field_count, field, &error) ==
-        STATUS_OK)
-        return true;
-    ask_refuse(ask, error.text, field);
-    return false;
+    (void)!json_read_object(ask->loop->reader, request->body, fields, field_count, NULL, &error);
+    return true;
+}
+
+bool ask_body(struct ask *ask, enum ask_body presence, const struct json_field *fields,
+              size_t field_count)
+{
+    return ask_body_read(ask, presence, fields, field_count) && ask_is_right(ask);
 }

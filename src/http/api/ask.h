@@ -104,6 +104,14 @@ bool ask_page(struct ask *ask, char cursor_kind, struct query_param *extra);
 enum ask_body { ASK_BODY_REQUIRED, ASK_BODY_OPTIONAL };
 bool ask_body(struct ask *ask, enum ask_body presence, const struct json_field *fields,
               size_t field_count);
+/* The same in two steps, where fields have rules beside those of their table: ask_body_read() is
+ * false only for what is no JSON object, ask_note() notes one more mistake, and ask_is_right() is
+ * false after answering 400 with all of them. */
+bool ask_body_read(struct ask *ask, enum ask_body presence, const struct json_field *fields,
+                   size_t field_count);
+void ask_note(struct ask *ask, const char *field, const char *message);
+bool ask_has_mistakes(const struct ask *ask);
+bool ask_is_right(struct ask *ask);
 
 /* --- guessing codes and tokens ---
  *

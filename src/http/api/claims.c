@@ -68,13 +68,13 @@ static bool read_body(struct api_loop *loop, struct http_exchange *exchange,
             ask_refuse(&ask, "The body must be a JSON object.", NULL);
         return false;
     }
-    char field[QUERY_NAME_SIZE];
     struct error error;
     loop->claim_user_seen = JSON_NOT_SEEN;
-    if (json_read_object(loop->reader, request->body, loop->claim_fields, 1, field, &error) ==
+    if (json_read_object(loop->reader, request->body, loop->claim_fields, 1, NULL, &error) ==
         STATUS_OK)
         return true;
-    refuse(loop, exchange, CLAIM_INVALID_REQUEST, PROBLEM_INVALID_REQUEST, error.text, field);
+    claims_count_refused(loop, CLAIM_INVALID_REQUEST);
+    reply_mistakes(loop, exchange, json_reader_mistakes(loop->reader));
     return false;
 }
 

@@ -61,7 +61,7 @@ static struct json_field column_field(enum policy_column column, bool is_require
 static bool read_body(struct ask *ask, const struct json_field *fields, size_t count,
                       struct policy_body *body)
 {
-    if (!ask_body(ask, ASK_BODY_REQUIRED, fields, count))
+    if (!ask_body_read(ask, ASK_BODY_REQUIRED, fields, count))
         return false;
     for (int i = 0; i < POLICY_COLUMN_COUNT; i++) {
         int64_t *number = &body->numbers[i];
@@ -149,44 +149,39 @@ static void policy_fields_of(struct policy_fields *all, bool is_new, struct poli
     }
 }
 
-/* What is in the body's texts as numbers; the words of what is none, and its name. */
-static const char *read_texts(struct policy_body *body, const char **field)
+/* What is in the body's texts as numbers; what is none is noted. */
+static void read_texts(struct ask *ask, struct policy_body *body)
 {
     int64_t *numbers = body->numbers;
     if (body->seen[POLICY_COLUMN_discount_value] == JSON_SEEN_VALUE) {
         bool percent = span_equal(body->discount_type, SPAN("percent"));
-        *field = "discount.type";
         if (!percent && !span_equal(body->discount_type, SPAN("fixed")))
-            return "discount.type: must be percent or fixed";
-        *field = "discount.value";
-        if (numbers[POLICY_COLUMN_discount_value] < 1 ||
-            numbers[POLICY_COLUMN_discount_value] >
-                (percent ? DISCOUNT_PERCENT_MAX : DISCOUNT_FIXED_MAX))
-            return percent ? "discount.value: must be an integer from 1 to 100"
-                           : "discount.value: must be an integer from 1 to 1000000000000";
+            ask_note(ask, "discount.type", "must be percent or fixed");
+        else if (numbers[POLICY_COLUMN_discount_value] < 1 ||
+                 numbers[POLICY_COLUMN_discount_value] >
+                     (percent ? DISCOUNT_PERCENT_MAX : DISCOUNT_FIXED_MAX))
+            ask_note(ask, "discount.value",
+                     percent ? "must be an integer from 1 to 100"
+                             : "must be an integer from 1 to 1000000000000");
         numbers[POLICY_COLUMN_discount_type] = percent ? DISCOUNT_PERCENT : DISCOUNT_FIXED;
         body->seen[POLICY_COLUMN_discount_type] = JSON_SEEN_VALUE;
     }
     if (body->seen[POLICY_COLUMN_currency] == JSON_SEEN_VALUE) {
-        *field = "currency";
         numbers[POLICY_COLUMN_currency] = currency_of(body->currency);
         if (numbers[POLICY_COLUMN_currency] == CURRENCY_NONE)
-            return "currency: must be a code of ISO 4217 in capitals, such as KRW or USD, or null";
+            ask_note(ask, "currency",
+                     "must be a code of ISO 4217 in capitals, such as KRW or USD, or null");
     }
-    return NULL;
 }
 
 static bool read_policy_body(struct ask *ask, bool is_new, struct policy_body *body)
 {
     struct policy_fields all;
-    const char *field = NULL;
     policy_fields_of(&all, is_new, body);
     if (!read_body(ask, all.fields, all.count, body))
         return false;
-    const char *refusal = read_texts(body, &field);
-    if (refusal != NULL)
-        ask_refuse(ask, refusal, field);
-    return refusal == NULL;
+    read_texts(ask, body);
+    return ask_is_right(ask);
 }
 
 static struct policy policy_of(const struct policy_body *body)
@@ -222,16 +217,15 @@ static void work_create(struct call *call, struct service *service)
 void policies_create(struct ask *ask)
 {
     struct policy_body body = {.name = SPAN("")};
-    const char *field = NULL;
     if (!read_policy_body(ask, true, &body))
         return;
     struct policy policy = policy_of(&body);
-    const char *refusal = policy_broken_rule(&policy, &field);
-    if (refusal != NULL) {
-        ask_refuse(ask, refusal, field);
-        return;
-    }
-    call_start_with(ask, work_create, struct policy_call, .policy = policy);
+    const char *field = NULL;
+    const char *refusal;
+    for (size_t from = 0; (refusal = policy_broken_rule(&policy, &from, &field)) != NULL;)
+        ask_note(ask, field, refusal);
+    if (ask_is_right(ask))
+        call_start_with(ask, work_create, struct policy_call, .policy = policy);
 }
 
 /* --- read --- */

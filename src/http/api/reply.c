@@ -173,6 +173,34 @@ void reply_problem_about(struct api_loop *loop, struct http_exchange *exchange,
     reply_problem_body(loop, exchange, problem, (struct span){body->bytes, body->length});
 }
 
+void reply_mistakes(struct api_loop *loop, struct http_exchange *exchange,
+                    const struct json_mistakes *mistakes)
+{
+    struct buffer *body = &loop->body;
+    char detail[JSON_FIELD_SIZE + JSON_MESSAGE_SIZE + 2];
+    const char *field = mistakes->items[0].field;
+    snprintf(detail, sizeof(detail), "%s: %s", field[0] != '\0' ? field : "body",
+             mistakes->items[0].message);
+    buffer_clear(body);
+    problem_begin(body, PROBLEM_INVALID_REQUEST, span_of(detail));
+    if (field[0] != '\0') {
+        json_put(body, "field", field);
+        buffer_append_literal(body, ",\"errors\":[");
+        for (size_t i = 0; i < mistakes->count; i++) {
+            if (i > 0)
+                buffer_append_literal(body, ",");
+            json_begin(body, '{');
+            json_put(body, "field", (const char *)mistakes->items[i].field);
+            json_put(body, "message", (const char *)mistakes->items[i].message);
+            buffer_append_literal(body, "}");
+        }
+        buffer_append_literal(body, "]");
+    }
+    buffer_append_literal(body, "}");
+    reply_problem_body(loop, exchange, PROBLEM_INVALID_REQUEST,
+                       (struct span){body->bytes, body->length});
+}
+
 void reply_note_limit(struct http_exchange *exchange, const struct rate_limit *limit)
 {
     struct http_exchange_notes *notes = http_exchange_notes(exchange);

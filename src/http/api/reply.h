@@ -43,6 +43,11 @@ void reply_problem(struct api_loop *loop, struct http_exchange *exchange, enum p
 void reply_problem_about(struct api_loop *loop, struct http_exchange *exchange,
                          enum problem problem, const char *detail, const char *field);
 
+/* 400 about all that is wrong with a body: the first is its detail, and all are its errors. */
+struct json_mistakes;
+void reply_mistakes(struct api_loop *loop, struct http_exchange *exchange,
+                    const struct json_mistakes *mistakes);
+
 /* A problem whose body is already written (problem_begin). */
 void reply_problem_body(struct api_loop *loop, struct http_exchange *exchange, enum problem problem,
                         struct span body);

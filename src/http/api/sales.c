@@ -141,23 +141,19 @@ static bool read_orders(struct ask *ask, struct new_orders *body)
         {"orders", JSON_LIST, JSON_OPTIONAL, 1, BATCH_MAX, &orders, &orders_seen, order_fields,
          COUNT_OF(order_fields)},
     };
-    if (!ask_body(ask, ASK_BODY_REQUIRED, fields, COUNT_OF(fields)))
+    if (!ask_body_read(ask, ASK_BODY_REQUIRED, fields, COUNT_OF(fields)))
         return false;
     body->is_batch = orders_seen != JSON_NOT_SEEN;
     bool is_one =
         id_seen != JSON_NOT_SEEN || items_seen != JSON_NOT_SEEN || time_seen != JSON_NOT_SEEN;
-    if (body->is_batch && is_one) {
-        ask_refuse(ask, "orders: must stand alone", "orders");
+    if (body->is_batch && is_one)
+        ask_note(ask, "orders", "must stand alone");
+    if (!body->is_batch && id_seen == JSON_NOT_SEEN)
+        ask_note(ask, "order_id", "is missing");
+    if (!body->is_batch && items_seen == JSON_NOT_SEEN)
+        ask_note(ask, "items", "is missing");
+    if (!ask_is_right(ask))
         return false;
-    }
-    if (!body->is_batch && id_seen == JSON_NOT_SEEN) {
-        ask_refuse(ask, "order_id: is missing", "order_id");
-        return false;
-    }
-    if (!body->is_batch && items_seen == JSON_NOT_SEEN) {
-        ask_refuse(ask, "items: is missing", "items");
-        return false;
-    }
     if (!body->is_batch)
         body->orders[0] = body->first;
     body->count = body->is_batch ? orders.count : 1;
@@ -172,19 +168,17 @@ static bool check_times(struct ask *ask, const struct new_orders *body)
     int64_t earliest_ms = ledger_orders_earliest_ms(service_ledger(ask->loop->api->service));
     for (size_t index = 0; index < body->count; index++) {
         char field[JSON_FIELD_SIZE] = "paid_at";
-        struct error error;
         int64_t paid_at_ms = body->orders[index].paid_at_ms;
         bool is_old = paid_at_ms != 0 && paid_at_ms < earliest_ms;
         if (paid_at_ms <= latest_ms && !is_old)
             continue;
         if (body->is_batch)
             snprintf(field, sizeof(field), "orders.%zu.paid_at", index + 1);
-        error_set(&error, STATUS_INVALID, "%s: must not be %s", field,
-                  is_old ? "longer ago than orders_keep_days" : "in the future");
-        ask_refuse(ask, error.text, field);
-        return false;
+        ask_note(ask, field,
+                 is_old ? "must not be longer ago than orders_keep_days"
+                        : "must not be in the future");
     }
-    return true;
+    return ask_is_right(ask);
 }
 
 /* A pool thread works on it when the body is long gone: it takes a copy. */

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/json.h"
 
@@ -754,6 +755,43 @@ static void test_json__append_time_writes_null_for_none(void **state)
     buffer_release(&out);
 }
 
+/* In the order in which they are found, each field once, and no more than there are places for. */
+static void test_json__tells_all_mistakes(void **state)
+{
+    const struct span body =
+        SPAN("{\"name\":\"too long\",\"total\":0,\"who\":1,\"total\":1,\"paused\":\"yes\","
+             "\"discount\":{\"type\":1}}");
+    static const char *const named[] = {"name",   "total",         "who",
+                                        "paused", "discount.type", "discount.value"};
+    const struct json_mistakes *mistakes = json_reader_mistakes(reader);
+    char many[1024] = "{";
+
+    (void)state;
+    assert_int_equal(json_read_object(reader, body, fields, COUNT_OF(fields), field, &error),
+                     STATUS_INVALID);
+    assert_string_equal(field, "name");
+    assert_int_equal(mistakes->count, COUNT_OF(named));
+    for (size_t i = 0; i < COUNT_OF(named); i++)
+        assert_string_equal(mistakes->items[i].field, named[i]);
+    assert_string_equal(mistakes->items[5].message, "is missing");
+    json_reader_note(reader, "user", "user: is blocked");
+    json_reader_note(reader, "total", "is too low");
+    assert_int_equal(mistakes->count, COUNT_OF(named) + 1);
+    assert_string_equal(mistakes->items[6].message, "is blocked");
+
+    for (int i = 0; i < 50; i++)
+        snprintf(many + strlen(many), 16, "%s\"f%d\":1", i > 0 ? "," : "", i);
+    strcat(many, "}");
+    assert_int_equal(
+        json_read_object(reader, span_of(many), fields, COUNT_OF(fields), NULL, &error),
+        STATUS_INVALID);
+    assert_int_equal(mistakes->count, JSON_MISTAKES_MAX);
+    assert_int_equal(
+        json_read_object(reader, SPAN("{\"total\":1}"), fields, COUNT_OF(fields), NULL, &error),
+        STATUS_OK);
+    assert_int_equal(mistakes->count, 0);
+}
+
 int main(void)
 {
 #define READER_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -767,6 +805,7 @@ int main(void)
         READER_TEST(test_json__lists_reach_their_elements),
         READER_TEST(test_json__lists_are_refused_by_element),
         READER_TEST(test_json__lists_within_lists),
+        READER_TEST(test_json__tells_all_mistakes),
         READER_TEST(test_json__missing_unknown_and_double_fields_are_refused),
         READER_TEST(test_json__a_long_field_name_is_cut_at_a_character),
         READER_TEST(test_json__a_path_ends_where_its_room_does),
