@@ -50,7 +50,7 @@ def machine_busy_seconds():
 class Server:
     """A server process on its own core, known by the address it says it listens on."""
 
-    def __init__(self, command, folder):
+    def __init__(self, command, folder, restores=False):
         self.command = [str(part) for part in command]
         self.log_path = Path(folder) / f"server-{id(self):x}.log"
         environment = {k: v for k, v in os.environ.items() if not k.startswith("DIBS_")}
@@ -59,7 +59,10 @@ class Server:
             self.process = subprocess.Popen(
                 self.command, cwd=folder, env=environment, stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL, stderr=log, preexec_fn=pin_to(SERVER_CORE))
-        self.address = self._await_address()
+        self.address = re.search(r'\baddress="?([^"\s]+)', self._await_line("listening"))[1]
+        self.listening_seconds = time.monotonic() - started
+        if restores:
+            self._await_line("gate_restored")
         self.start_seconds = time.monotonic() - started
         self.start_cpu_seconds = process_cpu_seconds(self.process.pid)
 
@@ -67,12 +70,12 @@ class Server:
     def pid(self):
         return self.process.pid
 
-    def _await_address(self):
+    def _await_line(self, event):
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
             for line in self.log_path.read_text(errors="replace").splitlines():
-                if "event=listening" in line:
-                    return re.search(r'\baddress="?([^"\s]+)', line)[1]
+                if f"event={event} " in line:
+                    return line
             if self.process.poll() is not None:
                 break
             time.sleep(0.002)
@@ -147,9 +150,11 @@ class Bench:
     def dibs(self, ledger):
         return self.dibs_on(f"sqlite:{ledger}")
 
-    def dibs_on(self, url, gate="local", relay="direct"):
+    def dibs_on(self, url, gate="local", relay="direct", restores=True):
+        """With a gate of its own it has restored its policies, unless that is what is measured."""
         return Server([self.build / "dibs", "serve", "--listen", "127.0.0.1:0", "--threads", "1",
-                       "--ledger", url, "--gate", gate, "--relay", relay], self.folder)
+                       "--ledger", url, "--gate", gate, "--relay", relay], self.folder,
+                      restores=restores and gate == "local")
 
     @contextlib.contextmanager
     def worker(self, url, gate, relay="direct"):

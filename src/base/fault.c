@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/log.h"
 
@@ -19,7 +21,7 @@
 struct fault_order {
     char name[ORDER_NAME_MAX];
     atomic_ulong passes_left;
-    int signal;
+    int signal; /* 0: hold */
 };
 
 static struct fault_order orders[ORDERS_MAX];
@@ -29,7 +31,7 @@ static pthread_once_t orders_once = PTHREAD_ONCE_INIT;
 /* A test whose order is misspelt would wait for ever for its crash, so that is an error at once. */
 static __attribute__((noreturn)) void refuse_orders(const char *text)
 {
-    fprintf(stderr, "dibs: DIBS_FAULT: \"%s\" is not name:count:kill or name:count:stop\n", text);
+    fprintf(stderr, "dibs: DIBS_FAULT: \"%s\" is not name:count:kill, :stop or :hold\n", text);
     abort();
 }
 
@@ -48,6 +50,8 @@ static void parse_order(const char *text)
         order->signal = SIGKILL;
     else if (strcmp(count_end, ":stop") == 0)
         order->signal = SIGSTOP;
+    else if (strcmp(count_end, ":hold") == 0 && getenv("DIBS_FAULT_HOLD") != NULL)
+        order->signal = 0;
     else
         refuse_orders(text);
     memcpy(order->name, text, (size_t)(name_end - text));
@@ -69,6 +73,13 @@ static void parse_orders(void)
     free(copy);
 }
 
+static void hold(void)
+{
+    const struct timespec pause = {.tv_nsec = 5000000};
+    while (access(getenv("DIBS_FAULT_HOLD"), F_OK) == 0)
+        nanosleep(&pause, NULL);
+}
+
 void fault_point(const char *name)
 {
     pthread_once(&orders_once, parse_orders);
@@ -79,6 +90,10 @@ void fault_point(const char *name)
         /* Wraps below zero after the one pass that counts, and then never comes back to 1. */
         if (atomic_fetch_sub(&order->passes_left, 1) == 1) {
             log_flush();
+            if (order->signal == 0) {
+                hold();
+                continue;
+            }
             /* To this thread, not to the process: it must not go on while another one hears it. */
             raise(order->signal);
         }

@@ -168,6 +168,10 @@ enum status service_coupon_cancel(struct service *service, int64_t policy_id, in
                                   struct error *error)
 {
     struct policy policy;
+
+    /* Or the gate would open without the unit, and somebody be told SOLD_OUT. */
+    if (!restore_has(service->restore, policy_id))
+        return service_not_yet(error);
     enum status status = ledger_coupon_cancel(service->ledger, policy_id, seq, clock_wall_ms(),
                                               traceparent, coupon, &policy, error);
 

@@ -225,6 +225,9 @@ enum status service_user_erase(struct service *service, const struct id *user, e
     int erased_count = 0;
 
     *report = (struct erasure_report){0};
+    /* A policy that is still to come may have been read with the person's id in it. */
+    if (!restore_has_all(service->restore))
+        return service_not_yet(error);
     if (id_is_pseudonym(user))
         return error_set(error, STATUS_CONFLICT,
                          "that is the pseudonym of a person who was erased");

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "base/traces.h"
+#include "claim/local/restore.h"
 #include "claim/local/steward.h"
 #include "claim/service.h"
 #include "claim/shared/fallback.h"
@@ -43,6 +44,7 @@ struct service {
     struct relay *relay;             /* of a shared gate, when this process works; else NULL */
     struct relay_kafka *relay_kafka; /* the same with Kafka; else NULL */
     struct steward steward;
+    struct restore *restore; /* of a gate in memory; else NULL */
     struct sync *sync;       /* of a shared gate; else NULL */
     struct terms *terms;     /* of a shared gate; else NULL */
     struct workers *workers; /* of a shared gate, when this process works; else NULL */
@@ -130,7 +132,8 @@ enum status service_each_policy(struct service *service, policy_visit *visit, vo
 enum status service_policy_announce(struct service *service, const struct policy *policy,
                                     int64_t count, struct error *error) MUST_CHECK;
 
-/* What is told to whoever wants a change while gate and ledger do not agree on an earlier one. */
+/* What is told to whoever wants a change while gate and ledger do not agree on an earlier one, or
+ * the gate is being restored. */
 enum status service_not_yet(struct error *error) MUST_CHECK;
 
 /* After a write in doubt, when the ledger can be asked: tells the gate what is there now. `lease`

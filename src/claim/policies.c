@@ -23,7 +23,8 @@ enum status service_policy_announce(struct service *service, const struct policy
 
 enum status service_not_yet(struct error *error)
 {
-    return error_set(error, STATUS_UNAVAILABLE, "an earlier change waits for the ledger");
+    return error_set(error, STATUS_UNAVAILABLE,
+                     "an earlier change waits for the ledger, or the gate is being restored");
 }
 
 void service_policy_doubt(struct service *service, int64_t policy_id, const struct lease *lease)
@@ -115,10 +116,12 @@ enum status service_policy_list(struct service *service, int64_t after_id,
             /* The audit tells which number it is, and so does asking for this one. */
             if (policies[i].is_damaged)
                 continue;
+            bool is_restored = restore_has(service->restore, after_id);
             status = service_count(service, NUMBERS_KNOWN, &views[*count], error);
             if (status == STATUS_OK)
                 ++*count;
-            else if (status == STATUS_UNAVAILABLE && service->topology->lists_whole_only)
+            else if (status == STATUS_UNAVAILABLE && service->topology->lists_whole_only &&
+                     is_restored)
                 status = STATUS_OK;
         }
     }

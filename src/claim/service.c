@@ -339,6 +339,7 @@ void service_close(struct service *service)
     if (service->pool.thread_count > 0)
         worker_pool_stop(&service->pool);
     ranking_close(service->ranking);
+    restore_stop(service->restore);
     steward_stop(&service->steward);
     sync_stop(service->sync);
     fallback_stop(service->fallback);

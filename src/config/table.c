@@ -232,8 +232,8 @@ const struct config_key config_keys[] = {
            "them."),
     WORD(ENUM, "integrity_check", "Backends", integrity_check, "quick", config_integrity_checks,
          "MODE", "full",
-         "How thoroughly the SQLite file is checked at start. full also compares every index with "
-         "its table."),
+         "How thoroughly the SQLite file is checked at start, or while it serves when it is large. "
+         "full also compares every index with its table."),
     {
         KEY("webhook", "Webhook", CONFIG_URL, webhook),
         .fallback = "",

@@ -422,3 +422,20 @@ enum status gate_ask(struct gate *gate, struct wish *wish, int64_t now_ms,
  * it has to be decided again. A win whose own claim was issued always stands, or one wish would
  * take two units. */
 bool gate_stands(struct gate *gate, const struct wish *wish);
+
+/* --- a gate in memory that is built from the ledger while it is asked --- */
+
+/* Until it is full a policy that the gate does not know may be one that is still to come:
+ * UNAVAILABLE, neither NO_POLICY nor NOT_FOUND. */
+enum gate_filling { GATE_IS_FILLED, GATE_IS_FULL };
+void gate_fill(struct gate *gate, enum gate_filling filling);
+bool gate_is_filling(struct gate *gate);
+bool gate_knows(struct gate *gate, int64_t policy_id);
+
+/* Moves all policies of another gate in memory, which nobody else asks, into this one, at once. One
+ * that is here already has come in another way: it stays, and the other goes. UNAVAILABLE: there is
+ * no memory, and nothing was moved. */
+enum status gate_adopt(struct gate *gate, struct gate *other, struct error *error) MUST_CHECK;
+
+/* How many of its claims have seqs of that lease, and the highest of these; 0: none. */
+int64_t gate_given(struct gate *gate, const struct lease *lease, int64_t *last_seq);

@@ -398,20 +398,23 @@ bool ledger_is_served(const char *url);
 struct ledger_visitor {
     /* One that is damaged comes with words in `error`; one with a damaged lease comes again. */
     enum status (*policy)(void *context, const struct policy *policy, struct error *error);
-    /* In rising (policy, seq) order. */
+    /* By rising seqs within a policy. */
     enum status (*claim)(void *context, const struct claim *claim, enum coupon_state state,
                          struct error *error);
     enum status (*key)(void *context, const struct key_binding *binding, struct error *error);
-    /* An open lease, with how many rows it has and the highest of their seqs (0: none). */
-    enum status (*lease)(void *context, const struct lease *lease, int64_t row_count,
-                         int64_t last_seq, struct error *error);
+    /* One that is open. */
+    enum status (*lease)(void *context, const struct lease *lease, struct error *error);
     enum status (*blocked)(void *context, const struct id *user, struct error *error);
     void *context;
 };
 
-/* Walks everything a gate is rebuilt from, in the order of the callbacks above, in one snapshot. */
-enum status ledger_visit(struct ledger *ledger, const struct ledger_visitor *visitor,
-                         struct error *error) MUST_CHECK;
+/* Walks all that some policies are rebuilt from, in the order of the callbacks above, in one
+ * snapshot: those with the highest ids below *below_id, as many as make one stretch of work. They
+ * come by falling ids, and *below_id is the lowest of them afterwards; 0: none is left. */
+#define LEDGER_ABOVE_ALL INT64_MAX
+enum status ledger_visit_below(struct ledger *ledger, int64_t *below_id,
+                               const struct ledger_visitor *visitor,
+                               struct error *error) MUST_CHECK;
 
 /* The claims and the keys of one policy, in one snapshot; a key comes with whose claim it is. */
 enum status ledger_visit_policy(struct ledger *ledger, int64_t policy_id,

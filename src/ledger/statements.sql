@@ -47,6 +47,10 @@ FROM policy WHERE id = $1 FOR NO KEY UPDATE;
 SELECT {policy_columns}
 FROM policy WHERE id > $1 ORDER BY id LIMIT $2;
 
+-- name: policy_list_below
+SELECT {policy_columns}
+FROM policy WHERE id < $1 ORDER BY id DESC LIMIT $2;
+
 -- name: policy_update
 UPDATE policy SET name = $2, discount_type = $3, discount_value = $4, total = $5,
     per_user_limit = $6, opens_at = $7, closes_at = $8, coupon_valid_days = $9,
@@ -112,27 +116,11 @@ FROM lease l WHERE l.policy_id = $1 AND l.state = 'OPEN';
 -- What a lease has given out, whatever became of it.
 SELECT
     (SELECT COUNT(*) FROM coupon WHERE policy_id = $1 AND seq >= $2 AND seq < $3) +
-    (SELECT COUNT(*) FROM refused_claim WHERE policy_id = $1 AND seq >= $2 AND seq < $3),
-    GREATEST(
-        (SELECT COALESCE(MAX(seq), 0) FROM coupon
-         WHERE policy_id = $1 AND seq >= $2 AND seq < $3),
-        (SELECT COALESCE(MAX(seq), 0) FROM refused_claim
-         WHERE policy_id = $1 AND seq >= $2 AND seq < $3));
+    (SELECT COUNT(*) FROM refused_claim WHERE policy_id = $1 AND seq >= $2 AND seq < $3);
 
 -- name: lease_list_open
-SELECT l.id, l.policy_id, l.first_seq, l.count, l.state = 'OPEN',
-    (SELECT COUNT(*) FROM coupon c
-     WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq AND c.seq < l.first_seq + l.count) +
-    (SELECT COUNT(*) FROM refused_claim r
-     WHERE r.policy_id = l.policy_id AND r.seq >= l.first_seq AND r.seq < l.first_seq + l.count),
-    GREATEST(
-        (SELECT COALESCE(MAX(c.seq), 0) FROM coupon c
-         WHERE c.policy_id = l.policy_id AND c.seq >= l.first_seq
-           AND c.seq < l.first_seq + l.count),
-        (SELECT COALESCE(MAX(r.seq), 0) FROM refused_claim r
-         WHERE r.policy_id = l.policy_id AND r.seq >= l.first_seq
-           AND r.seq < l.first_seq + l.count))
-FROM lease l WHERE l.state = 'OPEN' ORDER BY l.id;
+SELECT id, policy_id, first_seq, count, state = 'OPEN' FROM lease
+WHERE state = 'OPEN' AND policy_id >= $1 AND policy_id <= $2 ORDER BY policy_id, first_seq;
 
 -- name: coupon_insert
 -- The arrays' rows arrive in their order, and those that were inserted are returned in it.
@@ -202,7 +190,7 @@ WHERE policy_id = $1 AND seq = $2;
 
 -- name: coupon_scan
 SELECT policy_id, seq, user_id, nth, state, request_id, requested_at
-FROM coupon ORDER BY policy_id, seq;
+FROM coupon WHERE policy_id >= $1 AND policy_id <= $2 ORDER BY policy_id, seq;
 
 -- name: coupon_range
 (SELECT seq, user_id, nth, state, request_id FROM coupon
@@ -283,7 +271,7 @@ SELECT seq FROM refused_claim WHERE policy_id = $1 AND seq >= $2 AND seq <= $3;
 -- name: refused_scan
 -- As coupon_scan.
 SELECT policy_id, seq, user_id, nth, 'VOID'::text, request_id, requested_at
-FROM refused_claim ORDER BY policy_id, seq;
+FROM refused_claim WHERE policy_id >= $1 AND policy_id <= $2 ORDER BY policy_id, seq;
 
 -- name: refused_scan_of_policy
 SELECT policy_id, seq, user_id, nth, 'VOID'::text, request_id, requested_at
@@ -300,7 +288,7 @@ SELECT seq FROM claim_key WHERE policy_id = $1 AND request_id = $2;
 SELECT COUNT(*) FROM claim_key WHERE policy_id = $1 AND seq = $2;
 
 -- name: key_scan
-SELECT policy_id, request_id, seq FROM claim_key;
+SELECT policy_id, request_id, seq FROM claim_key WHERE policy_id >= $1 AND policy_id <= $2;
 
 -- name: short_code_policies
 SELECT policy_id FROM short_code_policy WHERE policy_id > $1 ORDER BY policy_id LIMIT $2;

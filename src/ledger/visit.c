@@ -5,14 +5,32 @@
 #include "ledger/ledger.h"
 #include "ledger/rows.h"
 
-static enum status ledger_visit_row(void *context, const struct sql_value *columns,
-                                    struct error *error)
-{
-    const struct ledger_visitor *visitor = context;
-    struct policy policy;
-    enum status status = rows_read_listed_policy(&policy, columns, error);
+/* One stretch: of many small policies so many, of large ones so many claims or one policy. */
+#define STRETCH_POLICIES 1024
+#define STRETCH_CLAIMS   (256 * 1024)
 
-    return status == STATUS_OK ? visitor->policy(visitor->context, &policy, error) : status;
+struct visit_stretch {
+    const struct ledger_visitor *visitor;
+    int64_t lowest_id;
+    int64_t row_count;
+    int64_t claim_count; /* at most, as far as seqs were lent */
+};
+
+/* Policies that do not belong to it any more are passed over. */
+static enum status visit_policy(void *context, const struct sql_value *columns, struct error *error)
+{
+    struct visit_stretch *stretch = context;
+    struct policy policy;
+
+    stretch->row_count++;
+    if (stretch->claim_count >= STRETCH_CLAIMS)
+        return STATUS_OK;
+    enum status status = rows_read_listed_policy(&policy, columns, error);
+    if (status != STATUS_OK)
+        return status;
+    stretch->lowest_id = policy.id;
+    stretch->claim_count += policy.next_seq - 1;
+    return stretch->visitor->policy(stretch->visitor->context, &policy, error);
 }
 
 /* --- claims --- */
@@ -69,24 +87,26 @@ static enum status visit_claim(void *context, const struct sql_value *columns, s
                                : status;
 }
 
-/* Of one policy, or with a NULL id of all. */
+/* Of one policy, or of a stretch of them. */
 static enum status visit_claims(struct sql *sql, const struct ledger_visitor *visitor,
-                                const struct sql_value *policy_id, struct error *error)
+                                int64_t lowest_id, int64_t highest_id, struct error *error)
 {
+    struct sql_value lowest = sql_i64(lowest_id);
+    struct sql_value highest = sql_i64(highest_id);
+    bool is_one = lowest_id == highest_id;
     struct visit_claims claims = {
         .visitor = visitor,
         .refused = {.read = visit_read_claim, .row_size = sizeof(struct claim)}};
-    enum status status =
-        policy_id != NULL
-            ? SQL_RUN(sql, STATEMENT_refused_scan_of_policy, rows_gather, &claims.refused, error,
-                      *policy_id)
-            : SQL_RUN(sql, STATEMENT_refused_scan, rows_gather, &claims.refused, error);
+    enum status status = is_one ? SQL_RUN(sql, STATEMENT_refused_scan_of_policy, rows_gather,
+                                          &claims.refused, error, lowest)
+                                : SQL_RUN(sql, STATEMENT_refused_scan, rows_gather, &claims.refused,
+                                          error, lowest, highest);
 
     if (status == STATUS_OK)
-        status = policy_id != NULL
-                     ? SQL_RUN(sql, STATEMENT_coupon_scan_of_policy, visit_claim, &claims, error,
-                               *policy_id)
-                     : SQL_RUN(sql, STATEMENT_coupon_scan, visit_claim, &claims, error);
+        status =
+            is_one
+                ? SQL_RUN(sql, STATEMENT_coupon_scan_of_policy, visit_claim, &claims, error, lowest)
+                : SQL_RUN(sql, STATEMENT_coupon_scan, visit_claim, &claims, error, lowest, highest);
     if (status == STATUS_OK)
         status = visit_tell_refused(&claims, NULL, error);
     free(claims.refused.rows);
@@ -118,9 +138,7 @@ static enum status ledger_visit_lease(void *context, const struct sql_value *col
         struct policy damaged = rows_damaged_policy(lease.policy_id);
         return visitor->policy(visitor->context, &damaged, error);
     }
-    return status == STATUS_OK ? visitor->lease(visitor->context, &lease, columns[5].number,
-                                                columns[6].number, error)
-                               : status;
+    return status == STATUS_OK ? visitor->lease(visitor->context, &lease, error) : status;
 }
 
 static enum status ledger_visit_user(void *context, const struct sql_value *columns,
@@ -131,26 +149,41 @@ static enum status ledger_visit_user(void *context, const struct sql_value *colu
     return visitor->blocked(visitor->context, &user, error);
 }
 
-enum status ledger_visit(struct ledger *ledger, const struct ledger_visitor *visitor,
-                         struct error *error)
+/* Up to the stretch before, so that claims of nobody's policy are met. */
+static enum status visit_stretch(struct sql *sql, int64_t below_id, struct visit_stretch *stretch,
+                                 struct error *error)
 {
-    struct ledger_visitor copy = *visitor;
+    struct ledger_visitor visitor = *stretch->visitor;
+    enum status status = SQL_RUN(sql, STATEMENT_policy_list_below, visit_policy, stretch, error,
+                                 sql_i64(below_id), sql_i64(STRETCH_POLICIES));
+
+    if (status != STATUS_OK || stretch->row_count == 0)
+        return status;
+    struct sql_value lowest = sql_i64(stretch->lowest_id);
+    struct sql_value highest = sql_i64(below_id - 1);
+    status = visit_claims(sql, &visitor, stretch->lowest_id, below_id - 1, error);
+    if (status == STATUS_OK)
+        status =
+            SQL_RUN(sql, STATEMENT_key_scan, ledger_visit_key, &visitor, error, lowest, highest);
+    if (status == STATUS_OK)
+        status = SQL_RUN(sql, STATEMENT_lease_list_open, ledger_visit_lease, &visitor, error,
+                         lowest, highest);
+    return status;
+}
+
+enum status ledger_visit_below(struct ledger *ledger, int64_t *below_id,
+                               const struct ledger_visitor *visitor, struct error *error)
+{
+    struct visit_stretch stretch = {.visitor = visitor};
     struct sql sql = ledger_reader_take(ledger);
     enum status status = sql.driver->begin(sql.session, error);
 
     if (status == STATUS_OK)
-        status = SQL_RUN(&sql, STATEMENT_policy_list, ledger_visit_row, &copy, error, sql_i64(0),
-                         sql_i64(INT64_MAX));
-    if (status == STATUS_OK)
-        status = visit_claims(&sql, visitor, NULL, error);
-    if (status == STATUS_OK)
-        status = SQL_RUN(&sql, STATEMENT_key_scan, ledger_visit_key, &copy, error);
-    if (status == STATUS_OK)
-        status = SQL_RUN(&sql, STATEMENT_lease_list_open, ledger_visit_lease, &copy, error);
-    if (status == STATUS_OK)
-        status = SQL_RUN(&sql, STATEMENT_blocked_scan, ledger_visit_user, &copy, error);
+        status = visit_stretch(&sql, *below_id, &stretch, error);
     sql.driver->rollback(sql.session);
     ledger_reader_return(ledger, sql);
+    if (status == STATUS_OK)
+        *below_id = stretch.lowest_id;
     return status;
 }
 
@@ -167,15 +200,14 @@ enum status ledger_visit_policy(struct ledger *ledger, int64_t policy_id,
                                 const struct ledger_visitor *visitor, struct error *error)
 {
     struct ledger_visitor copy = *visitor;
-    struct sql_value id = sql_i64(policy_id);
     struct sql sql = ledger_reader_take(ledger);
     enum status status = sql.driver->begin(sql.session, error);
 
     if (status == STATUS_OK)
-        status = visit_claims(&sql, visitor, &id, error);
+        status = visit_claims(&sql, visitor, policy_id, policy_id, error);
     if (status == STATUS_OK)
-        status =
-            SQL_RUN(&sql, STATEMENT_key_scan_of_policy, ledger_visit_own_key, &copy, error, id);
+        status = SQL_RUN(&sql, STATEMENT_key_scan_of_policy, ledger_visit_own_key, &copy, error,
+                         sql_i64(policy_id));
     sql.driver->rollback(sql.session);
     ledger_reader_return(ledger, sql);
     return status;

@@ -176,9 +176,9 @@ static void test_driver_mysql__a_scan_can_be_ended(void **state)
 
     insert_and_commit(fixture, batch);
     check(fixture, begin(fixture, &fixture->a));
-    assert_int_equal(
-        SQL_RUN(&fixture->a, STATEMENT_coupon_scan, stop_at_third, &count, &fixture->error),
-        STATUS_NOT_FOUND);
+    assert_int_equal(SQL_RUN(&fixture->a, STATEMENT_coupon_scan, stop_at_third, &count,
+                             &fixture->error, sql_i64(1), sql_i64(POLICY_ID_MAX)),
+                     STATUS_NOT_FOUND);
     assert_int_equal(count, 3);
     check(fixture, run_1(fixture, &fixture->a, STATEMENT_policy_by_id, 1));
     driver->rollback(fixture->a.session);

@@ -161,7 +161,8 @@ static void put_coupons(struct fixture *fixture, int64_t first, int64_t count)
 static enum status scan(struct sql *sql, sql_row_fn row, int64_t *count, struct error *error)
 {
     *count = 0;
-    return SQL_RUN(sql, STATEMENT_coupon_scan, row, count, error);
+    return SQL_RUN(sql, STATEMENT_coupon_scan, row, count, error, sql_i64(1),
+                   sql_i64(POLICY_ID_MAX));
 }
 
 static void test_postgres__snapshot_is_long_and_of_one_moment(void **state)

@@ -279,6 +279,89 @@ static void test_local__goes_on_in_the_same_lease(void **state)
     assert_int_equal(numbers_of(fixture).remaining, 1);
 }
 
+/* --- filled while it is asked --- */
+
+static void fill_with(struct fixture *fixture, struct gate *gate, int64_t policy_id, int64_t total)
+{
+    struct policy policy = {
+        .id = policy_id, .name = "filled", .total = total, .per_user_limit = 1, .next_seq = 4};
+    struct lease lease = {.id = 1, .policy_id = policy_id, .first_seq = 1, .count = 3};
+    struct wish wish = wish_of("a");
+    struct claim restored = {
+        .policy_id = policy_id, .seq = 2, .nth = 1, .requested_at_ms = NOW, .user = wish.user};
+    int64_t last_seq;
+
+    assert_ok(fixture, gate_policy_set(gate, &policy, &fixture->error));
+    assert_int_equal(gate_given(gate, &lease, &last_seq), 0);
+    assert_int_equal(last_seq, 0);
+    assert_ok(fixture, gate_restore(gate, &restored, COUPON_ISSUED, &fixture->error));
+    assert_int_equal(gate_given(gate, &lease, &last_seq), 1);
+    assert_int_equal(last_seq, 2);
+    lease.first_seq = 3;
+    lease.count = 1;
+    assert_int_equal(gate_given(gate, &lease, &last_seq), 0);
+    assert_ok(fixture, gate_lend(gate, &lease, 0, 0, &fixture->error));
+}
+
+/* What is still to come is neither unknown nor sold out, in no answer of the gate's. */
+static void test_local__what_is_still_to_come_is_unavailable(void **state)
+{
+    struct fixture *fixture = *state;
+    struct gate *gate = fixture->gate;
+    struct gate_numbers numbers;
+    struct gate_state inspected = {0};
+    struct gate_claim claims[1];
+    struct id user = id_of(SPAN("a"));
+    size_t count;
+
+    for (int is_filled = 1; is_filled >= 0; is_filled--) {
+        enum status unknown = is_filled ? STATUS_UNAVAILABLE : STATUS_NOT_FOUND;
+        gate_fill(gate, is_filled ? GATE_IS_FILLED : GATE_IS_FULL);
+        assert_int_equal(claim(fixture, "a").verdict,
+                         is_filled ? VERDICT_UNAVAILABLE : VERDICT_NO_POLICY);
+        assert_int_equal(gate_count(gate, POLICY, NOW, &numbers), unknown);
+        assert_int_equal(gate_find(gate, POLICY, &user, claims, 1, &count, &fixture->error),
+                         unknown);
+        assert_int_equal(gate_settle(gate, POLICY, &user, 1, COUPON_CANCELLED, &fixture->error),
+                         unknown);
+        assert_int_equal(gate_inspect(gate, POLICY, &inspected, &fixture->error),
+                         is_filled ? STATUS_UNAVAILABLE : STATUS_OK);
+        assert_false(gate_knows(gate, POLICY));
+    }
+}
+
+/* They come at once and whole, between those that are there. One that came in another way stays. */
+static void test_local__adopts_policies_that_were_built_aside(void **state)
+{
+    struct fixture *fixture = *state;
+    const int64_t here[] = {POLICY - 2, POLICY, POLICY + 2};
+    struct gate *aside = NULL;
+    struct gate_options options = {.url = "local", .outlet = {.push = outbox_push}};
+    int64_t ids[8];
+
+    gate_fill(fixture->gate, GATE_IS_FILLED);
+    for (size_t i = 0; i < 3; i++)
+        fill_with(fixture, fixture->gate, here[i], 3);
+    assert_int_equal(claim(fixture, "b").seq, 3);
+    assert_ok(fixture, gate_open(&aside, &options, &fixture->error));
+    for (int64_t id = POLICY - 3; id <= POLICY + 3; id++)
+        if (id != POLICY - 2)
+            fill_with(fixture, aside, id, 9);
+    assert_ok(fixture, gate_adopt(fixture->gate, aside, &fixture->error));
+    assert_int_equal(gate_list(aside, 0, ids, 8), 0);
+    gate_close(aside);
+    gate_fill(fixture->gate, GATE_IS_FULL);
+    assert_int_equal(gate_list(fixture->gate, 0, ids, 8), 7);
+    for (size_t i = 0; i < 7; i++) {
+        struct gate_numbers numbers;
+        assert_int_equal(ids[i], POLICY - 3 + (int64_t)i);
+        assert_int_equal(gate_count(fixture->gate, ids[i], NOW, &numbers), STATUS_OK);
+        assert_int_equal(numbers.total, i % 2 == 1 ? 3 : 9);
+    }
+    assert_int_equal(claim(fixture, "b").verdict, VERDICT_HELD);
+    assert_int_equal(claim(fixture, "c").verdict, VERDICT_SOLD_OUT);
+}
+
 /* --- what is gone --- */
 
 static size_t freed_count;
@@ -401,6 +484,8 @@ int main(void)
         GATE_TEST(test_local__window_to_the_millisecond),
         GATE_TEST(test_local__coupon_expires_to_the_millisecond),
         GATE_TEST(test_local__goes_on_in_the_same_lease),
+        GATE_TEST(test_local__what_is_still_to_come_is_unavailable),
+        GATE_TEST(test_local__adopts_policies_that_were_built_aside),
         GATE_TEST(test_local__tells_what_is_gone),
         GATE_TEST(test_local__new_policy_is_never_sold_out),
     };

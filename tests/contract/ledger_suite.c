@@ -303,14 +303,16 @@ static void test_ledger__lists_of_a_policy(void **state)
 
 struct visited {
     int policies, claims, keys, leases, blocked;
-    int64_t lease_rows, last_seq;
+    int64_t lowest_id;
 };
 
 static enum status visit_policy(void *context, const struct policy *policy, struct error *error)
 {
-    (void)policy;
+    struct visited *visited = context;
     (void)error;
-    ((struct visited *)context)->policies++;
+    assert_true(policy->id < visited->lowest_id); /* the newest first */
+    visited->lowest_id = policy->id;
+    visited->policies++;
     return STATUS_OK;
 }
 
@@ -332,15 +334,11 @@ static enum status visit_key(void *context, const struct key_binding *binding, s
     return STATUS_OK;
 }
 
-static enum status visit_lease(void *context, const struct lease *lease, int64_t row_count,
-                               int64_t last_seq, struct error *error)
+static enum status visit_lease(void *context, const struct lease *lease, struct error *error)
 {
-    struct visited *visited = context;
     (void)error;
-    (void)lease;
-    visited->leases++;
-    visited->lease_rows = row_count;
-    visited->last_seq = last_seq;
+    assert_true(lease->open);
+    ((struct visited *)context)->leases++;
     return STATUS_OK;
 }
 
@@ -352,6 +350,21 @@ static enum status visit_blocked(void *context, const struct id *user, struct er
     return STATUS_OK;
 }
 
+/* One stretch; its claims are those of its policies. */
+static void visit_below(struct fixture *fixture, int64_t *below_id, struct visited *visited)
+{
+    struct ledger_visitor visitor = {.policy = visit_policy,
+                                     .claim = visit_claim,
+                                     .key = visit_key,
+                                     .lease = visit_lease,
+                                     .blocked = visit_blocked,
+                                     .context = visited};
+
+    *visited = (struct visited){.lowest_id = *below_id};
+    assert_int_equal(ledger_visit_below(fixture->ledger, below_id, &visitor, &fixture->error),
+                     STATUS_OK);
+}
+
 static void test_ledger__visit_shows_everything(void **state)
 {
     struct fixture *fixture = *state;
@@ -360,12 +373,8 @@ static void test_ledger__visit_shows_everything(void **state)
     struct id bad = id_of(SPAN("bad"));
     struct key_binding binding = {.policy_id = policy.id, .seq = 2, .request_id = {{0x81, 1}}};
     struct visited visited = {0};
-    struct ledger_visitor visitor = {.policy = visit_policy,
-                                     .claim = visit_claim,
-                                     .key = visit_key,
-                                     .lease = visit_lease,
-                                     .blocked = visit_blocked,
-                                     .context = &visited};
+    struct ledger_visitor blocked = {.blocked = visit_blocked, .context = &visited};
+    int64_t below_id = LEDGER_ABOVE_ALL;
 
     issue_one(fixture, &lease, 1, "a", 1);
     issue_one(fixture, &lease, 2, "b", 1);
@@ -374,14 +383,43 @@ static void test_ledger__visit_shows_everything(void **state)
     assert_int_equal(ledger_user_block(fixture->ledger, &bad, true, NOW, &fixture->error),
                      STATUS_OK);
     reopen(fixture);
-    assert_int_equal(ledger_visit(fixture->ledger, &visitor, &fixture->error), STATUS_OK);
+    assert_int_equal(ledger_visit_blocked(fixture->ledger, &blocked, &fixture->error), STATUS_OK);
+    assert_int_equal(visited.blocked, 1);
+    visit_below(fixture, &below_id, &visited);
+    assert_int_equal(below_id, policy.id);
     assert_int_equal(visited.policies, 1);
     assert_int_equal(visited.claims, 2);
     assert_int_equal(visited.keys, 1);
     assert_int_equal(visited.leases, 1);
-    assert_int_equal(visited.lease_rows, 2);
-    assert_int_equal(visited.last_seq, 2);
-    assert_int_equal(visited.blocked, 1);
+    visit_below(fixture, &below_id, &visited);
+    assert_int_equal(below_id, 0);
+    assert_int_equal(visited.policies, 0);
+}
+
+/* A stretch ends with the policy that may have many claims: those below wait for the next. */
+static void test_ledger__visit_tells_the_newest_policies_first(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lease old_lease, lease;
+    struct policy old = create(fixture, 10, &old_lease);
+    struct policy large = create(fixture, 1000000, &lease);
+    struct policy newest = create(fixture, 10, &lease);
+    struct visited visited;
+    int64_t below_id = LEDGER_ABOVE_ALL;
+
+    issue_one(fixture, &old_lease, 1, "a", 1);
+    issue_one(fixture, &lease, 1, "a", 1);
+    visit_below(fixture, &below_id, &visited);
+    assert_int_equal(below_id, large.id);
+    assert_true(newest.id > large.id);
+    assert_int_equal(visited.policies, 2);
+    assert_int_equal(visited.leases, 2);
+    assert_int_equal(visited.claims, 1);
+    visit_below(fixture, &below_id, &visited);
+    assert_int_equal(below_id, old.id);
+    assert_int_equal(visited.policies, 1);
+    assert_int_equal(visited.leases, 1);
+    assert_int_equal(visited.claims, 1);
 }
 
 static void test_ledger__secret_is_made_once(void **state)
@@ -455,6 +493,7 @@ static int run_policies_and_coupons(void)
         LEDGER_TEST(lists_of_a_user),
         LEDGER_TEST(lists_of_a_policy),
         LEDGER_TEST(visit_shows_everything),
+        LEDGER_TEST(visit_tells_the_newest_policies_first),
         LEDGER_TEST(secret_is_made_once),
         LEDGER_TEST(second_owner_is_refused_and_told_who),
         cmocka_unit_test_setup_teardown(test_ledger__is_shared_or_names_the_way, set_up_shared,

@@ -312,10 +312,9 @@ static enum status visit_key(void *context, const struct key_binding *binding, s
     return STATUS_OK;
 }
 
-static enum status visit_lease(void *context, const struct lease *lease, int64_t row_count,
-                               int64_t last_seq, struct error *words)
+static enum status visit_lease(void *context, const struct lease *lease, struct error *words)
 {
-    (void)context, (void)lease, (void)row_count, (void)last_seq, (void)words;
+    (void)context, (void)lease, (void)words;
     return STATUS_OK;
 }
 
@@ -334,7 +333,9 @@ static void read_visit(void)
                                            .lease = visit_lease,
                                            .blocked = visit_blocked};
 
-    (void)!ledger_visit(ledger, &visitor, &error);
+    int64_t below_id = LEDGER_ABOVE_ALL;
+
+    (void)!ledger_visit_below(ledger, &below_id, &visitor, &error);
     (void)!ledger_visit_policy(ledger, POLICY, &visitor, &error);
     (void)!ledger_visit_blocked(ledger, &visitor, &error);
 }

@@ -178,7 +178,15 @@ class Server:
         return self.spawn().await_start()
 
     def await_start(self):
-        """Waits until a process that was spawned says where it listens."""
+        """Waits until a process that was spawned says where it listens, and that its policies are
+        open."""
+        self.await_listening()
+        if self.config.get("gate", "local") == "local" and "--gate" not in self.arguments:
+            self.await_log("gate_restored", START_TIMEOUT_S)
+        return self
+
+    def await_listening(self):
+        """The same while policies may still be to come."""
         fields = self.await_log("listening", START_TIMEOUT_S)
         host, port = fields["address"].rsplit(":", 1)
         self.address = ("127.0.0.1" if host == "0.0.0.0" else host, int(port))

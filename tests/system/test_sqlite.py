@@ -1,9 +1,10 @@
 """What holds of a ledger in a SQLite file only."""
 
+import contextlib
 import os
 import sqlite3
 
-from harness import claim_bytes, run_serve
+from harness import Server, claim_bytes, run_serve
 
 
 def test_stop__leaves_one_clean_file(server):
@@ -65,6 +66,30 @@ def test_ledger__a_corrupt_file_is_refused_at_start(server, tmp_path):
     ended = run_serve(f"sqlite:{damaged}", folder=tmp_path)
     assert ended.returncode == 1, ended
     assert "damaged.db" in ended.stderr
+
+
+def test_ledger__a_large_file_is_checked_while_it_works(tmp_path):
+    """Damage in a part that nothing reads at the start ends the server as soon as it is found."""
+    server = Server(tmp_path / "server").start()
+    server.stop()
+    path = server.database.path
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("""INSERT INTO product (product_id, name, updated_at)
+            WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000)
+            SELECT 'p' || i, printf('%0200d', i), 0 FROM n""")
+    server.start()
+    assert server.await_log("database_checked")["words"] == "ok"
+    server.stop()
+    size = path.stat().st_size
+    assert size > 16 * 2 ** 20
+    with open(path, "r+b") as file:
+        for page in range(size // 4096, size // 2048 - 100, 50):  # of the rows that were added
+            file.seek(page * 2048)
+            file.write(b"\xa5" * 64)
+    server.spawn()
+    assert "dibs.db is damaged" in server.await_log("database_damaged")["error"]
+    assert server.wait() == 1
+    server.dispose()
 
 
 def test_ledger__a_file_that_is_no_database_is_refused(tmp_path):

@@ -157,6 +157,9 @@ enum status audit_repair_local(struct service *service, int64_t policy_id,
     int64_t id = 0;
 
     (void)lacking; /* A gate in memory and its ledger have the same policies. */
+    if (gate_is_filling(service->gate))
+        return error_set(error, STATUS_UNAVAILABLE,
+                         "the gate is being restored: repair when /readyz says that it is over");
     if (policy_id != 0 && (gate_list(service->gate, policy_id - 1, &id, 1) == 0 || id != policy_id))
         return error_set(error, STATUS_NOT_FOUND, "there is no policy %" PRId64, policy_id);
     struct audit_plan plan = {.service = service, .done = done, .note = &note};

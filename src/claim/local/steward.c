@@ -147,7 +147,8 @@ bool steward_is_sure(struct steward *steward, int64_t policy_id)
     while (steward_first(steward, &steward->writes, policy_id, &doubt)) {
         struct error error = {""};
         /* Before the ledger knows what became of the transaction a look would be too early. */
-        if (!ledger_healthy(steward->service->ledger))
+        if (!ledger_healthy(steward->service->ledger) ||
+            !restore_has(steward->service->restore, policy_id))
             return false;
         if (steward_resolve(steward->service, &doubt, &error) != STATUS_OK) {
             log_event(LOG_WARN, "doubt_remains", LOG_FIELD("policy", LOG_I64(doubt.policy_id)),
@@ -184,7 +185,7 @@ bool steward_is_settled(struct steward *steward, int64_t policy_id)
     struct steward_doubt back;
     struct error error;
 
-    if (!steward_is_sure(steward, policy_id))
+    if (!restore_has(steward->service->restore, policy_id) || !steward_is_sure(steward, policy_id))
         return false;
     while (steward_first(steward, &steward->returns, policy_id, &back)) {
         if (steward_resolve(steward->service, &back, &error) != STATUS_OK)

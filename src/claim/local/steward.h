@@ -92,9 +92,10 @@ void steward_unlock_all(struct steward *steward);
  * is blocked. Under the policy's lock. */
 bool steward_is_sure(struct steward *steward, int64_t policy_id);
 
-/* True when that is so and the ledger has taken all units of the policy that were given back, if
- * need be by trying again. While it has not, no more may be recalled, and the policy's row may not
- * be shown to the gate: it does not count them. Under the policy's lock. */
+/* True when that is so, the gate has been restored and the ledger has taken all units of the policy
+ * that were given back, if need be by trying again. While it has not, no more may be recalled, and
+ * the policy's row may not be shown to the gate: it does not count them. Under the policy's lock.
+ */
 bool steward_is_settled(struct steward *steward, int64_t policy_id);
 
 /* Whether there is anything to settle, without trying. From any thread. */

@@ -3,173 +3,11 @@
 
 #include <stdlib.h>
 
-#include "base/array.h"
 #include "base/clock.h"
 #include "base/fault.h"
-#include "base/log.h"
 #include "claim/audit_parts.h"
 #include "claim/desk_parts.h"
-
-/* --- restoring the gate from the ledger when the process starts --- */
-
-struct lease_ids {
-    int64_t *ids;
-    int64_t *policy_ids;
-    size_t count;
-    size_t capacity;
-};
-
-/* Leases that the gate does not go on with. */
-struct restore {
-    struct service *service;
-    struct lease_ids used;  /* sold to the last seq: closing them changes no stock */
-    struct lease_ids stale; /* of a closed policy, or with holes: closing them returns units */
-    int64_t policy_count;
-    int64_t claim_count;
-};
-
-static enum status restore_policy(void *context, const struct policy *policy, struct error *error)
-{
-    struct restore *restore = context;
-    restore->policy_count++;
-    if (policy->is_damaged)
-        log_event(LOG_ERROR, "policy_damaged", LOG_FIELD("policy", LOG_I64(policy->id)),
-                  LOG_FIELD("error", LOG_TEXT(error->text)),
-                  LOG_FIELD("next", LOG_TEXT("put that right and restart; until then claims of "
-                                             "this policy get 503")));
-    return gate_policy_set(restore->service->gate, policy, error);
-}
-
-static enum status restore_claim(void *context, const struct claim *claim, enum coupon_state state,
-                                 struct error *error)
-{
-    struct restore *restore = context;
-    restore->claim_count++;
-    return gate_restore(restore->service->gate, claim, state, error);
-}
-
-static enum status restore_key(void *context, const struct key_binding *binding,
-                               struct error *error)
-{
-    struct restore *restore = context;
-    enum status status = gate_restore_key(restore->service->gate, binding, error);
-
-    if (status != STATUS_NOT_FOUND)
-        return status;
-    log_event(LOG_WARN, "key_without_claim", LOG_FIELD("policy", LOG_I64(binding->policy_id)),
-              LOG_FIELD("seq", LOG_I64(binding->seq)),
-              LOG_FIELD("next", LOG_TEXT("it is passed over")));
-    return STATUS_OK;
-}
-
-static enum status restore_blocked(void *context, const struct id *user, struct error *error)
-{
-    struct restore *restore = context;
-    return gate_block(restore->service->gate, user, true, error);
-}
-
-static enum status restore_set_aside(struct lease_ids *list, const struct lease *lease,
-                                     struct error *error)
-{
-    size_t capacity = list->capacity;
-
-    if (!array_make_room(list->policy_ids, list->count, capacity) ||
-        !array_make_room(list->ids, list->count, list->capacity))
-        return error_set(error, STATUS_UNAVAILABLE, "no memory for the leases");
-    list->ids[list->count] = lease->id;
-    list->policy_ids[list->count] = lease->policy_id;
-    list->count++;
-    return STATUS_OK;
-}
-
-/* A gate in memory gives out a lease's seqs in order and the ledger writes them in order, so the
- * rows are the first ones and the gate goes on behind them. Anything else is closed, which returns
- * what was never given out. */
-static enum status restore_lease(void *context, const struct lease *lease, int64_t row_count,
-                                 int64_t last_seq, struct error *error)
-{
-    struct restore *restore = context;
-    struct gate_numbers numbers;
-    bool dense = row_count == 0 || last_seq == lease->first_seq + row_count - 1;
-    enum status known =
-        gate_count(restore->service->gate, lease->policy_id, clock_wall_ms(), &numbers);
-
-    /* What is damaged stays as it is, for whoever puts it right. */
-    if (known == STATUS_UNAVAILABLE)
-        return STATUS_OK;
-    if (row_count == lease->count)
-        return restore_set_aside(&restore->used, lease, error);
-    if (!dense || known != STATUS_OK || numbers.closed_by_hand)
-        return restore_set_aside(&restore->stale, lease, error);
-    enum status status = gate_lend(restore->service->gate, lease, row_count, LEDGER_NO_TERM, error);
-    if (status == STATUS_CONFLICT)
-        return restore_set_aside(&restore->stale, lease, error);
-    return status;
-}
-
-static enum status restore_close(struct restore *restore, struct error *error)
-{
-    enum status status = STATUS_OK;
-
-    if (restore->used.count > 0)
-        status = ledger_used_leases_close(restore->service->ledger, restore->used.ids,
-                                          restore->used.count, error);
-    for (size_t i = 0; i < restore->stale.count && status == STATUS_OK; i++) {
-        struct policy policy;
-        status = ledger_lease_close(restore->service->ledger, restore->stale.ids[i], LEDGER_NO_TERM,
-                                    error);
-        if (status == STATUS_OK)
-            status =
-                service_refresh(restore->service, restore->stale.policy_ids[i], &policy, error);
-    }
-    return status;
-}
-
-/* Builds the gate from the ledger. */
-static enum status local_restore(struct service *service, struct error *error)
-{
-    struct restore restore = {.service = service};
-    struct ledger_visitor visitor = {
-        .policy = restore_policy,
-        .claim = restore_claim,
-        .key = restore_key,
-        .lease = restore_lease,
-        .blocked = restore_blocked,
-        .context = &restore,
-    };
-    int64_t started_ms = clock_monotonic_ms();
-    enum status status = ledger_visit(service->ledger, &visitor, error);
-
-    if (status == STATUS_OK)
-        status = restore_close(&restore, error);
-    free(restore.used.ids);
-    free(restore.used.policy_ids);
-    free(restore.stale.ids);
-    free(restore.stale.policy_ids);
-    if (status != STATUS_OK) {
-        error_prefix(error, "restoring the gate from the ledger");
-        return status;
-    }
-    log_event(LOG_INFO, "gate_restored", LOG_FIELD("policies", LOG_I64(restore.policy_count)),
-              LOG_FIELD("claims", LOG_I64(restore.claim_count)),
-              LOG_FIELD("ms", LOG_I64(clock_monotonic_ms() - started_ms)));
-    return STATUS_OK;
-}
-
-/* A gate that was restored halfway is begun anew. */
-static enum status local_fill_gate(struct service *service, struct error *error)
-{
-    enum status status = local_restore(service, error);
-
-    if (status == STATUS_OK)
-        return STATUS_OK;
-    gate_close(service->gate);
-    service->gate = NULL;
-    enum status opened = service_open_gate(service, NULL);
-    return opened == STATUS_OK ? status : opened;
-}
-
-/* --- what else depends on having the gate alone --- */
+#include "claim/local/restore.h"
 
 /* The gate hears first, so that whoever is woken finds it up to date. */
 static void local_on_issued(void *context, const struct claim *claims,
@@ -196,24 +34,24 @@ uint64_t local_on_win(void *context, const struct claim *claims, size_t claim_co
     return ledger_issue(service->ledger, claims, claim_count, bindings, binding_count);
 }
 
-static enum status local_load(struct service *service, const struct policy *policy,
-                              const struct lease *lease, struct error *error)
-{
-    enum status status = service_policy_lend(service, policy, lease, LEDGER_NO_TERM, error);
-
-    /* It is in the ledger with its lease: the steward loads it as soon as there is memory. */
-    if (status != STATUS_OK)
-        service_policy_doubt(service, policy->id, lease);
-    return status;
-}
-
+/* A look that was cut short may have lent it, or the start that has just restored the policy. */
 static enum status local_found_lease(struct service *service, const struct policy *policy,
                                      const struct lease *lease, struct error *error)
 {
     enum status status = service_policy_lend(service, policy, lease, LEDGER_NO_TERM, error);
 
-    /* A look that was cut short has lent it. */
     return status == STATUS_CONFLICT ? gate_policy_set(service->gate, policy, error) : status;
+}
+
+static enum status local_load(struct service *service, const struct policy *policy,
+                              const struct lease *lease, struct error *error)
+{
+    enum status status = local_found_lease(service, policy, lease, error);
+
+    /* It is in the ledger with its lease: the steward loads it as soon as there is memory. */
+    if (status != STATUS_OK)
+        service_policy_doubt(service, policy->id, lease);
+    return status;
 }
 
 static enum status local_numbers(struct service *service, int64_t policy_id, enum numbers_age age,
@@ -282,8 +120,7 @@ static enum status local_reissued(struct service *service, const struct ledger_r
 
 static bool local_is_ready(struct service *service, struct error *words)
 {
-    error_set(words, STATUS_OK, "ok");
-    return true;
+    return restore_is_over(service->restore, words);
 }
 
 static enum status local_check(struct service *service, int64_t policy_id, struct error *words)
@@ -344,7 +181,7 @@ static void local_decide(struct desk *desk, int64_t policy_id, size_t count, int
         steward_call(&service->steward, policy_id, STEWARD_LEASE);
 }
 
-static const struct service_step local_steps[] = {{local_fill_gate, ASKS_LEDGER}};
+static const struct service_step local_steps[] = {{restore_start, ASKS_LEDGER}};
 
 const struct topology topology_local = {
     .steps = local_steps,

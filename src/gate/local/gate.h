@@ -54,6 +54,7 @@ struct gate_local {
     struct local_policy **policies; /* by rising id */
     size_t policy_count;
     size_t policy_capacity;
+    atomic_bool is_filling; /* some policies are still to come */
     struct blocklist blocklist;
 };
 
@@ -68,14 +69,20 @@ size_t gate_local_position(const struct gate_local *local, int64_t id);
 /* NULL: there is none. The policy stays as long as the gate is open. */
 struct local_policy *gate_local_policy(struct gate_local *local, int64_t id);
 
-/* The same with its lock taken. NULL: there is none, and the words say so. */
-struct local_policy *gate_local_lock(struct gate *gate, int64_t id, struct error *error);
+/* The same with its lock taken. NULL: there is none, and status and words say so: NOT_FOUND, or
+ * UNAVAILABLE while it may be still to come. */
+struct local_policy *gate_local_lock(struct gate *gate, int64_t id, enum status *status,
+                                     struct error *error);
 
 /* Returns that status. */
 enum status local_policy_unlock(struct local_policy *policy, enum status status);
 
 /* Nobody can find it any more. */
 void local_policy_free(struct local_policy *policy);
+
+/* Takes a policy whose room is made into the list; false: there is no memory. When there is one
+ * with its id already, that one stays and *policy becomes it. */
+bool gate_local_enlist(struct gate_local *local, struct local_policy **policy);
 
 /* Slots of struct gate_ops. */
 enum status gate_local_policy_set(struct gate *gate, const struct policy *row, struct error *error);

@@ -274,7 +274,7 @@ uint32_t holdings_of_key(const struct holdings *holdings, const struct request_i
                : holdings_probe_key(holdings, &keys->old, keys->old_mask, hash, id);
 }
 
-uint32_t holdings_of_seq(const struct holdings *holdings, int64_t seq)
+uint32_t holdings_below(const struct holdings *holdings, int64_t seq)
 {
     uint32_t low = 0;
     uint32_t high = holdings->count;
@@ -286,9 +286,15 @@ uint32_t holdings_of_seq(const struct holdings *holdings, int64_t seq)
         else
             high = middle;
     }
-    if (low < holdings->count && holdings_at(holdings, low)->seq == seq)
-        return low;
-    return HOLDINGS_NONE;
+    return low;
+}
+
+uint32_t holdings_of_seq(const struct holdings *holdings, int64_t seq)
+{
+    uint32_t index = holdings_below(holdings, seq);
+
+    return index < holdings->count && holdings_at(holdings, index)->seq == seq ? index
+                                                                               : HOLDINGS_NONE;
 }
 
 /* The lowest nth the user does not hold; `newest` holds `held_count` claims. A user without gaps,

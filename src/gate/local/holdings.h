@@ -116,6 +116,9 @@ struct holdings_place holdings_find(const struct holdings *holdings, uint64_t ha
 /* The claim a key belongs to. */
 uint32_t holdings_of_key(const struct holdings *holdings, const struct request_id *id);
 
+/* How many claims have lower seqs. */
+uint32_t holdings_below(const struct holdings *holdings, int64_t seq);
+
 /* The claim with this seq. */
 uint32_t holdings_of_seq(const struct holdings *holdings, int64_t seq);
 

@@ -24,11 +24,12 @@ enum status gate_local_find(struct gate *gate, int64_t policy_id, const struct i
                             struct gate_claim *claims, size_t claims_max, size_t *count,
                             struct error *error)
 {
-    struct local_policy *policy = gate_local_lock(gate, policy_id, error);
+    enum status status;
+    struct local_policy *policy = gate_local_lock(gate, policy_id, &status, error);
 
     *count = 0;
     if (policy == NULL)
-        return STATUS_NOT_FOUND;
+        return status;
     const struct holdings *holdings = &policy->holdings;
     int64_t written_count = (int64_t)holdings->count - policy->pending_count;
     uint32_t index = holdings_find(holdings, holdings_hash(holdings, user), user).newest;
@@ -67,11 +68,13 @@ static enum policy_state local_policy_state(const struct local_policy *policy, i
 enum status gate_local_count(struct gate *gate, int64_t policy_id, int64_t now_ms,
                              struct gate_numbers *numbers)
 {
-    struct local_policy *policy = gate_local_lock(gate, policy_id, NULL);
+    enum status status;
+    struct local_policy *policy = gate_local_lock(gate, policy_id, &status, NULL);
 
     if (policy == NULL)
-        return STATUS_NOT_FOUND;
-    enum status status = policy->policy.is_damaged ? STATUS_UNAVAILABLE : STATUS_OK;
+        return status;
+    if (policy->policy.is_damaged)
+        status = STATUS_UNAVAILABLE;
     *numbers = (struct gate_numbers){
         .policy_id = policy_id,
         .total = policy->policy.total,
@@ -93,10 +96,11 @@ enum status gate_local_count(struct gate *gate, int64_t policy_id, int64_t now_m
 enum status gate_local_inspect(struct gate *gate, int64_t policy_id, struct gate_state *state,
                                struct error *error)
 {
-    struct local_policy *policy = gate_local_lock(gate, policy_id, error);
+    enum status status;
+    struct local_policy *policy = gate_local_lock(gate, policy_id, &status, error);
 
     if (policy == NULL)
-        return STATUS_OK; /* is_known tells */
+        return status == STATUS_NOT_FOUND ? STATUS_OK : status; /* is_known tells */
     state->is_known = true;
     state->is_armed = !policy->policy.is_damaged;
     state->remaining = policy->remaining;
@@ -279,10 +283,11 @@ enum status gate_local_visit(struct gate *gate, int64_t policy_id,
     int64_t id = policy_id;
 
     if (policy_id != GATE_VISIT_ALL) {
-        struct local_policy *policy = gate_local_policy(local, policy_id);
-        return policy != NULL ? local_policy_visit(policy, visitor, error)
-                              : error_set(error, STATUS_NOT_FOUND, "the gate has no policy %lld",
-                                          (long long)policy_id);
+        struct local_policy *policy = gate_local_lock(gate, policy_id, &status, error);
+        if (policy == NULL)
+            return status;
+        pthread_mutex_unlock(&policy->lock);
+        return local_policy_visit(policy, visitor, error);
     }
     while (status == STATUS_OK && gate_local_list(gate, id, &id, 1) == 1)
         status = local_policy_visit(gate_local_policy(local, id), visitor, error);

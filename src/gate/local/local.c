@@ -31,14 +31,23 @@ struct local_policy *gate_local_policy(struct gate_local *local, int64_t id)
     return policy;
 }
 
-struct local_policy *gate_local_lock(struct gate *gate, int64_t id, struct error *error)
+/* The flag is read first: a gate that is full by then has all policies. */
+struct local_policy *gate_local_lock(struct gate *gate, int64_t id, enum status *status,
+                                     struct error *error)
 {
-    struct local_policy *policy = gate_local_policy(gate_local_of(gate), id);
+    struct gate_local *local = gate_local_of(gate);
+    bool is_filling = atomic_load(&local->is_filling);
+    struct local_policy *policy = gate_local_policy(local, id);
 
-    if (policy == NULL)
-        error_set(error, STATUS_NOT_FOUND, "the gate has no policy %lld", (long long)id);
-    else
+    *status = STATUS_OK;
+    if (policy != NULL)
         pthread_mutex_lock(&policy->lock);
+    else if (is_filling)
+        *status = error_set(error, STATUS_UNAVAILABLE,
+                            "the gate is being restored and has not come to policy %lld yet",
+                            (long long)id);
+    else
+        *status = error_set(error, STATUS_NOT_FOUND, "the gate has no policy %lld", (long long)id);
     return policy;
 }
 
@@ -301,10 +310,12 @@ static void gate_local_line_close(struct gate_line *line)
 
 static bool gate_local_claim(struct gate_line *line, struct gate_batch *batch, int64_t now_ms)
 {
-    struct local_policy *policy = gate_local_policy(gate_local_of(line->gate), batch->policy_id);
+    struct gate_local *local = gate_local_of(line->gate);
+    bool is_filling = atomic_load(&local->is_filling);
+    struct local_policy *policy = gate_local_policy(local, batch->policy_id);
 
     for (size_t i = 0; i < batch->count && policy == NULL; i++) {
-        batch->wishes[i]->verdict = VERDICT_NO_POLICY;
+        batch->wishes[i]->verdict = is_filling ? VERDICT_UNAVAILABLE : VERDICT_NO_POLICY;
         batch->wishes[i]->ticket = 0;
     }
     for (size_t done = 0; done < batch->count && policy != NULL; done += BATCH_MAX) {
@@ -356,11 +367,11 @@ static void gate_local_acknowledge(struct gate *gate, const struct claim *claims
 static enum status gate_local_settle(struct gate *gate, int64_t policy_id, const struct id *user,
                                      int64_t seq, enum coupon_state state, struct error *error)
 {
-    struct local_policy *policy = gate_local_lock(gate, policy_id, error);
-    enum status status = STATUS_OK;
+    enum status status;
+    struct local_policy *policy = gate_local_lock(gate, policy_id, &status, error);
 
     if (policy == NULL)
-        return STATUS_NOT_FOUND;
+        return status;
     uint32_t index = holdings_of_seq(&policy->holdings, seq);
     if (index == HOLDINGS_NONE)
         status = error_set(error, STATUS_NOT_FOUND, "the gate has no claim %lld-%lld",

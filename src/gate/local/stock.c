@@ -39,16 +39,10 @@ static struct local_policy *gate_local_add(struct gate_local *local, const struc
         return NULL;
     }
 
-    pthread_rwlock_wrlock(&local->policies_lock);
-    size_t at = gate_local_position(local, row->id);
-    if (!array_insert(local->policies, at, local->policy_count, local->policy_capacity)) {
-        pthread_rwlock_unlock(&local->policies_lock);
+    struct local_policy *enlisted = policy;
+    if (!gate_local_enlist(local, &enlisted) || enlisted != policy)
         local_policy_free(policy);
-        return NULL;
-    }
-    local->policies[at] = policy;
-    pthread_rwlock_unlock(&local->policies_lock);
-    return policy;
+    return enlisted;
 }
 
 enum status gate_local_policy_set(struct gate *gate, const struct policy *row, struct error *error)
@@ -80,10 +74,11 @@ enum status gate_local_policy_set(struct gate *gate, const struct policy *row, s
 enum status gate_local_lend(struct gate *gate, const struct lease *lease, int64_t given_count,
                             int64_t term, struct error *error)
 {
-    struct local_policy *policy = gate_local_lock(gate, lease->policy_id, error);
+    enum status status;
+    struct local_policy *policy = gate_local_lock(gate, lease->policy_id, &status, error);
 
     if (policy == NULL)
-        return STATUS_NOT_FOUND;
+        return status;
     int64_t next_seq = lease->first_seq + given_count;
     if (lease->id <= policy->lease_id_top || next_seq <= policy->seq_top)
         return local_policy_unlock(policy, error_set(error, STATUS_CONFLICT,
@@ -149,12 +144,12 @@ enum status gate_local_recall(struct gate *gate, int64_t policy_id, int64_t coun
                               struct lease_shrunk *shrunk, size_t *shrunk_count,
                               struct error *error)
 {
-    struct local_policy *policy = gate_local_lock(gate, policy_id, error);
-    enum status status = STATUS_OK;
+    enum status status;
+    struct local_policy *policy = gate_local_lock(gate, policy_id, &status, error);
 
     *shrunk_count = 0;
     if (policy == NULL)
-        return STATUS_NOT_FOUND;
+        return status;
     bool whatever_there_is = count == GATE_RECALL_ALL;
     if (!whatever_there_is && policy->remaining < count)
         status = error_set(error, STATUS_CONFLICT, "only %lld units are left, %lld are needed",
@@ -169,11 +164,11 @@ enum status gate_local_recall(struct gate *gate, int64_t policy_id, int64_t coun
 enum status gate_local_restore(struct gate *gate, const struct claim *claim,
                                enum coupon_state state, struct error *error)
 {
-    struct local_policy *policy = gate_local_lock(gate, claim->policy_id, error);
-    enum status status = STATUS_OK;
+    enum status status;
+    struct local_policy *policy = gate_local_lock(gate, claim->policy_id, &status, error);
 
     if (policy == NULL)
-        return STATUS_FAILED;
+        return STATUS_FAILED; /* claims of nobody's policy */
     struct holdings *holdings = &policy->holdings;
     if (claim->seq <= policy->acknowledged_seq) {
         status = error_set(error, STATUS_FAILED, "claim %lld-%lld came out of order",
@@ -194,11 +189,11 @@ enum status gate_local_restore(struct gate *gate, const struct claim *claim,
 enum status gate_local_restore_key(struct gate *gate, const struct key_binding *binding,
                                    struct error *error)
 {
-    struct local_policy *policy = gate_local_lock(gate, binding->policy_id, error);
-    enum status status = STATUS_OK;
+    enum status status;
+    struct local_policy *policy = gate_local_lock(gate, binding->policy_id, &status, error);
 
     if (policy == NULL)
-        return STATUS_NOT_FOUND;
+        return status;
     uint32_t index = holdings_of_seq(&policy->holdings, binding->seq);
     if (index == HOLDINGS_NONE)
         status = error_set(error, STATUS_NOT_FOUND, "there is no claim %lld-%lld",

@@ -273,19 +273,22 @@ static void work_refresh(struct call *call, struct service *service)
     service_observe(service, call->policy_id);
 }
 
-static bool count_policy(struct api_loop *loop, int64_t policy_id, struct gate_numbers *numbers)
+static enum status count_policy(struct api_loop *loop, int64_t policy_id,
+                                struct gate_numbers *numbers)
 {
     return gate_count(service_gate(loop->api->service), policy_id, http_loop_wall_ms(loop->http),
-                      numbers) == STATUS_OK;
+                      numbers);
 }
 
 static void answer_refresh(struct call *call)
 {
     struct gate_numbers numbers;
-    if (count_policy(call->loop, call->policy_id, &numbers))
+    enum status status = count_policy(call->loop, call->policy_id, &numbers);
+    if (status == STATUS_OK)
         start_watching(call->loop, call->exchange, &numbers);
     else
-        reply_problem(call->loop, call->exchange, PROBLEM_POLICY_NOT_FOUND);
+        reply_problem(call->loop, call->exchange,
+                      status == STATUS_NOT_FOUND ? PROBLEM_POLICY_NOT_FOUND : PROBLEM_UNAVAILABLE);
     call_free(call);
 }
 
@@ -293,7 +296,7 @@ static void answer_refresh(struct call *call)
 void events_policy(struct ask *ask)
 {
     struct gate_numbers numbers;
-    if (count_policy(ask->loop, ask->policy_id, &numbers)) {
+    if (count_policy(ask->loop, ask->policy_id, &numbers) == STATUS_OK) {
         start_watching(ask->loop, ask->exchange, &numbers);
         return;
     }

@@ -243,24 +243,11 @@ static enum status ledger_mysql_run_one(struct ledger_session *session, const st
 }
 
 /* A count per lease, as a subquery, would read the whole policy for each of its leases: MySQL finds
- * a range by an index only when it knows both ends before it starts. So lease_list_open and
- * lease_balance only name the leases, and lease_rows is asked for each of them. All of it belongs
- * to one moment when it is asked in a snapshot. */
-struct lease_rows {
-    int64_t count;
-    int64_t last_seq;
-};
-
-static enum status ledger_mysql_leases_read_rows(void *context, const struct sql_value *columns,
-                                                 struct error *error)
-{
-    *(struct lease_rows *)context =
-        (struct lease_rows){.count = columns[0].number, .last_seq = columns[1].number};
-    return STATUS_OK;
-}
-
+ * a range by an index only when it knows both ends before it starts. So lease_balance only names
+ * the leases, and lease_rows is asked for each of them. All of it belongs to one moment when it is
+ * asked in a snapshot. */
 static enum status ledger_mysql_leases_count(struct ledger_session *session,
-                                             const struct lease *lease, struct lease_rows *rows,
+                                             const struct lease *lease, int64_t *count,
                                              struct error *error)
 {
     int64_t end_seq;
@@ -268,57 +255,26 @@ static enum status ledger_mysql_leases_count(struct ledger_session *session,
     if (__builtin_add_overflow(lease->first_seq, lease->count, &end_seq))
         end_seq = INT64_MAX;
     return ledger_mysql_run_one(session,
-                                SQL_CALL(STATEMENT_lease_rows, ledger_mysql_leases_read_rows, rows,
+                                SQL_CALL(STATEMENT_lease_rows, rows_take_i64, count,
                                          sql_i64(lease->policy_id), sql_i64(lease->first_seq),
                                          sql_i64(end_seq)),
                                 error);
-}
-
-/* The caller judges whether the lease can be true. */
-static enum status ledger_mysql_leases_read(void *lease, const struct sql_value *columns,
-                                            struct error *error)
-{
-    (void)rows_read_lease(lease, columns, error);
-    return STATUS_OK;
-}
-
-static enum status ledger_mysql_leases_list(struct ledger_session *session,
-                                            const struct sql_call *call, struct error *error)
-{
-    struct rows_list list = {.read = ledger_mysql_leases_read, .row_size = sizeof(struct lease)};
-    struct lease_rows rows = {0};
-    enum status status = ledger_mysql_run_one(
-        session, SQL_CALL(STATEMENT_lease_list_open, rows_gather, &list), error);
-
-    const struct lease *leases = (const struct lease *)(const void *)list.rows;
-    for (size_t i = 0; i < list.count && status == STATUS_OK; i++) {
-        const struct lease *lease = &leases[i];
-        status = ledger_mysql_leases_count(session, lease, &rows, error);
-        const struct sql_value columns[] = {sql_i64(lease->id),        sql_i64(lease->policy_id),
-                                            sql_i64(lease->first_seq), sql_i64(lease->count),
-                                            sql_i64(lease->open),      sql_i64(rows.count),
-                                            sql_i64(rows.last_seq)};
-        if (status == STATUS_OK)
-            status = call->row(call->context, columns, error);
-    }
-    free(list.rows);
-    return status;
 }
 
 static enum status ledger_mysql_leases_balance(struct ledger_session *session,
                                                const struct sql_call *call, struct error *error)
 {
     struct rows_list list = {.read = rows_read_lease, .row_size = sizeof(struct lease)};
-    struct lease_rows rows;
+    int64_t count = 0;
     int64_t balance = 0;
     enum status status = ledger_mysql_run_one(
         session, SQL_CALL(STATEMENT_lease_balance, rows_gather, &list, call->values[0]), error);
 
     const struct lease *leases = (const struct lease *)(const void *)list.rows;
     for (size_t i = 0; i < list.count && status == STATUS_OK; i++) {
-        status = ledger_mysql_leases_count(session, &leases[i], &rows, error);
+        status = ledger_mysql_leases_count(session, &leases[i], &count, error);
         if (status == STATUS_OK)
-            balance += leases[i].count - rows.count;
+            balance += leases[i].count - count;
     }
     free(list.rows);
     const struct sql_value column = sql_i64(balance);
@@ -328,14 +284,9 @@ static enum status ledger_mysql_leases_balance(struct ledger_session *session,
 static enum status ledger_mysql_run(struct ledger_session *session, const struct sql_call *call,
                                     struct error *error)
 {
-    switch (call->statement) {
-    case STATEMENT_lease_list_open:
-        return ledger_mysql_leases_list(session, call, error);
-    case STATEMENT_lease_balance:
-        return ledger_mysql_leases_balance(session, call, error);
-    default:
-        return ledger_mysql_run_one(session, call, error);
-    }
+    return call->statement == STATEMENT_lease_balance
+               ? ledger_mysql_leases_balance(session, call, error)
+               : ledger_mysql_run_one(session, call, error);
 }
 
 static enum status ledger_mysql_insert_coupons(struct ledger_session *session,

@@ -49,11 +49,6 @@ INSERT INTO lease (id, policy_id, first_seq, count, state) VALUES (?1, ?2, ?3, ?
 SELECT id, policy_id, first_seq, count, state = 'OPEN' FROM lease
 WHERE policy_id = ?1 AND state = 'OPEN';
 
--- name: lease_list_open
--- The driver asks lease_rows for each.
-SELECT id, policy_id, first_seq, count, state = 'OPEN' FROM lease
-WHERE state = 'OPEN' ORDER BY id;
-
 -- name: coupon_insert
 -- The driver repeats the group behind VALUES, once per row.
 INSERT INTO coupon (policy_id, seq, user_id, nth, slot, state, request_id, lease_id, requested_at,
@@ -98,7 +93,7 @@ ORDER BY c.seq LIMIT ?3;
 
 -- name: coupon_scan
 SELECT policy_id, seq, user_id, nth, state, request_id, requested_at
-FROM coupon FORCE INDEX (PRIMARY) ORDER BY policy_id, seq;
+FROM coupon FORCE INDEX (PRIMARY) WHERE policy_id >= ?1 AND policy_id <= ?2 ORDER BY policy_id, seq;
 
 -- name: reserve_among
 SELECT c.user_id, c.request_id, c.seq, k.seq

@@ -22,6 +22,8 @@
 #define PAGE_CACHE_KIB_WRITER 32768
 #define PAGE_CACHE_KIB_READER 2048
 #define LOCKS_READ_MAX        20
+/* A file of so many bytes is checked while the server works: reading it takes a while. */
+#define CHECKED_ASIDE_MIN (16 << 20)
 
 /* --- the lock ---
  *
@@ -267,25 +269,6 @@ enum status ledger_sqlite_connect(const struct ledger_store *store, enum session
     return status;
 }
 
-static enum status ledger_sqlite_check(sqlite3 *database, const char *path,
-                                       enum ledger_integrity integrity, struct error *error)
-{
-    struct error answer;
-
-    if (integrity == LEDGER_CHECK_OFF)
-        return STATUS_OK;
-    enum status status = ledger_sqlite_pragma(
-        database,
-        integrity == LEDGER_CHECK_FULL ? "PRAGMA integrity_check(1)" : "PRAGMA quick_check(1)",
-        &answer, error);
-    if (status == STATUS_OK && strcmp(answer.text, "ok") != 0)
-        return error_set(error, STATUS_FAILED,
-                         "%s is damaged: %s; restore a backup, or save what is left with "
-                         "`sqlite3 %s .recover`",
-                         path, answer.text, path);
-    return status;
-}
-
 /* --- the file that is there --- */
 
 struct sqlite_identity ledger_sqlite_identify(const char *path, const char *suffix)
@@ -364,6 +347,7 @@ void ledger_sqlite_store_close(struct ledger_store *store)
 {
     if (store == NULL)
         return;
+    sqlite_check_stop(&store->check);
     owner_lock_release(&store->owner);
     owner_lock_release(&store->name);
     free(store->path);
@@ -408,6 +392,13 @@ static enum status ledger_sqlite_store_check(struct ledger_store *store, struct 
     return path != NULL ? STATUS_OK : error_set(error, STATUS_UNAVAILABLE, "no memory");
 }
 
+static int64_t ledger_sqlite_size(const struct ledger_store *store)
+{
+    struct stat file;
+
+    return stat(store->path, &file) == 0 ? (int64_t)file.st_size : 0;
+}
+
 /* Locks the file, and its name for as long as another may take its place, and checks it. */
 static enum status ledger_sqlite_store_own(struct ledger_store *store,
                                            enum ledger_integrity integrity, struct error *error)
@@ -420,9 +411,15 @@ static enum status ledger_sqlite_store_own(struct ledger_store *store,
     store->file = ledger_sqlite_identify(store->path, "");
     if (status == STATUS_OK)
         status = ledger_sqlite_connect(store, SESSION_WRITER, &database, error);
-    if (status == STATUS_OK)
-        status = ledger_sqlite_check(database, store->path, integrity, error);
+    bool is_large = ledger_sqlite_size(store) >= CHECKED_ASIDE_MIN;
+    if (status == STATUS_OK && !is_large)
+        status = sqlite_check_now(database, store->path, integrity, error);
     sqlite3_close(database);
+    if (status == STATUS_OK && is_large && integrity != LEDGER_CHECK_OFF) {
+        status = ledger_sqlite_connect(store, SESSION_READER, &database, error);
+        if (status == STATUS_OK)
+            status = sqlite_check_aside(&store->check, database, store->path, integrity, error);
+    }
     return status;
 }
 

@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "ledger/driver.h"
+#include "ledger/sqlite/check.h"
 
 /* One process per file: a lock that dies with its holder. It is on the file itself, so it holds
  * under every name of it: a relative path, a symbolic link, a hard link. A second one is on the
@@ -47,6 +48,7 @@ struct ledger_store {
     struct sqlite_identity log;  /* the WAL beside it */
     _Atomic unsigned generation; /* rises when another file takes its place */
     bool has_writer;             /* there is never a second one */
+    struct sqlite_check check;   /* of a large file, after the start */
 };
 
 /* The status that SQLite's code stands for. Ends the process when a sync has failed. */
