@@ -71,7 +71,7 @@ package-test: ## prove the packages of HEAD in bare roots (root, network, half a
 	@scripts/setup package-test
 	@cd tests/package && /usr/bin/python3 -m pytest -q -p no:cacheprovider $(ARGS)
 
-clients: build ## generate clients of /openapi.json and use them, in six languages (network)
+clients: build ## use clients that generators make of /openapi.json, and run examples/ (network)
 	@scripts/setup clients
 	@cd tests/clients && DIBS_BINARY=$(abspath $(BUILD))/dibs DIBS_BUILD_DIR=$(abspath $(BUILD)) \
 	    /usr/bin/python3 -m pytest -q -p no:cacheprovider $(ARGS)

@@ -5,12 +5,11 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
-import venv
 
 import pytest
 
 from harness import ROOT
+from programs import maven, python_in, run
 
 HERE = pathlib.Path(__file__).parent
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "dibs"
@@ -18,29 +17,8 @@ OPENAPI_PYTHON_CLIENT = "openapi-python-client==0.29.1"
 OPENAPI_GENERATOR = "7.14.0"
 TYPESCRIPT = "typescript@5.8.3"
 EXEC = "org.codehaus.mojo:exec-maven-plugin:3.5.0:java"
-GO = "/usr/local/go/bin:/usr/lib/go/bin"
 # What is printed for: create, list, claim, status, redeem, cancel, and a problem.
 WORDS = ["OPEN", "1", "ISSUED", "ISSUED", "REDEEMED", "CANCELLED", "NO_CLAIM"]
-
-
-def run(*command, cwd=None):
-    path = f"{os.environ['PATH']}:{GO}"
-    ended = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, text=True,
-                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=1200, check=False,
-                           cwd=cwd, env={**os.environ, "PATH": path})
-    assert ended.returncode == 0, ended.stdout
-    return ended.stdout
-
-
-def maven(*words, cwd=None):
-    """What it prints; maven puts colours around it, told not to or not."""
-    return re.sub(r"\x1b\[\w+", "", run("mvn", "--batch-mode", "--quiet", *words, cwd=cwd))
-
-
-def python_in(folder, *packages):
-    venv.create(folder, with_pip=True)
-    run(folder / "bin/python", "-m", "pip", "install", "--quiet", *packages)
-    return folder / "bin/python"
 
 
 @pytest.fixture(name="url")
