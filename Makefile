@@ -9,7 +9,7 @@ WEB    ?= true
 DEMO   ?= on
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test bench lab soak fuzz format lint install package package-test clients clean \
+.PHONY: help run build test bench lab soak fuzz format lint install package package-test clients release clean \
 	setup-build setup-package
 
 help: ## show this list
@@ -75,6 +75,9 @@ clients: build ## use clients that generators make of /openapi.json, and run exa
 	@scripts/setup clients
 	@cd tests/clients && DIBS_BINARY=$(abspath $(BUILD))/dibs DIBS_BUILD_DIR=$(abspath $(BUILD)) \
 	    /usr/bin/python3 -m pytest -q -p no:cacheprovider $(ARGS)
+
+release: build setup-package ## put a release of HEAD into build-release: source, packages, SBOM, checksums
+	@scripts/release build-release $$(scripts/package build-release/packages)
 
 clean: ## remove all build folders
 	rm -rf build build-* web/dist web/node_modules

@@ -104,6 +104,44 @@ def test_version__sorts_below_its_release_before_it_and_above_after_it(tmp_path)
     assert all(is_less(*pair) for pair in zip(ordered, ordered[1:])), ordered
 
 
+def test_version__is_that_of_meson_build_everywhere():
+    version = re.search(r"version: '(.*)'", (ROOT / "meson.build").read_text())[1]
+    chart = (ROOT / "deploy/helm/dibs/Chart.yaml").read_text()
+    assert re.findall(r"(?m)^(?:appV|v)ersion: (.*)$", chart) == [version, version]
+    document = json.loads((ROOT / "src/http/pages/openapi.json").read_text())
+    assert document["info"]["version"] == version
+    assert re.search(r"(?m)^## (.*)$", (ROOT / "CHANGELOG.md").read_text())[1] == version
+    assert run_dibs("--version").stdout.split()[1] == version
+    assert run([ROOT / "scripts/version"]).stdout.startswith(version)
+
+
+def test_release__is_the_source_the_sbom_and_their_checksums(tmp_path):
+    clone = tmp_path / "clone"
+    assert run(["git", "clone", "--quiet", ROOT, clone]).returncode == 0
+    shutil.copy(ROOT / "scripts/release", clone / "scripts")  # as it is here
+    (clone / "build").symlink_to(BUILD_DIR)
+    git = ["git", "-C", clone, "-c", "user.name=t", "-c", "user.email=t@example.org"]
+    run([*git, "commit", "--quiet", "--all", "--message=release"])
+    package = tmp_path / "dibs_1_all.deb"
+    package.write_text("a package")
+    sums = []
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        made = run([clone / "scripts/release", folder, package])
+        assert made.returncode == 0, made.stdout
+        sums.append((folder / "SHA256SUMS").read_text())
+    assert sums[0] == sums[1]
+    folder, version = tmp_path / "one", run([clone / "scripts/version"]).stdout.strip()
+    assert sorted(line.split()[1] for line in sums[0].splitlines()) == sorted(
+        ["dibs_1_all.deb", f"dibs-{version}.tar.gz", f"dibs-{version}.cdx.json"])
+    assert run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=folder).returncode == 0
+    listed = json.loads((folder / f"dibs-{version}.cdx.json").read_text())
+    assert listed["metadata"]["component"]["version"] == version
+    named = run(["tar", "-tzf", folder / f"dibs-{version}.tar.gz"]).stdout.splitlines()
+    assert f"dibs-{version}/meson.build" in named and f"dibs-{version}/debian/control" in named
+    (clone / "LICENSE").write_text("another")
+    assert run([clone / "scripts/release", tmp_path / "three"]).returncode == 1
+
+
 # CycloneDX 1.5 asks for these of a component.
 def test_sbom__names_what_is_linked_in_and_what_the_pages_have():
     listed = json.loads(run([ROOT / "scripts/sbom", "1.2.3", BUILD_DIR]).stdout)
