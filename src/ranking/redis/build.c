@@ -117,6 +117,7 @@ void board_args_append(struct board_args *args, const struct redis_argument *ite
 }
 
 /* Adds a text, of which there is a copy until the call is over. */
+PRINTF_LIKE(2, 3)
 static void board_args_copy(struct board_args *args, const char *format, ...)
 {
     char *text = args->texts + args->text_length;
