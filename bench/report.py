@@ -13,6 +13,7 @@ TITLES = {
     "gate": "The gate alone, in batches of 64",
     "memory": "Memory",
     "restore": "Restoring at the start",
+    "start": "A start with many policies, seconds",
     "ranking": "Which products sell best, CPU seconds of one answer: SQL against the board",
     "orders": "Orders per second of server CPU, against a plain transaction per order",
     "ledgers": "Writing claims into each ledger, rows per second of time",
