@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import re
 import shutil
 import statistics
 import subprocess
@@ -22,8 +23,11 @@ DRAIN_TIMEOUT_S = 60
 SOLD_OUT_SEEN_S = 1.0  # servers look at Redis four times a second
 KEYS = [f"COUPON:POLICY:{{1}}:{name}" for name in
         ("REMAINING", "PENDING", "ISSUED", "LEASE", "META", "KEYS", "BOUND")]
-# A policy of 10^8 coupons, one each, as dibs_set_policy() takes its row.
-POLICY = (0, 10, 10**8, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, "bench")
+FUNCTIONS = (ROOT / "src/gate/redis/redis.lua").read_text()
+# A policy of 10^8 coupons, one each, as dibs_set_policy() takes its row: in the order of its ROW.
+ROW = {"value": 10, "total": 10**8, "limit": 1, "version": 1, "name": "bench"}
+POLICY = [ROW.get(name, 0) for name in
+          re.findall(r"'(\w+)'", re.search(r"^local ROW = \{(.*?)\}", FUNCTIONS, re.M | re.S)[1])]
 PEER_KEYS = [f"{{peer}}:{name}" for name in ("stock", "users", "pending", "sequence")]
 
 
@@ -33,8 +37,7 @@ class Peer:
     def __init__(self, redis):
         self.redis = redis
         self.client = redis.client()
-        self.client.execute_command("FUNCTION", "LOAD", "REPLACE",
-                                    (ROOT / "src/gate/redis/redis.lua").read_text())
+        self.client.execute_command("FUNCTION", "LOAD", "REPLACE", FUNCTIONS)
         self.sha = self.client.script_load((ROOT / "bench/claim.lua").read_text())
         self.named = 0
 
