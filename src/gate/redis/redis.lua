@@ -289,13 +289,19 @@ local function held_text(held)
   return table.concat(parts)
 end
 
--- Those of the claims, each with its user, that are not pending any more become I.
+-- Those of the claims, each with its user, that are not pending any more become I. Nearly all are
+-- older than whatever is pending, and those need not be asked for one by one.
 local function settle_states(key, claims)
-  local asked, members = {}, {}
+  local asked, members, count, oldest = {}, {}, 0, nil
   for _, own in ipairs(claims) do
     if own.state == 'P' then
-      asked[#asked + 1] = own
-      members[#members + 1] = pending_member(own.user, own.nth)
+      oldest = oldest or tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]) or math.huge
+      if own.seq < oldest then
+        own.state = 'I'
+      else
+        count = count + 1
+        asked[count], members[count] = own, pending_member(own.user, own.nth)
+      end
     end
   end
   for from = 1, #asked, 4000 do
@@ -587,13 +593,25 @@ local function decide(batch, i, user, text, flag, closed)
   return answer
 end
 
+-- The one claim that a user holds, where the limit is one and no key was ever bound to it: what
+-- nearly everyone holds who asks again. nil: it is more than that, or not readable.
+local function read_only_claim(text)
+  local _, stop, at, seq = string.find(text, '^1:%d+:(%d+):(%d+)', 17)
+  local state = stop and (stop == #text and 'P' or string.match(text, '^([PIR])0,$', stop + 1))
+  return state and {seq = tonumber(seq), nth = 1, at = tonumber(at), state = state}
+end
+
 -- Decides all wishes in order: those that nothing is known about many at a time.
 local function decide_all(batch, args, found, flags, count)
   local plain, closed = not string.find(flags, '[^0]'), refuse(batch.meta, batch.now, false, 0)
   local lost, i = closed or batch.remaining <= 0 and no_stock(batch.meta), 1
   while i <= count do
     local flag = plain and 0 or string.byte(flags, i) - 48
-    if flag > 0 or found[i] then
+    local own = flag == 0 and found[i] and batch.meta.limit == 1 and read_only_claim(found[i])
+    if own then
+      answer(batch, show(batch, args[i + 3], own), 1)
+      i = i + 1
+    elseif flag > 0 or found[i] then
       local user = args[i + 3]
       answer(batch, decide(batch, i, user, batch.texts[user] or found[i], flag, closed), 1)
       i = i + 1
@@ -1639,8 +1657,9 @@ local function pending(keys, args)
   local found = redis.call('ZRANGE', keys[2], '(' .. args[1], '+inf', 'BYSCORE', 'LIMIT', 0,
     args[2], 'WITHSCORES')
   for i = 1, #found, 2 do
-    members[#members + 1] = found[i]
-    users[#users + 1] = string.match(found[i], '^[^\n]*')
+    local member, at = found[i], (i + 1) / 2
+    local feed = string.find(member, '\n', 1, true)
+    members[at], users[at] = member, feed and string.sub(member, 1, feed - 1) or member
   end
   if #users > BATCH_MAX then
     fail('DIBSBAD a batch of ' .. #users)

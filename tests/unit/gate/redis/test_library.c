@@ -145,6 +145,24 @@ static void test_redis_library__commands_do_not_grow_with_the_batch(void **state
     }
 }
 
+/* Nearly everyone who asks again holds a claim that is older than whatever is pending. */
+static void test_redis_library__settled_claims_are_not_asked_for_one_by_one(void **state)
+{
+    (void)state;
+    make_big_policy();
+    freeReplyObject(claim_batch(0, 1000));
+    must(redis, POLICY, "dibs_acknowledge", "1", "I", "1000", NULL);
+    freeReplyObject(claim_batch(1000, 1));
+    order(redis, "CONFIG RESETSTAT");
+    redisReply *reply = claim_batch(0, 1000);
+    assert_non_null(strstr(reply->element[2]->str, "H1000:1:I"));
+    freeReplyObject(reply);
+    reply = ask(redis, "INFO commandstats");
+    assert_non_null(strstr(reply->str, "cmdstat_zrange:calls=1,"));
+    assert_null(strstr(reply->str, "cmdstat_zmscore"));
+    freeReplyObject(reply);
+}
+
 /* Users of whom nothing is known win in runs; whoever holds something, and the end of a lease, part
  * them. */
 static void test_redis_library__wins_in_runs(void **state)
@@ -459,6 +477,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         LIBRARY_TEST(batches_of_every_size),
         LIBRARY_TEST(commands_do_not_grow_with_the_batch),
+        LIBRARY_TEST(settled_claims_are_not_asked_for_one_by_one),
         LIBRARY_TEST(wins_in_runs),
         LIBRARY_TEST(states_of_two_coupons),
         LIBRARY_TEST(one_user_in_one_batch),
