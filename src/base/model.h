@@ -185,7 +185,8 @@ struct held_claim {
     bool is_pending; /* the ledger has not said yet that it has it */
 };
 
-/* What a gate tells of itself. A status other than OK ends the walk and is returned by it. */
+/* What a gate tells of itself; what has no callback is left out. A status other than OK ends the
+ * walk and is returned by it. */
 struct claim_visitor {
     /* The row as last set; `next_seq` is above every seq the gate has seen. */
     enum status (*policy)(void *context, const struct policy *policy, struct error *error);

@@ -318,29 +318,6 @@ struct pending_page {
     size_t count;
 };
 
-static enum status pending_skip_policy(void *context, const struct policy *policy,
-                                       struct error *error)
-{
-    return STATUS_OK;
-}
-
-static enum status pending_skip_lease(void *context, const struct lease *lease, int64_t given_count,
-                                      struct error *error)
-{
-    return STATUS_OK;
-}
-
-static enum status pending_skip_key(void *context, const struct key_binding *binding,
-                                    struct error *error)
-{
-    return STATUS_OK;
-}
-
-static enum status pending_skip_blocked(void *context, const struct id *user, struct error *error)
-{
-    return STATUS_OK;
-}
-
 /* A full page ends the walk: BUSY, which no gate answers with. */
 static enum status pending_take(void *context, const struct held_claim *held, struct error *error)
 {
@@ -357,14 +334,7 @@ static enum status pending_take(void *context, const struct held_claim *held, st
 static enum status pending_visit(struct gate *gate, int64_t policy_id, struct pending_page *page,
                                  struct error *error)
 {
-    const struct claim_visitor visitor = {
-        .policy = pending_skip_policy,
-        .lease = pending_skip_lease,
-        .claim = pending_take,
-        .key = pending_skip_key,
-        .blocked = pending_skip_blocked,
-        .context = page,
-    };
+    const struct claim_visitor visitor = {.claim = pending_take, .context = page};
     enum status status = gate_visit(gate, policy_id, &visitor, error);
 
     return status == STATUS_BUSY ? STATUS_OK : status;

@@ -416,7 +416,8 @@ enum status ledger_visit_below(struct ledger *ledger, int64_t *below_id,
                                const struct ledger_visitor *visitor,
                                struct error *error) MUST_CHECK;
 
-/* The claims and the keys of one policy, in one snapshot; a key comes with whose claim it is. */
+/* The claims of one policy and, unless `key` is NULL, its keys, in one snapshot; a key comes with
+ * whose claim it is. */
 enum status ledger_visit_policy(struct ledger *ledger, int64_t policy_id,
                                 const struct ledger_visitor *visitor,
                                 struct error *error) MUST_CHECK;

@@ -29,27 +29,6 @@ void outbox_release(struct outbox *outbox)
 
 /* --- noting --- */
 
-void outbox_begin(struct outbox *outbox)
-{
-    if (outbox == NULL)
-        return;
-    outbox->count = 0;
-    outbox->has_written = false;
-}
-
-size_t outbox_place(const struct outbox *outbox)
-{
-    return outbox != NULL ? outbox->count : 0;
-}
-
-void outbox_return(struct outbox *outbox, size_t place)
-{
-    if (outbox == NULL)
-        return;
-    ensure(place <= outbox->count);
-    outbox->count = place;
-}
-
 /* A change that is made must be told of; as with the writer's queue, running out of memory for it
  * ends the process, and nothing of the transaction is committed. */
 void outbox_note(struct outbox *outbox, const struct outbox_note *note)

@@ -205,7 +205,7 @@ enum status ledger_visit_policy(struct ledger *ledger, int64_t policy_id,
 
     if (status == STATUS_OK)
         status = visit_claims(&sql, visitor, policy_id, policy_id, error);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && visitor->key != NULL)
         status = SQL_RUN(&sql, STATEMENT_key_scan_of_policy, ledger_visit_own_key, &copy, error,
                          sql_i64(policy_id));
     sql.driver->rollback(sql.session);

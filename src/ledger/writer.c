@@ -243,7 +243,7 @@ static enum status writer_write(struct writer *writer, struct write_batch *batch
     FAULT_POINT("ledger.after_insert");
     for (enum write_turn turn = WRITE_IN_TURN; turn <= WRITE_COUNTS && status == STATUS_OK;
          turn++) {
-        if (turn == WRITE_BEHIND_EVENTS)
+        if (turn == WRITE_BEHIND_EVENTS && outbox_place(sql->outbox) > 0)
             status = outbox_write(sql, error);
         if (status == STATUS_OK)
             status = writer_apply_all(writer, batch, turn, error);

@@ -169,12 +169,6 @@ static enum status audit_await_built(struct service *service, int64_t policy_id,
  * knows is it forgotten there, and built anew from the ledger as after a loss. Whoever dies in
  * between leaves it suspended, and the next repair begins again. */
 
-static enum status audit_skip_lease(void *context, const struct lease *lease, int64_t given_count,
-                                    struct error *error)
-{
-    return STATUS_OK;
-}
-
 /* No lease goes on: what is not given out is unleased, and lent anew. */
 static enum status audit_tell_lost(void *context, int64_t policy_id,
                                    const struct claim_visitor *listener, struct error *error)
@@ -182,7 +176,7 @@ static enum status audit_tell_lost(void *context, int64_t policy_id,
     struct service *service = context;
     struct claim_visitor visitor = *listener;
 
-    visitor.lease = audit_skip_lease;
+    visitor.lease = NULL;
     return gate_visit(service->gate, policy_id, &visitor, error);
 }
 
@@ -233,21 +227,10 @@ static enum status audit_add_dead_letter(struct audit_dead_letters *to, const st
     return to->count == DEAD_LETTERS_AT_ONCE ? audit_flush_dead_letters(to, error) : STATUS_OK;
 }
 
-static enum status audit_on_row(void *context, const struct policy *policy, struct error *error)
-{
-    return STATUS_OK;
-}
-
 static enum status audit_on_winner(void *context, const struct held_claim *held,
                                    struct error *error)
 {
     return audit_add_dead_letter(context, &held->claim, error);
-}
-
-static enum status audit_skip_key(void *context, const struct key_binding *binding,
-                                  struct error *error)
-{
-    return STATUS_OK;
 }
 
 /* What is pending and held by nobody was won as well. */
@@ -274,11 +257,7 @@ static enum status audit_let_go(struct service *service, int64_t policy_id,
                                 struct audit_repair *done, struct error *error)
 {
     struct audit_dead_letters *to = calloc(1, sizeof(*to));
-    struct claim_visitor visitor = {.policy = audit_on_row,
-                                    .lease = audit_skip_lease,
-                                    .claim = audit_on_winner,
-                                    .key = audit_skip_key,
-                                    .context = to};
+    struct claim_visitor visitor = {.claim = audit_on_winner, .context = to};
 
     if (to == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "no memory for the repair");

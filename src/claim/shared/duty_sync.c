@@ -196,12 +196,6 @@ static enum status duty_tell_again(void *context, const struct claim *claim,
     return gate_settle(gate, claim->policy_id, &claim->user, claim->seq, state, error);
 }
 
-static enum status duty_pass_key(void *context, const struct key_binding *binding,
-                                 struct error *error)
-{
-    return STATUS_OK;
-}
-
 /* How many more coupons are active in the gate than in the ledger, and of which version of the
  * policy that is so. BUSY: something is pending, so nothing can be said. */
 static enum status duty_count_surplus(struct worker *worker, const struct duty *duty,
@@ -227,8 +221,7 @@ static enum status duty_count_surplus(struct worker *worker, const struct duty *
 
 void duty_sync_users(struct worker *worker, struct duty *duty, int64_t now_ms)
 {
-    struct ledger_visitor visitor = {
-        .claim = duty_tell_again, .key = duty_pass_key, .context = worker->service->gate};
+    struct ledger_visitor visitor = {.claim = duty_tell_again, .context = worker->service->gate};
     int64_t interval_ms = worker_sync_ms(worker);
     int64_t surplus = 0;
     int64_t version = 0;

@@ -264,13 +264,15 @@ static enum status local_policy_tell_keys(struct local_policy *policy,
 static enum status local_policy_visit(struct local_policy *policy,
                                       const struct claim_visitor *visitor, struct error *error)
 {
-    enum status status = local_policy_tell_row(policy, visitor, error);
+    enum status status = STATUS_OK;
 
-    if (status == STATUS_OK)
+    if (visitor->policy != NULL)
+        status = local_policy_tell_row(policy, visitor, error);
+    if (status == STATUS_OK && visitor->lease != NULL)
         status = local_policy_tell_leases(policy, visitor, error);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && visitor->claim != NULL)
         status = local_policy_tell_claims(policy, visitor, error);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && visitor->key != NULL)
         status = local_policy_tell_keys(policy, visitor, error);
     return status;
 }
@@ -291,7 +293,7 @@ enum status gate_local_visit(struct gate *gate, int64_t policy_id,
     }
     while (status == STATUS_OK && gate_local_list(gate, id, &id, 1) == 1)
         status = local_policy_visit(gate_local_policy(local, id), visitor, error);
-    return status == STATUS_OK
+    return status == STATUS_OK && visitor->blocked != NULL
                ? blocklist_visit(&local->blocklist, visitor->blocked, visitor->context, error)
                : status;
 }

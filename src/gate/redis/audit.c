@@ -343,9 +343,9 @@ static enum status redis_visit_describe(struct gate_redis *redis, int64_t policy
         status = redis_read_described(reply, &described, error);
     if (status == STATUS_OK && !redis_visit_read_row(described.row, described.seq_top, &row))
         status = redis_reply_is_strange("dibs_describe", error);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && visitor->policy != NULL)
         status = visitor->policy(visitor->context, &row, error);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && visitor->lease != NULL)
         status = redis_visit_tell_leases(&described, policy_id, visitor, error);
     freeReplyObject(reply);
     return status;
@@ -367,10 +367,10 @@ static enum status redis_visit_policy(struct gate_redis *redis, int64_t policy_i
                             &visited, error);
     if (status == STATUS_OK)
         status = redis_visit_tell_claims(&visited, visitor, error);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && visitor->key != NULL)
         status = redis_scan(&redis->pool, &address, policy_id, SCAN_KEYS, redis_visit_take_key,
                             &visited, error);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && visitor->key != NULL)
         status = redis_visit_tell_keys(&visited, visitor, error);
     free(visited.claims);
     free(visited.keys);
@@ -450,7 +450,7 @@ enum status gate_redis_visit(struct gate *gate, int64_t policy_id,
             status = STATUS_OK; /* It was let go meanwhile. */
     }
     free(ids);
-    return status == STATUS_OK
+    return status == STATUS_OK && visitor->blocked != NULL
                ? blocklist_visit(&redis->blocklist, visitor->blocked, visitor->context, error)
                : status;
 }
