@@ -69,14 +69,14 @@ void buffer_append_slow(struct buffer *buffer, const void *bytes, size_t length)
 
 void buffer_printf(struct buffer *buffer, const char *format, ...)
 {
-    char words[256];
+    char text[256];
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(words, sizeof(words), format, arguments);
+    int length = vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
     ensure(length >= 0);
-    if ((size_t)length < sizeof(words)) {
-        buffer_append(buffer, words, (size_t)length);
+    if ((size_t)length < sizeof(text)) {
+        buffer_append(buffer, text, (size_t)length);
         return;
     }
     if (!buffer_reserve(buffer, (size_t)length))

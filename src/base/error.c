@@ -16,12 +16,12 @@ enum status error_set(struct error *error, enum status status, const char *forma
     if (error == NULL)
         return status;
     /* Not straight into error->text: a caller may pass the old words as an argument. */
-    struct error words;
+    struct error failure;
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(words.text, sizeof(words.text), format, arguments);
+    vsnprintf(failure.text, sizeof(failure.text), format, arguments);
     va_end(arguments);
-    memcpy(error->text, words.text, strlen(words.text) + 1);
+    memcpy(error->text, failure.text, strlen(failure.text) + 1);
     return status;
 }
 
@@ -29,14 +29,14 @@ void error_prefix(struct error *error, const char *format, ...)
 {
     if (error == NULL)
         return;
-    struct error words;
+    struct error failure;
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(words.text, sizeof(words.text), format, arguments);
+    vsnprintf(failure.text, sizeof(failure.text), format, arguments);
     va_end(arguments);
 
-    char joined[2 * sizeof(words.text) + 2];
-    snprintf(joined, sizeof(joined), "%s: %s", words.text, error->text);
+    char joined[2 * sizeof(failure.text) + 2];
+    snprintf(joined, sizeof(joined), "%s: %s", failure.text, error->text);
     size_t length = strnlen(joined, sizeof(error->text) - 1);
     memcpy(error->text, joined, length);
     error->text[length] = '\0';

@@ -120,20 +120,20 @@ static enum status refuse(const struct json_reading *reading, const struct json_
 {
     struct json_mistakes *mistakes = &reading->reader->mistakes;
     char path[JSON_FIELD_SIZE];
-    char words[JSON_MESSAGE_SIZE];
+    char text[JSON_MESSAGE_SIZE];
     bool is_first = mistakes->count == 0;
     write_path(place, path);
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(words, sizeof(words), format, arguments);
+    vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
-    json_reader_note(reading->reader, path, words);
+    json_reader_note(reading->reader, path, text);
     if (!is_first)
         return STATUS_INVALID;
     if (reading->field != NULL)
         memcpy(reading->field, path, strlen(path) + 1);
     return error_set(reading->error, STATUS_INVALID, "%s: %s", path[0] != '\0' ? path : "body",
-                     words);
+                     text);
 }
 
 /* More mistakes could not be told. */
@@ -165,7 +165,7 @@ static enum status refuse_kind(const struct json_reading *reading, const struct 
                       "must be a string of %" PRId64 " to %" PRId64 " characters without U+0000%s",
                       field->minimum, field->maximum, or_null);
     case JSON_ID:
-        return refuse(reading, place, JSON_ID_WORDS ", or an integer from 0%s", or_null);
+        return refuse(reading, place, JSON_ID_RULE ", or an integer from 0%s", or_null);
     case JSON_INTEGER:
         return refuse(reading, place, "must be an integer from %" PRId64 " to %" PRId64 "%s",
                       field->minimum, field->maximum, or_null);
@@ -433,9 +433,9 @@ static enum status parse_body(const struct json_reading *reading, struct span bo
     yyjson_doc *doc = yyjson_read_opts(reader->text, body.length, YYJSON_READ_INSITU, &pool, &why);
     if (doc == NULL) {
         /* The pool is enough for every valid text, so only unfinished ones exhaust it. */
-        const char *words =
+        const char *text =
             why.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION ? "too many open brackets" : why.msg;
-        return refuse(reading, NULL, "must be valid JSON: %s at byte %zu", words, why.pos);
+        return refuse(reading, NULL, "must be valid JSON: %s at byte %zu", text, why.pos);
     }
     if (is_too_deep(doc))
         return refuse(reading, NULL, "must not be nested deeper than %d levels", JSON_DEPTH_MAX);

@@ -106,7 +106,7 @@ const struct json_mistakes *json_reader_mistakes(const struct json_reader *reade
 void json_reader_note(struct json_reader *reader, const char *field, const char *message);
 
 /* What an id is, in the words of a refusal. */
-#define JSON_ID_WORDS                                                              \
+#define JSON_ID_RULE                                                               \
     "must be 1 to 128 bytes of UTF-8 without control characters, \"/\" or spaces " \
     "at its ends, and not \".\" or \"..\""
 

@@ -74,7 +74,7 @@ const char *policy_broken_rule(const struct policy *policy, size_t *from, const 
     const struct {
         bool is_broken;
         const char *field;
-        const char *words;
+        const char *text;
     } rules[] = {
         {policy->reserve > policy->total, "reserve", "reserve: must not be more than total"},
         {policy->closes_at_ms != 0 && policy->closes_at_ms <= policy->opens_at_ms, "closes_at",
@@ -87,7 +87,7 @@ const char *policy_broken_rule(const struct policy *policy, size_t *from, const 
         size_t i = (*from)++;
         if (rules[i].is_broken) {
             *field = rules[i].field;
-            return rules[i].words;
+            return rules[i].text;
         }
     }
     return NULL;

@@ -29,10 +29,10 @@ struct url_part {
     char *end;
 };
 
-static enum status url_refuse(const struct url_reader *reader, const char *where, const char *words)
+static enum status url_refuse(const struct url_reader *reader, const char *where, const char *text)
 {
     return error_set(reader->error, STATUS_INVALID, "at character %zu: %s",
-                     (size_t)(where - reader->url->storage) + 1, words);
+                     (size_t)(where - reader->url->storage) + 1, text);
 }
 
 /* Decodes a part in place and ends it with a NUL, which takes the place of the separator. */

@@ -18,7 +18,7 @@ static const int64_t audit_pauses_ms[] = {0, 250, 750};
 
 static const struct {
     const char *name;
-    const char *words;
+    const char *text;
 } audit_checks[AUDIT_CHECKS] = {
     [AUDIT_OVERSOLD] = {"oversold", "coupons or winners above the total"},
     [AUDIT_STOCK] = {"stock", "units that total, unleased, leases and coupons do not agree on"},
@@ -48,7 +48,7 @@ const char *audit_check_name(enum audit_check check)
 const char *policy_audit_text(const struct policy_audit *audit, enum audit_check check)
 {
     return check == AUDIT_CORRUPT || check == AUDIT_DAMAGED ? audit->corrupt
-                                                            : audit_checks[check].words;
+                                                            : audit_checks[check].text;
 }
 
 int64_t policy_audit_imbalance(const struct policy_audit *audit)

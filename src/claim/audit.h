@@ -114,7 +114,7 @@ struct audit_repair {
     int64_t built_count;  /* policies that were built anew in it */
     int64_t dead_letter_count; /* dead letters of policies that were let go */
     bool is_board_built;       /* the ranking's board was built anew */
-    char words[512];           /* what is left to be done by people; "": nothing */
+    char text[512];            /* what is left to be done by people; "": nothing */
 };
 
 /* What becomes of a policy that a shared gate has and the ledger lacks. */

@@ -133,7 +133,7 @@ enum status audit_place(struct service *service, const struct policy_audit *audi
     log_event(LOG_WARN, "coupons_kept", LOG_FIELD("policy", LOG_I64(audit->policy_id)),
               LOG_FIELD("count", LOG_I64(fix.kept_count)),
               LOG_FIELD("coupons", LOG_TEXT(fix.kept)));
-    snprintf(done->words, sizeof(done->words),
+    snprintf(done->text, sizeof(done->text),
              "policy %" PRId64 ": kept above the limit: %" PRId64
              ", such as %s; cancel those that are not to stay",
              audit->policy_id, fix.kept_count, fix.kept);

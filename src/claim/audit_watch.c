@@ -11,9 +11,9 @@
 #include "base/random.h"
 #include "claim/audit_parts.h"
 
-#define DUTY       "audit"
-#define TERM_MS    120000 /* of the duty, beyond the interval */
-#define WORDS_SIZE 200
+#define DUTY      "audit"
+#define TERM_MS   120000 /* of the duty, beyond the interval */
+#define TEXT_SIZE 200
 
 struct audit_watch {
     struct service *service;
@@ -23,7 +23,7 @@ struct audit_watch {
     pthread_mutex_t lock;
     bool is_ours;                 /* no other process audits; under lock, as the rest */
     struct audit_numbers numbers; /* as last seen */
-    char words[WORDS_SIZE];
+    char text[TEXT_SIZE];
 };
 
 /* --- one round --- */
@@ -62,7 +62,7 @@ static void audit_watch_pause(struct audit_watch *watch, const struct policy_aud
 }
 
 static void audit_watch_note(struct audit_watch *watch, const struct policy_audit *audit,
-                             struct audit_numbers *numbers, char words[WORDS_SIZE])
+                             struct audit_numbers *numbers, char text[TEXT_SIZE])
 {
     for (size_t i = 0; i < AUDIT_CHECKS; i++) {
         numbers->counts[i] += audit->counts[i];
@@ -73,7 +73,7 @@ static void audit_watch_note(struct audit_watch *watch, const struct policy_audi
     }
     if (audit->counts[AUDIT_OVERSOLD] == 0)
         return;
-    snprintf(words, WORDS_SIZE,
+    snprintf(text, TEXT_SIZE,
              "the audit paused policy %" PRId64 ": %" PRId64 " active and %" PRId64
              " pending of %" PRId64,
              audit->policy_id, audit->balance.active, audit->pending, audit->balance.total);
@@ -94,11 +94,11 @@ static bool audit_watch_is_due(struct audit_watch *watch)
 
 /* What one look found. Returns the worst status so far. */
 static enum status audit_watch_take(struct audit_watch *watch, const struct audit_pass *look,
-                                    struct audit_numbers *numbers, char words[WORDS_SIZE],
+                                    struct audit_numbers *numbers, char text[TEXT_SIZE],
                                     enum status worst)
 {
     if (look->status == STATUS_OK)
-        audit_watch_note(watch, &look->audit, numbers, words);
+        audit_watch_note(watch, &look->audit, numbers, text);
     if (look->status == STATUS_OK || look->status == STATUS_NOT_FOUND)
         return worst;
     log_event(LOG_WARN, "audit_failed", LOG_FIELD("policy", LOG_I64(look->audit.policy_id)),
@@ -110,7 +110,7 @@ static enum status audit_watch_take(struct audit_watch *watch, const struct audi
 /* One policy that cannot be audited does not keep the others from it; while ledger or gate are away
  * none can. */
 static enum status audit_watch_policies(struct audit_watch *watch, struct audit_numbers *numbers,
-                                        char words[WORDS_SIZE])
+                                        char text[TEXT_SIZE])
 {
     struct error error = {""};
     int64_t *ids = NULL;
@@ -125,7 +125,7 @@ static enum status audit_watch_policies(struct audit_watch *watch, struct audit_
         enum status status =
             audit_pass_surely(watch->service, AUDIT_LIGHT, ids + at, some, &looks, &error);
         for (size_t i = 0; i < some && status == STATUS_OK; i++)
-            worst = audit_watch_take(watch, &looks[i], numbers, words, worst);
+            worst = audit_watch_take(watch, &looks[i], numbers, text, worst);
         worst = status == STATUS_OK ? worst : status;
         audit_passes_free(looks, some);
     }
@@ -155,13 +155,13 @@ static int64_t audit_watch_round(void *context)
 {
     struct audit_watch *watch = context;
     struct audit_numbers numbers = {0};
-    char words[WORDS_SIZE] = "";
+    char text[TEXT_SIZE] = "";
     int64_t started_ms = clock_monotonic_ms();
     enum status status = STATUS_OK;
     bool is_ours = audit_watch_is_due(watch);
 
     if (is_ours) {
-        status = audit_watch_policies(watch, &numbers, words);
+        status = audit_watch_policies(watch, &numbers, text);
         audit_watch_board(watch->service, &numbers.board);
     }
     pthread_mutex_lock(&watch->lock);
@@ -171,8 +171,8 @@ static int64_t audit_watch_round(void *context)
         numbers.took_ms = clock_monotonic_ms() - started_ms;
         watch->numbers = numbers;
     }
-    if (is_ours && (status == STATUS_OK || words[0] != '\0'))
-        memcpy(watch->words, words, sizeof(words));
+    if (is_ours && (status == STATUS_OK || text[0] != '\0'))
+        memcpy(watch->text, text, sizeof(text));
     pthread_mutex_unlock(&watch->lock);
     return watch->interval_ms;
 }
@@ -225,12 +225,12 @@ bool service_count_audit(struct service *service, struct audit_numbers *numbers)
     return is_ours;
 }
 
-void audit_watch_text(struct audit_watch *watch, char *words, size_t size)
+void audit_watch_text(struct audit_watch *watch, char *text, size_t size)
 {
-    words[0] = '\0';
+    text[0] = '\0';
     if (watch == NULL)
         return;
     pthread_mutex_lock(&watch->lock);
-    snprintf(words, size, "%s", watch->words);
+    snprintf(text, size, "%s", watch->text);
     pthread_mutex_unlock(&watch->lock);
 }

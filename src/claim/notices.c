@@ -27,7 +27,7 @@ void notices_add(struct notices *notices, int64_t at_ms, int64_t policy_id, cons
     notice->policy_id = policy_id;
     notice->event = event;
     va_start(arguments, format);
-    vsnprintf(notice->words, sizeof(notice->words), format, arguments);
+    vsnprintf(notice->text, sizeof(notice->text), format, arguments);
     va_end(arguments);
     pthread_mutex_unlock(&notices->lock);
 }

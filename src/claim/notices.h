@@ -13,15 +13,15 @@
 
 #include "base/error.h"
 
-#define NOTICES_MAX       256
-#define NOTICE_WORDS_SIZE 160
+#define NOTICES_MAX      256
+#define NOTICE_TEXT_SIZE 160
 
 struct notice {
     uint64_t number;   /* counts from 1, without gaps */
     int64_t at_ms;     /* wall */
     int64_t policy_id; /* 0: of the server as a whole */
     const char *event; /* a constant: "paused", "sold_out", ... */
-    char words[NOTICE_WORDS_SIZE];
+    char text[NOTICE_TEXT_SIZE];
 };
 
 struct notices {

@@ -82,7 +82,7 @@ enum status audit_watch_start(struct service *service, struct error *error) MUST
 void audit_watch_stop(struct audit_watch *watch);
 
 /* What people have to know of, "" as a rule. From any thread. */
-void audit_watch_text(struct audit_watch *watch, char *words, size_t size);
+void audit_watch_text(struct audit_watch *watch, char *text, size_t size);
 
 /* --- events.c: Kafka, and what other services are told and tell --- */
 

@@ -27,7 +27,7 @@ __attribute__((format(printf, 3, 4))) static struct preflight_check check_of(
     va_list arguments;
 
     va_start(arguments, format);
-    vsnprintf(check.words, sizeof(check.words), format, arguments);
+    vsnprintf(check.text, sizeof(check.text), format, arguments);
     va_end(arguments);
     return check;
 }
@@ -61,14 +61,14 @@ static void write_duration(int64_t duration_ms, char text[48])
  * nobody from the others. */
 static void service_add_audit(struct service *service, struct service_part *part)
 {
-    char words[200];
-    size_t length = strlen(part->words);
+    char text[200];
+    size_t length = strlen(part->text);
 
-    sync_lost_text(service->sync, words, sizeof(words));
-    if (words[0] == '\0')
-        audit_watch_text(service->audit_watch, words, sizeof(words));
-    if (words[0] != '\0')
-        snprintf(part->words + length, sizeof(part->words) - length, "; %s", words);
+    sync_lost_text(service->sync, text, sizeof(text));
+    if (text[0] == '\0')
+        audit_watch_text(service->audit_watch, text, sizeof(text));
+    if (text[0] != '\0')
+        snprintf(part->text + length, sizeof(part->text) - length, "; %s", text);
 }
 
 /* Events that wait are worth a word, but keep nobody from claiming. False: none wait. */
@@ -82,11 +82,11 @@ static bool service_add_events(struct service *service, enum ledger_sink sink,
         announcer_count(announcer, &numbers);
     if (numbers.state != ANNOUNCER_HELD_UP)
         return false;
-    size_t length = strlen(part->words);
+    size_t length = strlen(part->text);
     int64_t age_ms = numbers.oldest_at_ms == 0 ? 0 : clock_wall_ms() - numbers.oldest_at_ms;
-    snprintf(part->words + length, sizeof(part->words) - length,
+    snprintf(part->text + length, sizeof(part->text) - length,
              "; %lld events wait, the oldest for %lld s: %s", (long long)numbers.waiting,
-             (long long)(age_ms / 1000), numbers.words);
+             (long long)(age_ms / 1000), numbers.text);
     return true;
 }
 
@@ -97,7 +97,7 @@ static struct service_part service_webhook_part(struct service *service)
     struct announcer_numbers numbers;
 
     announcer_count(atomic_load(&service->announcers[LEDGER_SINK_WEBHOOK]), &numbers);
-    snprintf(part.words, sizeof(part.words), "%s",
+    snprintf(part.text, sizeof(part.text), "%s",
              numbers.is_given_up
                  ? "disabled, as it fails for a day; `dibs webhook enable` tries again"
                  : "ok");
@@ -115,7 +115,7 @@ static struct service_part service_workers_part(struct service *service)
         .claims_go_on = true,
     };
 
-    snprintf(part.words, sizeof(part.words), "%s",
+    snprintf(part.text, sizeof(part.text), "%s",
              part.ready ? "ok"
                         : "none is alive: claims are taken, and none becomes a coupon; start "
                           "`dibs worker`");
@@ -127,15 +127,15 @@ static struct service_part service_workers_part(struct service *service)
 static struct service_part service_relay_part(struct service *service)
 {
     struct service_part part = {
-        .name = "relay", .kind = "direct", .ready = true, .claims_go_on = true, .words = "ok"};
-    struct error words;
+        .name = "relay", .kind = "direct", .ready = true, .claims_go_on = true, .text = "ok"};
+    struct error failure;
 
     if (service->kafka != NULL) {
         part.kind = "kafka";
-        part.ready = kafka_is_ready(service->kafka, &words) ||
+        part.ready = kafka_is_ready(service->kafka, &failure) ||
                      service->options.role != SERVICE_WORKS ||
                      service->kafka->target.claims_are_direct;
-        snprintf(part.words, sizeof(part.words), "%.255s", words.text);
+        snprintf(part.text, sizeof(part.text), "%.255s", failure.text);
     }
     service_add_events(service, LEDGER_SINK_KAFKA, &part);
     return part;
@@ -143,20 +143,20 @@ static struct service_part service_relay_part(struct service *service)
 
 bool service_parts(struct service *service, struct service_part parts[SERVICE_PARTS], size_t *count)
 {
-    struct error words;
+    struct error failure;
     bool all_ready = true;
 
     parts[0] = (struct service_part){.name = "gate",
                                      .kind = service->gate->ops->name,
                                      .claims_go_on = service->options.fallback == FALLBACK_LEDGER};
-    parts[0].ready = service->topology->is_ready(service, &words);
-    snprintf(parts[0].words, sizeof(parts[0].words), "%.255s", words.text);
-    ledger_state(service->ledger, &words);
+    parts[0].ready = service->topology->is_ready(service, &failure);
+    snprintf(parts[0].text, sizeof(parts[0].text), "%.255s", failure.text);
+    ledger_state(service->ledger, &failure);
     parts[1] = (struct service_part){.name = "ledger",
                                      .kind = ledger_kind(service->ledger),
                                      .ready = ledger_healthy(service->ledger),
                                      .claims_go_on = service->topology->gate_is_outside};
-    snprintf(parts[1].words, sizeof(parts[1].words), "%.255s", words.text);
+    snprintf(parts[1].text, sizeof(parts[1].text), "%.255s", failure.text);
     service_add_audit(service, &parts[1]);
     parts[2] = service_relay_part(service);
     bool has_doubts = steward_has_doubts(&service->steward);
@@ -166,7 +166,7 @@ bool service_parts(struct service *service, struct service_part parts[SERVICE_PA
         .ready = !has_doubts,
         .claims_go_on = true,
     };
-    snprintf(parts[3].words, sizeof(parts[3].words), "%s",
+    snprintf(parts[3].text, sizeof(parts[3].text), "%s",
              has_doubts ? "the gate waits to hear what the ledger made of a change" : "ok");
     for (size_t i = 0; i < 4; i++)
         all_ready = all_ready && parts[i].ready;
@@ -302,32 +302,32 @@ struct preflight_check preflight_judge_loss(enum gate_loss loss, int replicas)
 
 /* `counted` is what became of asking for the policy's numbers, and `words` why. */
 static void check_gate(struct service *service, int64_t policy_id, enum status counted,
-                       struct error *words, struct preflight *preflight)
+                       struct error *failure, struct preflight *preflight)
 {
     bool is_well =
-        counted == STATUS_OK && service->topology->check(service, policy_id, words) == STATUS_OK;
+        counted == STATUS_OK && service->topology->check(service, policy_id, failure) == STATUS_OK;
 
     if (is_well)
-        error_set(words, STATUS_OK, "The %s gate knows the policy and decides.",
+        error_set(failure, STATUS_OK, "The %s gate knows the policy and decides.",
                   service->gate->ops->name);
     add(preflight,
-        check_of("gate", is_well ? PREFLIGHT_OK : PREFLIGHT_FAIL, "%.400s", words->text));
+        check_of("gate", is_well ? PREFLIGHT_OK : PREFLIGHT_FAIL, "%.400s", failure->text));
 }
 
 static void check_ledger(struct service *service, int64_t policy_id, struct preflight *preflight)
 {
-    struct error words;
+    struct error failure;
     struct policy policy;
     int64_t asked_ms = clock_monotonic_ms();
-    enum status status = ledger_policy_get(service->ledger, policy_id, &policy, &words);
+    enum status status = ledger_policy_get(service->ledger, policy_id, &policy, &failure);
     long long took_ms = (long long)(clock_monotonic_ms() - asked_ms);
 
     if (!ledger_healthy(service->ledger)) {
-        ledger_state(service->ledger, &words);
+        ledger_state(service->ledger, &failure);
         status = STATUS_UNAVAILABLE;
     }
     if (status != STATUS_OK) {
-        add(preflight, check_of("ledger", PREFLIGHT_FAIL, "%.400s", words.text));
+        add(preflight, check_of("ledger", PREFLIGHT_FAIL, "%.400s", failure.text));
         return;
     }
     if (service->fallback != NULL && service->options.fallback == FALLBACK_LEDGER)
@@ -348,7 +348,7 @@ static void check_parts(struct service *service, struct preflight *preflight)
         bool is_webhook = strcmp(parts[i].name, "webhook") == 0;
         enum preflight_state missing = is_webhook ? PREFLIGHT_WARN : PREFLIGHT_FAIL;
         add(preflight,
-            check_of(parts[i].name, parts[i].ready ? PREFLIGHT_OK : missing, "%s", parts[i].words));
+            check_of(parts[i].name, parts[i].ready ? PREFLIGHT_OK : missing, "%s", parts[i].text));
     }
 }
 
@@ -364,11 +364,11 @@ static bool clock_is_synced(void)
 static void check_survey(struct service *service, int64_t policy_id, struct preflight *preflight)
 {
     struct gate_survey survey;
-    struct error words;
+    struct error failure;
 
-    if (service->topology->survey(service, policy_id, &survey, &words) != STATUS_OK) {
-        add(preflight, check_of("clock", PREFLIGHT_FAIL, "Not known: %.400s", words.text));
-        add(preflight, check_of("loss", PREFLIGHT_WARN, "Not known: %.400s", words.text));
+    if (service->topology->survey(service, policy_id, &survey, &failure) != STATUS_OK) {
+        add(preflight, check_of("clock", PREFLIGHT_FAIL, "Not known: %.400s", failure.text));
+        add(preflight, check_of("loss", PREFLIGHT_WARN, "Not known: %.400s", failure.text));
         return;
     }
     add(preflight, preflight_judge_clock(survey.ahead_ms, clock_is_synced()));

@@ -17,7 +17,7 @@ enum preflight_state { PREFLIGHT_OK, PREFLIGHT_WARN, PREFLIGHT_FAIL };
 struct preflight_check {
     const char *name; /* "gate", "ledger", … */
     enum preflight_state state;
-    char words[512];
+    char text[512];
 };
 
 #define PREFLIGHT_CHECKS_MAX 12

@@ -318,7 +318,7 @@ struct service_part {
     const char *kind; /* "local", "sqlite", "direct" */
     bool ready;
     bool claims_go_on; /* also while it is not ready */
-    char words[256];   /* "ok", or what is wrong */
+    char text[256];    /* "ok", or what is wrong */
 };
 #define SERVICE_PARTS 6
 /* Cheap and non-blocking: may be called on a loop. Fills `parts`; only a shared gate has workers,

@@ -75,10 +75,10 @@ struct topology {
                             struct error *error);
 
     /* Whether the gate can be asked just now, and if not why; "ok" otherwise. Never blocks. */
-    bool (*is_ready)(struct service *service, struct error *words);
+    bool (*is_ready)(struct service *service, struct error *failure);
 
     /* Whether claims of this policy would be decided now, and if not why. Blocks. */
-    enum status (*check)(struct service *service, int64_t policy_id, struct error *words);
+    enum status (*check)(struct service *service, int64_t policy_id, struct error *failure);
 
     /* What to know of the gate before this policy opens. Blocks. UNAVAILABLE: it is away. */
     enum status (*survey)(struct service *service, int64_t policy_id, struct gate_survey *survey,

@@ -360,5 +360,5 @@ int exchange_check_id(const struct command_call *call, const char *what, const c
 {
     if (json_id_valid(span_of(word)))
         return COMMAND_FINE;
-    return command_usage(call, "\"%s\" is not %s's id: it " JSON_ID_WORDS, word, what);
+    return command_usage(call, "\"%s\" is not %s's id: it " JSON_ID_RULE, word, what);
 }

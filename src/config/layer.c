@@ -42,13 +42,13 @@ bool config_key_has_flag(const struct config_key *key)
 
 const char *config_key_value_word(const struct config_key *key)
 {
-    static const char *const words[] = {
+    static const char *const names[] = {
         [CONFIG_ADDRESS] = "ADDRESS", [CONFIG_TEXT] = "TEXT",         [CONFIG_URL] = "URL",
         [CONFIG_FILE] = "FILE",       [CONFIG_SECRET] = "SECRET",     [CONFIG_INTEGER] = "N",
         [CONFIG_RATE] = "RATE",       [CONFIG_DURATION] = "DURATION", [CONFIG_CHOICE] = "WORD",
         [CONFIG_ENUM] = "WORD",       [CONFIG_LIST] = "LIST",
     };
-    return key->value_name != NULL ? key->value_name : words[key->type];
+    return key->value_name != NULL ? key->value_name : names[key->type];
 }
 
 void config_append_flag(struct buffer *out, const struct config_key *key)

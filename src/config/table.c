@@ -34,10 +34,10 @@ static const char *const config_log_formats[] = {"logfmt", "json", NULL};
 
 /* One of several words, with its default, all of them, what stands for one, an example and what it
  * does. */
-#define WORD(value_type, key, heading, member, usual, words, word, shown, says) \
+#define WORD(value_type, key, heading, member, usual, names, word, shown, says) \
     {KEY(key, heading, CONFIG_##value_type, member),                            \
      .fallback = (usual),                                                       \
-     .choices = (words),                                                        \
+     .choices = (names),                                                        \
      .value_name = (word),                                                      \
      .example = (shown),                                                        \
      .help = (says)}

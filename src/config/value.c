@@ -44,12 +44,12 @@ static void config_list_add(struct config_list *list, struct span text)
 
 void config_warn(struct config *config, const char *format, ...)
 {
-    char words[3 * CONFIG_VALUE_LENGTH_MAX];
+    char text[3 * CONFIG_VALUE_LENGTH_MAX];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(words, sizeof(words), format, arguments);
+    vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
-    config_list_add(&config->warnings, span_of(words));
+    config_list_add(&config->warnings, span_of(text));
 }
 
 void config_list_release(struct config_list *list)
@@ -154,12 +154,12 @@ void config_append_allowed(struct buffer *out, const struct config_key *key)
 }
 
 /* "is too short; allowed: …" */
-static enum status refuse(const struct config_key *key, const char *words, struct error *error)
+static enum status refuse(const struct config_key *key, const char *text, struct error *error)
 {
     struct buffer allowed;
     buffer_init(&allowed, 512);
     config_append_allowed(&allowed, key);
-    error_set(error, STATUS_INVALID, "%s; allowed: %s", words, allowed.bytes);
+    error_set(error, STATUS_INVALID, "%s; allowed: %s", text, allowed.bytes);
     buffer_release(&allowed);
     return STATUS_INVALID;
 }
@@ -169,12 +169,12 @@ static enum status refuse(const struct config_key *key, const char *words, struc
 static enum status refuse_text(const struct config_key *key, const char *text, const char *what,
                                struct error *error)
 {
-    char words[256];
+    char message[256];
     const char *scheme_end = strstr(text, "://");
     int length = scheme_end != NULL ? (int)(scheme_end - text) : (int)strnlen(text, 64);
-    snprintf(words, sizeof(words), "\"%.*s%s\" %s", length > 64 ? 64 : length, text,
+    snprintf(message, sizeof(message), "\"%.*s%s\" %s", length > 64 ? 64 : length, text,
              scheme_end != NULL ? "://…" : "", what);
-    return refuse(key, words, error);
+    return refuse(key, message, error);
 }
 
 static enum status set_text(struct config *config, const struct config_key *key, const char *text,

@@ -141,12 +141,12 @@ static void tell(struct demo *demo)
     if (demo->has_told)
         return;
     demo->has_told = true;
-    char words[160];
-    snprintf(words, sizeof(words),
+    char text[160];
+    snprintf(text, sizeof(text),
              "a drop of %d coupons opens in %d s, and a new one every %d s; watch http://%s/",
              CROWD_TOTAL, OPENS_AFTER_MS / 1000, DROP_EVERY_MS / 1000, demo->address);
     log_event(LOG_INFO, "demo", LOG_FIELD("policy", LOG_I64(demo->policy_id)),
-              LOG_FIELD("words", LOG_TEXT(words)));
+              LOG_FIELD("words", LOG_TEXT(text)));
 }
 
 /* What comes next once the step has been answered well. */

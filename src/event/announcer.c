@@ -93,14 +93,14 @@ static bool announcer_has_given_up(const struct announcer *announcer)
 }
 
 static void announcer_enter(struct announcer *announcer, enum announcer_state state,
-                            const char *words)
+                            const char *text)
 {
     struct announcer_numbers *numbers = &announcer->numbers;
 
     pthread_mutex_lock(&announcer->lock);
     enum announcer_state before = numbers->state;
     numbers->state = state;
-    snprintf(numbers->words, sizeof(numbers->words), "%.199s", words);
+    snprintf(numbers->text, sizeof(numbers->text), "%.199s", text);
     numbers->failing_since_ms = state == ANNOUNCER_HELD_UP ? announcer->state.failing_since_ms : 0;
     numbers->is_given_up = state == ANNOUNCER_HELD_UP && announcer_has_given_up(announcer);
     if (state == ANNOUNCER_STANDS_BY) {
@@ -113,7 +113,7 @@ static void announcer_enter(struct announcer *announcer, enum announcer_state st
     if (state == ANNOUNCER_HELD_UP)
         log_event(LOG_WARN, "events_held_up",
                   LOG_FIELD("sink", LOG_TEXT(announcer->options.sink->ops->name)),
-                  LOG_FIELD("error", LOG_TEXT(words)),
+                  LOG_FIELD("error", LOG_TEXT(text)),
                   LOG_FIELD("next", LOG_TEXT("they wait in the ledger; trying again")));
     else if (before == ANNOUNCER_HELD_UP)
         log_event(LOG_INFO, "events_go_on",
@@ -146,23 +146,23 @@ static void announcer_count_backlog(struct announcer *announcer)
 
 /* Notes for all processes since when nothing is delivered, and why; a ledger that does not answer
  * is told later. */
-static void announcer_note_state(struct announcer *announcer, int64_t since_ms, const char *words)
+static void announcer_note_state(struct announcer *announcer, int64_t since_ms, const char *text)
 {
     struct ledger_sink_state state = announcer->state;
     struct error error;
 
     if (!announcer->has_duty || !announcer->has_state ||
-        (state.failing_since_ms == since_ms && strcmp(state.words, words) == 0))
+        (state.failing_since_ms == since_ms && strcmp(state.text, text) == 0))
         return;
     state.failing_since_ms = since_ms;
-    snprintf(state.words, sizeof(state.words), "%.199s", words);
+    snprintf(state.text, sizeof(state.text), "%.199s", text);
     if (ledger_sink_state_put(announcer->options.ledger, announcer_outbox(announcer), &state,
                               &error) == STATUS_OK)
         announcer->state = state;
 }
 
 /* Nothing is delivered just now, nor tried again for so long. */
-static void announcer_worry(struct announcer *announcer, const char *words, int64_t pause_ms)
+static void announcer_worry(struct announcer *announcer, const char *text, int64_t pause_ms)
 {
     int64_t now_ms = clock_monotonic_ms();
 
@@ -172,8 +172,8 @@ static void announcer_worry(struct announcer *announcer, const char *words, int6
         announcer->state.failing_since_ms == 0)
         return;
     int64_t since_ms = announcer->state.failing_since_ms;
-    announcer_note_state(announcer, since_ms != 0 ? since_ms : clock_wall_ms(), words);
-    announcer_enter(announcer, ANNOUNCER_HELD_UP, words);
+    announcer_note_state(announcer, since_ms != 0 ? since_ms : clock_wall_ms(), text);
+    announcer_enter(announcer, ANNOUNCER_HELD_UP, text);
     announcer_count_backlog(announcer);
 }
 
@@ -233,7 +233,7 @@ static void announcer_read_state(struct announcer *announcer)
     struct error error;
 
     if (!announcer->has_duty ||
-        (announcer->has_state && announcer->trouble_ms == 0 && announcer->state.words[0] == '\0'))
+        (announcer->has_state && announcer->trouble_ms == 0 && announcer->state.text[0] == '\0'))
         return;
     if (ledger_sink_state_get(announcer->options.ledger, announcer_outbox(announcer), &state,
                               &error) != STATUS_OK)
@@ -421,7 +421,7 @@ static enum status announcer_finish(struct announcer *announcer, struct error *e
     struct announcer_batch *batch = announcer->batch;
     size_t count = batch->count;
     size_t forgotten;
-    struct error words = {""};
+    struct error failure = {""};
     enum status status = STATUS_OK;
 
     if (batch->is_sent)
@@ -430,8 +430,8 @@ static enum status announcer_finish(struct announcer *announcer, struct error *e
     batch->is_delivered = status == STATUS_OK;
     if (batch->is_delivered)
         FAULT_POINT("announcer.after_delivery");
-    if (announcer_forget(announcer, &forgotten, &words) != STATUS_OK) {
-        *error = words;
+    if (announcer_forget(announcer, &forgotten, &failure) != STATUS_OK) {
+        *error = failure;
         batch->count = batch->is_delivered ? count : 0;
         return STATUS_UNAVAILABLE;
     }
@@ -524,7 +524,7 @@ enum status announcer_open(struct announcer **announcer, const struct announcer_
     opened->batch_max = options->sink->ops->batch_max;
     if (opened->batch_max == 0 || opened->batch_max > BATCH_EVENTS_MAX)
         opened->batch_max = BATCH_EVENTS_MAX;
-    snprintf(opened->numbers.words, sizeof(opened->numbers.words), "ok");
+    snprintf(opened->numbers.text, sizeof(opened->numbers.text), "ok");
     random_bytes(&token, sizeof(token));
     if (options->is_alone)
         snprintf(opened->holder, sizeof(opened->holder), "owner");

@@ -42,7 +42,7 @@ struct announcer_numbers {
     int64_t oldest_at_ms; /* of them; 0: none */
     int64_t failing_since_ms;
     bool is_given_up; /* it fails for longer than the sink is patient: tried now and then */
-    char words[SINK_WORDS_SIZE]; /* "ok", or why they wait */
+    char text[SINK_TEXT_SIZE]; /* "ok", or why they wait */
 };
 
 /* Starts at once. */

@@ -530,13 +530,13 @@ const char *ledger_kind(const struct ledger *ledger)
     return ledger->driver->name;
 }
 
-void ledger_state(struct ledger *ledger, struct error *words)
+void ledger_state(struct ledger *ledger, struct error *failure)
 {
     if (ledger_healthy(ledger)) {
-        error_set(words, STATUS_OK, "ok");
+        error_set(failure, STATUS_OK, "ok");
         return;
     }
     pthread_mutex_lock(&ledger->writer.lock);
-    *words = ledger->writer.trouble;
+    *failure = ledger->writer.trouble;
     pthread_mutex_unlock(&ledger->writer.lock);
 }

@@ -33,7 +33,7 @@ enum ledger_use { LEDGER_OWN, LEDGER_SHARE };
 /* Where events of coupons go; each has an outbox of its own. */
 enum ledger_sink { LEDGER_SINK_KAFKA, LEDGER_SINK_WEBHOOK, LEDGER_SINKS };
 
-#define SINK_WORDS_SIZE 200
+#define SINK_TEXT_SIZE 200
 
 /* Writes the traceparent that a request came with; false: it came with none. */
 typedef bool (*ledger_trace_fn)(void *context, const struct request_id *request_id,
@@ -342,7 +342,7 @@ enum status ledger_event_backlog(struct ledger *ledger, enum ledger_sink sink,
 struct ledger_sink_state {
     int64_t failing_since_ms;
     int64_t asked;
-    char words[SINK_WORDS_SIZE];
+    char text[SINK_TEXT_SIZE];
 };
 enum status ledger_sink_state_get(struct ledger *ledger, enum ledger_sink sink,
                                   struct ledger_sink_state *state, struct error *error) MUST_CHECK;
@@ -594,4 +594,4 @@ const struct ledger_stats *ledger_stats(const struct ledger *ledger);
 
 /* The kind of database and a word on its state, for /readyz: "sqlite", "ok" or why not. */
 const char *ledger_kind(const struct ledger *ledger);
-void ledger_state(struct ledger *ledger, struct error *words);
+void ledger_state(struct ledger *ledger, struct error *failure);

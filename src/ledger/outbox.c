@@ -356,7 +356,7 @@ static enum status outbox_read_state(void *context, const struct sql_value *colu
 
     state->failing_since_ms = columns[0].number;
     state->asked = columns[1].number;
-    rows_read_text(&columns[2], state->words, sizeof(state->words));
+    rows_read_text(&columns[2], state->text, sizeof(state->text));
     return STATUS_OK;
 }
 
@@ -378,7 +378,7 @@ static enum status outbox_put_state(struct sql *sql, void *argument, struct erro
     const struct put_state *put = argument;
 
     return SQL_WRITE(sql, STATEMENT_sink_state_put, error, sql_i64(put->sink),
-                     sql_i64(put->state->failing_since_ms), sql_text(span_of(put->state->words)));
+                     sql_i64(put->state->failing_since_ms), sql_text(span_of(put->state->text)));
 }
 
 enum status ledger_sink_state_put(struct ledger *ledger, enum ledger_sink sink,

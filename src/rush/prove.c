@@ -44,7 +44,7 @@ static void proving_say(struct proving *proving, enum rush_verdict verdict, cons
 
     proving->check->verdict = verdict;
     va_start(arguments, format);
-    vsnprintf(proving->check->words, sizeof(proving->check->words), format, arguments);
+    vsnprintf(proving->check->text, sizeof(proving->check->text), format, arguments);
     va_end(arguments);
 }
 

@@ -43,7 +43,7 @@ struct rush_check {
     const char *name;  /* "count", "unique", ... as JSON has it */
     const char *title; /* for people */
     enum rush_verdict verdict;
-    char words[200]; /* what was seen */
+    char text[200]; /* what was seen */
 };
 
 #define RUSH_CHECKS 9

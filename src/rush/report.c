@@ -120,11 +120,11 @@ void rush_figures_release(struct rush_figures *figures)
 
 /* --- the report --- */
 
-#define MILLISECOND_NS 1e6
-#define SECOND_NS      1e9
-#define TOPIC_WORDS    256
-#define PAGE_NAME      "report.html"
-#define PAGE_MARK      "<!-- DATA -->"
+#define MILLISECOND_NS  1e6
+#define SECOND_NS       1e9
+#define TOPIC_TEXT_SIZE 256
+#define PAGE_NAME       "report.html"
+#define PAGE_MARK       "<!-- DATA -->"
 
 bool rush_report_misses(const struct rush_report *report)
 {
@@ -163,11 +163,11 @@ static void report_append_time(struct buffer *out, int64_t ns)
         buffer_printf(out, "%.*f ms", ms >= 100 ? 0 : ms >= 10 ? 1 : 2, ms);
 }
 
-static void report_line(struct buffer *out, const char *title, int64_t number, const char *words)
+static void report_line(struct buffer *out, const char *title, int64_t number, const char *message)
 {
     char text[GROUPED_SIZE];
     buffer_printf(out, "  %-12s %12s%s%s\n", title, report_grouped(text, number),
-                  words[0] != '\0' ? "  " : "", words);
+                  message[0] != '\0' ? "  " : "", message);
 }
 
 static void report_outcomes(struct buffer *out, const struct rush_report *report)
@@ -175,31 +175,30 @@ static void report_outcomes(struct buffer *out, const struct rush_report *report
     const uint64_t *outcomes = report->numbers->outcomes;
     const struct rush_proof *proof = report->proof;
     double seconds = (double)(report->figures->last_ns - report->figures->first_ns) / SECOND_NS;
-    char words[120];
+    char text[120];
     char rate[GROUPED_SIZE];
 
     report_grouped(rate, seconds > 0 ? (int64_t)((double)report->numbers->answered / seconds) : 0);
-    snprintf(words, sizeof(words), "in %.2f s, %s a second", seconds, rate);
-    report_line(out, "asked", (int64_t)report->numbers->sent, words);
-    words[0] = '\0';
+    snprintf(text, sizeof(text), "in %.2f s, %s a second", seconds, rate);
+    report_line(out, "asked", (int64_t)report->numbers->sent, text);
+    text[0] = '\0';
     if (proof->winner_count > 0)
-        snprintf(words, sizeof(words), "seq %" PRId64 " to %" PRId64, proof->first_seq,
+        snprintf(text, sizeof(text), "seq %" PRId64 " to %" PRId64, proof->first_seq,
                  proof->last_seq);
-    report_line(out, "won", (int64_t)outcomes[RUSH_WON], words);
+    report_line(out, "won", (int64_t)outcomes[RUSH_WON], text);
     if (outcomes[RUSH_HELD] > 0)
         report_line(out, "held", (int64_t)outcomes[RUSH_HELD], "asked again, same claim");
     int64_t last_row_ms;
     size_t row_count = rush_holdings_rows(report->evidence->holdings, &last_row_ms);
-    words[0] = '\0';
+    text[0] = '\0';
     if (last_row_ms >= 0)
-        snprintf(words, sizeof(words), "the last %" PRId64 " ms after the last accept",
-                 last_row_ms);
-    report_line(out, "rows", (int64_t)row_count, words);
-    words[0] = '\0';
+        snprintf(text, sizeof(text), "the last %" PRId64 " ms after the last accept", last_row_ms);
+    report_line(out, "rows", (int64_t)row_count, text);
+    text[0] = '\0';
     if (proof->sold_out_ns >= 0)
-        snprintf(words, sizeof(words), "the first after %.3f s",
+        snprintf(text, sizeof(text), "the first after %.3f s",
                  (double)proof->sold_out_ns / SECOND_NS);
-    report_line(out, "sold out", (int64_t)outcomes[RUSH_SOLD_OUT], words);
+    report_line(out, "sold out", (int64_t)outcomes[RUSH_SOLD_OUT], text);
     if (outcomes[RUSH_LIMIT] > 0)
         report_line(out, "over limit", (int64_t)outcomes[RUSH_LIMIT], "");
     if (outcomes[RUSH_REFUSED] > 0)
@@ -208,10 +207,10 @@ static void report_outcomes(struct buffer *out, const struct rush_report *report
         report_line(out, "", (int64_t)report->numbers->refusals[i].count,
                     report->numbers->refusals[i].text);
     uint64_t failed = outcomes[RUSH_NONE] + outcomes[RUSH_BUSY];
-    snprintf(words, sizeof(words), "%" PRIu64 " tries without an answer, %" PRIu64 " repeated",
+    snprintf(text, sizeof(text), "%" PRIu64 " tries without an answer, %" PRIu64 " repeated",
              report->numbers->failures, report->numbers->retries);
     report_line(out, "no verdict", (int64_t)failed,
-                report->numbers->failures + report->numbers->retries > 0 ? words : "");
+                report->numbers->failures + report->numbers->retries > 0 ? text : "");
     if (report->first_failure[0] != '\0')
         buffer_printf(out, "  %14s         %s\n", "", report->first_failure);
 }
@@ -238,11 +237,11 @@ static void report_latencies(struct buffer *out, const struct rush_report *repor
 
 static void report_topic(struct buffer *out, const struct rush_topic *topic)
 {
-    char words[TOPIC_WORDS];
+    char text[TOPIC_TEXT_SIZE];
 
-    snprintf(words, sizeof(words), "in partition %d of %s, offsets %" PRId64 " to %" PRId64,
+    snprintf(text, sizeof(text), "in partition %d of %s, offsets %" PRId64 " to %" PRId64,
              topic->partition, topic->name, topic->first_offset, topic->last_offset);
-    report_line(out, "messages", topic->message_count, topic->message_count > 0 ? words : "");
+    report_line(out, "messages", topic->message_count, topic->message_count > 0 ? text : "");
 }
 
 static const char *report_verdict(const struct rush_report *report)
@@ -271,7 +270,7 @@ void rush_report_text(struct buffer *out, const struct rush_report *report, bool
     for (size_t i = 0; i < RUSH_CHECKS; i++) {
         const struct rush_check *check = &report->proof->checks[i];
         buffer_printf(out, "  %s%-6s%s %-28s %s\n", in_colour ? colours[check->verdict] : "",
-                      marks[check->verdict], plain, check->title, check->words);
+                      marks[check->verdict], plain, check->title, check->text);
     }
     enum rush_verdict verdict = report->proof->is_broken  ? RUSH_BROKEN
                                 : report->proof->is_exact ? RUSH_HOLDS
@@ -386,7 +385,7 @@ static void report_json_checks(struct buffer *out, const struct rush_proof *proo
         json_put(out, "name", check->name);
         json_put(out, "title", check->title);
         json_put(out, "verdict", rush_verdict_name(check->verdict));
-        json_put(out, "detail", check->words);
+        json_put(out, "detail", check->text);
         buffer_append_literal(out, "}");
     }
     buffer_append_literal(out, "]");

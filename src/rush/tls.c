@@ -49,7 +49,7 @@ SSL *rush_tls_begin(struct rush_tls *tls, int fd)
     return connection;
 }
 
-int rush_tls_shake(SSL *connection, char words[160])
+int rush_tls_shake(SSL *connection, char text[160])
 {
     ERR_clear_error();
     int done = SSL_do_handshake(connection);
@@ -61,12 +61,12 @@ int rush_tls_shake(SSL *connection, char words[160])
         return 0;
     long verified = SSL_get_verify_result(connection);
     if (verified != X509_V_OK)
-        snprintf(words, 160,
+        snprintf(text, 160,
                  "the server's certificate: %s; name the certificate of its authority in "
                  "SSL_CERT_FILE",
                  X509_verify_cert_error_string(verified));
     else
-        snprintf(words, 160, "TLS: %s",
+        snprintf(text, 160, "TLS: %s",
                  why == SSL_ERROR_SSL ? ERR_reason_error_string(ERR_peek_error())
                                       : "the connection broke");
     return -1;

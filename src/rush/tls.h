@@ -26,7 +26,7 @@ void rush_tls_close(struct rush_tls *tls);
 SSL *rush_tls_begin(struct rush_tls *tls, int fd);
 
 /* 1: done; 0: when more has come or gone; -1: it failed, and the words say why. */
-int rush_tls_shake(SSL *connection, char words[160]);
+int rush_tls_shake(SSL *connection, char text[160]);
 
 /* As send() and recv(): EAGAIN where the socket is to be waited for. */
 ssize_t rush_tls_send(SSL *connection, const char *bytes, size_t length);

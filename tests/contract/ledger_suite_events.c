@@ -354,7 +354,7 @@ static void test_events__each_sink_has_its_own(void **state)
 static void test_events__a_sinks_state_is_kept(void **state)
 {
     struct fixture *fixture = *state;
-    struct ledger_sink_state kept = {.failing_since_ms = NOW, .words = "it answers 500"};
+    struct ledger_sink_state kept = {.failing_since_ms = NOW, .text = "it answers 500"};
     struct ledger_sink_state found;
 
     for (int i = 0; i < 2; i++)
@@ -366,7 +366,7 @@ static void test_events__a_sinks_state_is_kept(void **state)
           ledger_sink_state_get(fixture->ledger, LEDGER_SINK_WEBHOOK, &found, &fixture->error));
     assert_int_equal(found.failing_since_ms, NOW);
     assert_int_equal(found.asked, 2);
-    assert_string_equal(found.words, "it answers 500");
+    assert_string_equal(found.text, "it answers 500");
     check(fixture,
           ledger_sink_state_get(fixture->ledger, LEDGER_SINK_KAFKA, &found, &fixture->error));
     assert_int_equal(found.failing_since_ms, 0);

@@ -123,7 +123,7 @@ static enum status audit_plan_each(void *context, const struct audit_pass *look,
     if (status == STATUS_OK && audit->counts[AUDIT_STRAY] != 0)
         status = audit_adopt(plan->service, audit->policy_id, error);
     if (is_renumbered)
-        snprintf(plan->done->words, sizeof(plan->done->words),
+        snprintf(plan->done->text, sizeof(plan->done->text),
                  "policy %" PRId64 ": coupons got other numbers; restart the server",
                  audit->policy_id);
     return status;

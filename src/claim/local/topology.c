@@ -118,16 +118,16 @@ static enum status local_reissued(struct service *service, const struct ledger_r
                                : status;
 }
 
-static bool local_is_ready(struct service *service, struct error *words)
+static bool local_is_ready(struct service *service, struct error *failure)
 {
-    return restore_is_over(service->restore, words);
+    return restore_is_over(service->restore, failure);
 }
 
-static enum status local_check(struct service *service, int64_t policy_id, struct error *words)
+static enum status local_check(struct service *service, int64_t policy_id, struct error *failure)
 {
     struct gate_numbers numbers;
 
-    return local_numbers(service, policy_id, NUMBERS_NOW, &numbers, words);
+    return local_numbers(service, policy_id, NUMBERS_NOW, &numbers, failure);
 }
 
 /* Its clock is ours, and it tells of a win when the ledger has it. */

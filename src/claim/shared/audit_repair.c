@@ -431,8 +431,7 @@ static enum status audit_repair_policy(struct service *service, const struct aud
         audit_note(service, &note, status == STATUS_OK ? outcome : error->text);
     }
     if (status == STATUS_OK && outcome[0] != 'd')
-        snprintf(done->words, sizeof(done->words), "policy %lld: %s", (long long)policy_id,
-                 outcome);
+        snprintf(done->text, sizeof(done->text), "policy %lld: %s", (long long)policy_id, outcome);
     return status;
 }
 

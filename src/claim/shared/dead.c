@@ -121,10 +121,11 @@ enum status service_dead_letter_retry(struct service *service, int64_t policy_id
     status = service_dead_letter_win(service, wish, error);
     if (status != STATUS_OK)
         return status;
-    struct error words = {""};
-    enum status dropped = ledger_dead_letter_drop(service->ledger, policy_id, seq, &letter, &words);
+    struct error failure = {""};
+    enum status dropped =
+        ledger_dead_letter_drop(service->ledger, policy_id, seq, &letter, &failure);
     if (dropped != STATUS_OK && dropped != STATUS_NOT_FOUND) /* Another server may have done it. */
         log_event(LOG_WARN, "letter_stays", LOG_FIELD("policy", LOG_I64(policy_id)),
-                  LOG_FIELD("seq", LOG_I64(seq)), LOG_FIELD("error", LOG_TEXT(words.text)));
+                  LOG_FIELD("seq", LOG_I64(seq)), LOG_FIELD("error", LOG_TEXT(failure.text)));
     return STATUS_OK;
 }

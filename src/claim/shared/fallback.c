@@ -75,7 +75,7 @@ static void fallback_switched(struct fallback *fallback, const struct fallback_p
 {
     enum breaker_state state = policy->breaker.state;
 
-    static const char *const words[BREAKER_STATES] = {
+    static const char *const names[BREAKER_STATES] = {
         [BREAKER_CLOSED] = "The gate answers again.",
         [BREAKER_HALF_OPEN] = "The gate is tried again.",
         [BREAKER_OPEN] = "The gate is away",
@@ -83,7 +83,7 @@ static void fallback_switched(struct fallback *fallback, const struct fallback_p
 
     fallback->numbers.switches[state]++;
     notices_add(&fallback->service->notices, clock_wall_ms(), policy->id, "gate_breaker", "%s%s",
-                words[state],
+                names[state],
                 state != BREAKER_OPEN ? ""
                 : fallback->serves    ? ": claims are served from the reserve."
                                       : ": claims are refused with 503.");

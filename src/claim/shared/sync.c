@@ -218,12 +218,12 @@ static void sync_settle_lost(struct sync *sync)
     pthread_mutex_unlock(&sync->lock);
 }
 
-void sync_lost_text(struct sync *sync, char *words, size_t size)
+void sync_lost_text(struct sync *sync, char *text, size_t size)
 {
     char names[LOST_NAMED * 32] = "";
     size_t length = 0;
 
-    words[0] = '\0';
+    text[0] = '\0';
     if (sync == NULL)
         return;
     pthread_mutex_lock(&sync->lock);
@@ -234,7 +234,7 @@ void sync_lost_text(struct sync *sync, char *words, size_t size)
     for (size_t i = 0; i < told.count && i < LOST_NAMED; i++)
         length += (size_t)snprintf(names + length, sizeof(names) - length, "%spolicy %" PRId64,
                                    i > 0 ? ", " : "", told.ids[i]);
-    snprintf(words, size,
+    snprintf(text, size,
              "suspended until `dibs audit --repair`, as the ledger lacks them or has older copies: "
              "%s%s",
              names, told.count > LOST_NAMED ? ", …" : "");

@@ -30,7 +30,7 @@ bool sync_knows_closed(struct sync *sync, int64_t policy_id);
 bool sync_lists(struct sync *sync, int64_t policy_id);
 
 /* What people have to know of policies that the ledger has lost, "" as a rule. From any thread. */
-void sync_lost_text(struct sync *sync, char *words, size_t size);
+void sync_lost_text(struct sync *sync, char *text, size_t size);
 
 /* This server has blocked or forgiven the user, while others may do so too: the next look settles
  * who was last. From any thread. */

@@ -96,22 +96,22 @@ static enum status shared_reissued(struct service *service, const struct ledger_
     return status;
 }
 
-static bool shared_is_ready(struct service *service, struct error *words)
+static bool shared_is_ready(struct service *service, struct error *failure)
 {
-    return gate_is_ready(service->shared, words);
+    return gate_is_ready(service->shared, failure);
 }
 
-static enum status shared_check(struct service *service, int64_t policy_id, struct error *words)
+static enum status shared_check(struct service *service, int64_t policy_id, struct error *failure)
 {
-    if (!gate_is_ready(service->shared, words))
+    if (!gate_is_ready(service->shared, failure))
         return STATUS_UNAVAILABLE;
     /* Half a megabyte is no guest for a stack. */
     struct gate_pending *pending = malloc(sizeof(*pending));
     if (pending == NULL)
-        return error_set(words, STATUS_UNAVAILABLE, "not looked at: no memory");
-    enum status status = gate_pending(service->shared, policy_id, AFTER_ALL_SEQS, pending, words);
+        return error_set(failure, STATUS_UNAVAILABLE, "not looked at: no memory");
+    enum status status = gate_pending(service->shared, policy_id, AFTER_ALL_SEQS, pending, failure);
     if (status == STATUS_OK && (!pending->is_known || !pending->is_armed))
-        status = error_set(words, STATUS_UNAVAILABLE,
+        status = error_set(failure, STATUS_UNAVAILABLE,
                            "Redis %s this policy; a worker sees to that: is one running?",
                            pending->is_known ? "is not armed for" : "has not been told of");
     free(pending);

@@ -115,7 +115,7 @@ static void kafka_watch_tell(struct kafka_watch *watch, const struct error *erro
 static void kafka_watch_ask(struct kafka_watch *watch)
 {
     struct kafka_view seen = {
-        .is_up = true, .is_known = true, .began_ms = clock_monotonic_ms(), .words = "ok"};
+        .is_up = true, .is_known = true, .began_ms = clock_monotonic_ms(), .text = "ok"};
     struct error error = {""};
     enum status status = kafka_watch_count(watch, &seen, &error);
 
@@ -137,7 +137,7 @@ static void kafka_watch_ask(struct kafka_watch *watch)
     } else if (is_news) {
         watch->view.is_up = false;
         watch->view.is_known = true;
-        snprintf(watch->view.words, sizeof(watch->view.words), "%.199s", error.text);
+        snprintf(watch->view.text, sizeof(watch->view.text), "%.199s", error.text);
     }
     if (is_news && !periodic_is_stopping(&watch->thread))
         kafka_watch_tell(watch, &error);
@@ -170,7 +170,7 @@ enum status kafka_watch_open(struct kafka_watch **watch, const struct kafka_targ
     if (opened == NULL)
         return error_set(error, STATUS_UNAVAILABLE, "no memory for Kafka's watch");
     opened->target = target;
-    snprintf(opened->view.words, sizeof(opened->view.words), "the brokers have not answered yet");
+    snprintf(opened->view.text, sizeof(opened->view.text), "the brokers have not answered yet");
     pthread_mutex_init(&opened->lock, NULL);
     const struct kafka_setting settings[] = {
         {"group.id", target->issuer_group}, {"enable.auto.commit", "false"}, {NULL, NULL}};
@@ -296,7 +296,7 @@ void kafka_close(struct kafka *kafka)
     free(kafka);
 }
 
-bool kafka_is_ready(struct kafka *kafka, struct error *words)
+bool kafka_is_ready(struct kafka *kafka, struct error *failure)
 {
     struct kafka_producer_numbers producer = {.is_ready = true};
     struct kafka_view view;
@@ -306,13 +306,13 @@ bool kafka_is_ready(struct kafka *kafka, struct error *words)
         kafka_producer_count(kafka->producer, &producer);
     int64_t lag = kafka_view_lag(&view);
     if (!view.is_up)
-        error_set(words, STATUS_OK, "%s", view.words);
+        error_set(failure, STATUS_OK, "%s", view.text);
     else if (!producer.is_ready)
-        error_set(words, STATUS_OK, "the topics are not there yet");
+        error_set(failure, STATUS_OK, "the topics are not there yet");
     else if (lag > 0)
-        error_set(words, STATUS_OK, "ok, lag %lld", (long long)lag);
+        error_set(failure, STATUS_OK, "ok, lag %lld", (long long)lag);
     else
-        error_set(words, STATUS_OK, "ok");
+        error_set(failure, STATUS_OK, "ok");
     return view.is_up && producer.is_ready;
 }
 

@@ -177,7 +177,7 @@ struct kafka_view {
     size_t partition_count;
     int64_t ends[KAFKA_WATCH_PARTITIONS_MAX];      /* behind the last message */
     int64_t committed[KAFKA_WATCH_PARTITIONS_MAX]; /* as far as all is in the ledger */
-    char words[200];                               /* "ok", or what is wrong */
+    char text[200];                                /* "ok", or what is wrong */
 };
 
 /* Where the topic ended at some time: has the group come that far? */
@@ -225,7 +225,7 @@ void kafka_stop(struct kafka *kafka);
 void kafka_close(struct kafka *kafka);
 
 /* Whether the brokers answer and have the topics, and if not why; "ok" otherwise. Never blocks. */
-bool kafka_is_ready(struct kafka *kafka, struct error *words);
+bool kafka_is_ready(struct kafka *kafka, struct error *failure);
 
 /* --- orders that other systems tell of, from a topic into the ledger ---
  *

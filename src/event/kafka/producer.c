@@ -51,11 +51,11 @@ static void kafka_producer_settle(struct kafka_producer *producer, struct event_
         batch->done(batch, batch->status, &batch->error);
 }
 
-static void kafka_producer_trouble(struct kafka_producer *producer, const char *words)
+static void kafka_producer_trouble(struct kafka_producer *producer, const char *text)
 {
     if (producer->must_recreate)
         return;
-    error_set(&producer->trouble, STATUS_UNAVAILABLE, "%s", words);
+    error_set(&producer->trouble, STATUS_UNAVAILABLE, "%s", text);
     producer->must_recreate = true;
     pthread_mutex_lock(&producer->lock);
     producer->is_ready = false;
@@ -79,12 +79,12 @@ static void kafka_producer_on_report(rd_kafka_t *handle, const rd_kafka_message_
 
 static void kafka_producer_on_error(rd_kafka_t *handle, int code, const char *reason, void *opaque)
 {
-    char words[300];
+    char text[300];
 
     if (code != RD_KAFKA_RESP_ERR__FATAL)
         return; /* The watch reports that brokers are away. */
-    rd_kafka_fatal_error(handle, words, sizeof(words));
-    kafka_producer_trouble(opaque, words);
+    rd_kafka_fatal_error(handle, text, sizeof(text));
+    kafka_producer_trouble(opaque, text);
 }
 
 /* Reports batches of which librdkafka took only a part. */
@@ -141,9 +141,9 @@ static bool kafka_producer_has_topic(struct kafka_producer *producer,
     if (code == RD_KAFKA_RESP_ERR_NO_ERROR || code == RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS ||
         kafka_producer_find(producer, name, &is_led))
         return true;
-    const char *words = rd_kafka_topic_result_error_string(result);
+    const char *text = rd_kafka_topic_result_error_string(result);
     error_set(error, STATUS_UNAVAILABLE, "topic %s is missing and cannot be created: %s", name,
-              words != NULL ? words : rd_kafka_err2str(code));
+              text != NULL ? text : rd_kafka_err2str(code));
     return false;
 }
 

@@ -42,11 +42,11 @@ static const char *const kafka_topic_names[KAFKA_TOPICS] = {
 };
 
 /* The word of the list that is meant, or NULL. */
-static const char *kafka_choice(const char *const *words, const char *word)
+static const char *kafka_choice(const char *const *choices, const char *word)
 {
-    while (*words != NULL && strcmp(*words, word) != 0)
-        words++;
-    return *words;
+    while (*choices != NULL && strcmp(*choices, word) != 0)
+        choices++;
+    return *choices;
 }
 
 static enum status kafka_target_check_parameters(const struct url *url, struct error *error)
@@ -261,10 +261,10 @@ void kafka_target_release(struct kafka_target *target)
 
 /* The users of a client log once what needs a human; this is for debugging. */
 static void kafka_client_log(const rd_kafka_t *handle, int level, const char *facility,
-                             const char *words)
+                             const char *text)
 {
     log_event(LOG_DEBUG, "kafka_client", LOG_FIELD("level", LOG_I64(level)),
-              LOG_FIELD("facility", LOG_TEXT(facility)), LOG_FIELD("words", LOG_TEXT(words)));
+              LOG_FIELD("facility", LOG_TEXT(facility)), LOG_FIELD("words", LOG_TEXT(text)));
 }
 
 /* The error text of librdkafka may repeat a value, such as a password, and is not shown. */
@@ -344,15 +344,15 @@ enum status kafka_client_configure(const struct kafka_target *target,
 enum status kafka_client_new(enum kafka_client client, rd_kafka_conf_t *conf, rd_kafka_t **handle,
                              struct error *error)
 {
-    char words[300];
+    char text[300];
 
     *handle = rd_kafka_new(client == KAFKA_PRODUCER ? RD_KAFKA_PRODUCER : RD_KAFKA_CONSUMER, conf,
-                           words, sizeof(words));
+                           text, sizeof(text));
     if (*handle != NULL)
         return STATUS_OK;
     bool is_wrong = rd_kafka_last_error() == RD_KAFKA_RESP_ERR__INVALID_ARG;
     rd_kafka_conf_destroy(conf);
-    return error_set(error, is_wrong ? STATUS_INVALID : STATUS_UNAVAILABLE, "relay: %s", words);
+    return error_set(error, is_wrong ? STATUS_INVALID : STATUS_UNAVAILABLE, "relay: %s", text);
 }
 
 int kafka_client_find(rd_kafka_t *handle, const char *name, int timeout_ms, size_t *partition_count,

@@ -116,7 +116,7 @@ void webhook_request_judge(struct webhook_request *request, CURLcode code,
     *answer = (struct webhook_answer){.took_ms = took_us / MS_PER_S};
     if (code != CURLE_OK) {
         answer->outcome = WEBHOOK_AWAY;
-        snprintf(answer->words, sizeof(answer->words), "no answer: %.140s",
+        snprintf(answer->text, sizeof(answer->text), "no answer: %.140s",
                  request->trouble[0] != '\0' ? request->trouble : curl_easy_strerror(code));
         return;
     }
@@ -129,7 +129,7 @@ void webhook_request_judge(struct webhook_request *request, CURLcode code,
     }
     answer->outcome = webhook_is_about_one(status) ? WEBHOOK_REFUSED : WEBHOOK_AWAY;
     answer->pause_ms = (after_s < RETRY_AFTER_MAX_S ? after_s : RETRY_AFTER_MAX_S) * MS_PER_S;
-    snprintf(answer->words, sizeof(answer->words), "it answers %ld%s%.100s", status,
+    snprintf(answer->text, sizeof(answer->text), "it answers %ld%s%.100s", status,
              request->said[0] != '\0' ? ": " : "", request->said);
 }
 

@@ -49,7 +49,7 @@ struct webhook_run {
     bool is_away;
     bool is_put_off; /* some were not tried, because it is too early */
     int64_t pause_ms;
-    struct error words;
+    struct error failure;
 };
 
 struct webhook {
@@ -126,7 +126,7 @@ static void webhook_post(struct webhook *webhook, struct webhook_transfer *trans
     if (transfer->is_busy)
         return;
     webhook->run.is_away = true;
-    error_set(&webhook->run.words, STATUS_UNAVAILABLE, "no memory for the webhook");
+    error_set(&webhook->run.failure, STATUS_UNAVAILABLE, "no memory for the webhook");
 }
 
 /* Gives each transfer that is free the deliveries of a policy. */
@@ -164,12 +164,12 @@ static void webhook_fail(struct webhook *webhook, const struct webhook_delivery 
 
     if (answer->outcome == WEBHOOK_REFUSED) {
         webhook_note_refusal(webhook, delivery->policy_id, answer->pause_ms);
-        error_set(&run->words, STATUS_CONFLICT, "%.60s: %s", delivery->id, answer->words);
+        error_set(&run->failure, STATUS_CONFLICT, "%.60s: %s", delivery->id, answer->text);
         run->refused_count++;
         if (run->refused_count >= REFUSED_ALL && run->delivered_count == 0)
             run->is_away = true;
     } else {
-        error_set(&run->words, STATUS_UNAVAILABLE, "%s", answer->words);
+        error_set(&run->failure, STATUS_UNAVAILABLE, "%s", answer->text);
         run->is_away = true;
     }
     if (run->pause_ms < answer->pause_ms)
@@ -242,7 +242,7 @@ static void webhook_give_up(struct webhook *webhook)
         webhook->transfers[i].is_busy = false;
     }
     webhook->run.is_away = true;
-    error_set(&webhook->run.words, STATUS_UNAVAILABLE, "dibs is being stopped");
+    error_set(&webhook->run.failure, STATUS_UNAVAILABLE, "dibs is being stopped");
 }
 
 static enum status webhook_conclude(struct webhook *webhook, struct event_batch *batch)
@@ -253,7 +253,7 @@ static enum status webhook_conclude(struct webhook *webhook, struct event_batch 
         return STATUS_OK;
     if (!run->is_away) {
         if (run->refused_count == 0)
-            error_set(&run->words, STATUS_CONFLICT,
+            error_set(&run->failure, STATUS_CONFLICT,
                       "policy %lld and others like it were refused before, and wait",
                       (long long)webhook->refusals[0].policy_id);
         return STATUS_CONFLICT;
@@ -280,11 +280,11 @@ static void webhook_deliver(struct webhook *webhook, struct event_batch *batch)
             curl_multi_poll(webhook->multi, NULL, 0, POLL_MS, NULL);
     }
     enum status status = webhook_conclude(webhook, batch);
-    struct error words = webhook->run.words;
+    struct error failure = webhook->run.failure;
     pthread_mutex_lock(&webhook->lock);
     webhook->batch = NULL;
     pthread_mutex_unlock(&webhook->lock);
-    batch->done(batch, status, &words);
+    batch->done(batch, status, &failure);
 }
 
 static void *webhook_main(void *context)

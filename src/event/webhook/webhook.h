@@ -71,7 +71,7 @@ struct webhook_answer {
     int64_t status;   /* of HTTP; 0: there was no answer */
     int64_t pause_ms; /* that it asked for in Retry-After; 0: it did not */
     int64_t took_ms;
-    char words[160]; /* what went wrong */
+    char text[160]; /* what went wrong */
 };
 
 /* Sends an event of the type dibs.webhook.test, waits for its answer, and tells of it. INVALID: the

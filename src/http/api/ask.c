@@ -245,7 +245,7 @@ static bool read_id(struct ask *ask, struct span text, const char *name)
         ask->id = id_of(text);
         return true;
     }
-    error_set(&error, STATUS_INVALID, "%s: " JSON_ID_WORDS, name);
+    error_set(&error, STATUS_INVALID, "%s: " JSON_ID_RULE, name);
     ask_refuse(ask, error.text, name);
     return false;
 }

@@ -197,7 +197,7 @@ void audit_write_repair(struct buffer *out, const struct audit_repair *done)
     json_put(out, "policies_built", done->built_count);
     json_put(out, "letters_written", done->dead_letter_count);
     json_put_flag(out, "board_built", done->is_board_built);
-    json_put(out, "detail", done->words);
+    json_put(out, "detail", done->text);
     buffer_append_literal(out, "}");
 }
 

@@ -33,7 +33,7 @@ static void append_parts(struct buffer *body, const struct service_part *parts, 
         json_put(body, "name", parts[index].name);
         json_put(body, "kind", parts[index].kind);
         json_put_flag(body, "ready", parts[index].ready);
-        json_put(body, "detail", parts[index].words);
+        json_put(body, "detail", parts[index].text);
         buffer_append_literal(body, "}");
     }
     buffer_append_literal(body, "]");

@@ -341,7 +341,7 @@ static void render_preflight(struct buffer *out, const struct preflight *preflig
         json_begin(out, '{');
         json_put(out, "name", check->name);
         json_put(out, "state", preflight_state_name(check->state));
-        json_put(out, "words", check->words);
+        json_put(out, "words", check->text);
         buffer_append_literal(out, "}");
     }
     buffer_append_literal(out, "]}");

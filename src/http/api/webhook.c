@@ -27,7 +27,7 @@ static void render_webhook(const struct call *call, struct buffer *out,
     json_put(out, "state", view->is_given_up ? "DISABLED" : is_failing ? "FAILING" : "OK");
     json_put_time(out, "failing_since", state->failing_since_ms);
     if (is_failing)
-        json_put(out, "reason", state->words);
+        json_put(out, "reason", state->text);
     else
         json_put_null(out, "reason");
     json_put(out, "waiting", view->backlog.count);
@@ -70,7 +70,7 @@ static void work_test(struct call *call, struct service *service)
     if (is_delivered)
         json_put_null(out, "reason");
     else
-        json_put(out, "reason", (const char *)answer.words);
+        json_put(out, "reason", (const char *)answer.text);
     buffer_append_literal(out, "}");
 }
 

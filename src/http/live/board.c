@@ -159,7 +159,7 @@ static void render_parts(struct buffer *out, const struct service_part *parts, s
         json_begin(out, '{');
         json_put(out, "name", is_steward ? "reconciliation" : part->name);
         json_put(out, "state", part->ready ? "ok" : part->claims_go_on ? "degraded" : "down");
-        json_put(out, "words", part->words);
+        json_put(out, "words", part->text);
         buffer_append_literal(out, "}");
     }
     buffer_append_literal(out, "]");

@@ -130,7 +130,7 @@ static void render_log(struct buffer *out, struct service *service, int64_t poli
         json_begin(out, '{');
         json_put_time(out, "at", notice->at_ms);
         json_put(out, "event", notice->event);
-        json_put(out, "words", notice->words);
+        json_put(out, "words", notice->text);
         buffer_append_literal(out, "}");
     }
     buffer_append_literal(out, "]");

@@ -373,7 +373,7 @@ static enum status ledger_mysql_refuse_strangers(struct ledger_mysql_link *link,
     return error_set(error, STATUS_FAILED,
                      "%s has a table %s already that is not a ledger's; give dibs a database of "
                      "its own",
-                     link->target->words, name.text);
+                     link->target->text, name.text);
 }
 
 /* Not in a transaction: MySQL commits after each change of the schema. A migration that was cut

@@ -109,17 +109,17 @@ static const unsigned row_codes[] = {1048, 1264, 1265, 1292, 1364, 1366, 1406, 1
     (((code) >= 2000 && (code) < 3000) || ((code) >= 5000 && (code) < 6000))
 
 /* "Got error 28 ... from storage engine", and the like, carry the system's error number. */
-static bool words_say_disk_full(const char *words)
+static bool tells_of_a_full_disk(const char *text)
 {
-    return strstr(words, "rror 28 ") != NULL || strstr(words, "errno: 28") != NULL ||
-           strstr(words, "No space left") != NULL;
+    return strstr(text, "rror 28 ") != NULL || strstr(text, "errno: 28") != NULL ||
+           strstr(text, "No space left") != NULL;
 }
 
 /* A handshake that breaks off may succeed later; a certificate that is not good stays so. */
-static bool ledger_mysql_refuses_us(unsigned code, const char *words)
+static bool ledger_mysql_refuses_us(unsigned code, const char *text)
 {
     if (code == TLS_FAILED)
-        return strcasestr(words, "certificate") != NULL || strcasestr(words, "required") != NULL;
+        return strcasestr(text, "certificate") != NULL || strcasestr(text, "required") != NULL;
     return CODES_HAVE(refused_codes, code);
 }
 
@@ -128,13 +128,13 @@ bool ledger_mysql_is_lost(unsigned code)
     return IS_CLIENT_CODE(code) || CODES_HAVE(lost_codes, code);
 }
 
-enum status ledger_mysql_status(unsigned code, const char *words)
+enum status ledger_mysql_status(unsigned code, const char *text)
 {
     if (CODES_HAVE(busy_codes, code))
         return STATUS_BUSY;
     if (ledger_mysql_is_lost(code) || CODES_HAVE(unavailable_codes, code))
         return STATUS_UNAVAILABLE;
-    return words_say_disk_full(words) ? STATUS_UNAVAILABLE : STATUS_FAILED;
+    return tells_of_a_full_disk(text) ? STATUS_UNAVAILABLE : STATUS_FAILED;
 }
 
 /* After a lock that was waited for too long, only the statement is undone, but its locks are no
@@ -205,22 +205,22 @@ enum status ledger_mysql_link_fail(struct ledger_mysql_link *link, MYSQL_STMT *h
                                    const char *what, struct error *error)
 {
     MYSQL *mysql = link->mysql;
-    const char *words = "the answer ended early";
+    const char *text = "the answer ended early";
     const char *sql_state = "HY000";
 
     link->code = CR_SERVER_LOST;
     if (handle != NULL && mysql_stmt_errno(handle) != 0) {
         link->code = mysql_stmt_errno(handle);
         sql_state = mysql_stmt_sqlstate(handle);
-        words = mysql_stmt_error(handle);
+        text = mysql_stmt_error(handle);
     } else if (mysql_errno(mysql) != 0) {
         link->code = mysql_errno(mysql);
         sql_state = mysql_sqlstate(mysql);
-        words = mysql_error(mysql);
+        text = mysql_error(mysql);
     }
     snprintf(link->sql_state, sizeof(link->sql_state), "%s", sql_state);
-    enum status status = error_set(error, ledger_mysql_status(link->code, words), "%s: %s (%u, %s)",
-                                   what, words, link->code, link->target->words);
+    enum status status = error_set(error, ledger_mysql_status(link->code, text), "%s: %s (%u, %s)",
+                                   what, text, link->code, link->target->text);
     if (ledger_mysql_is_lost(link->code))
         ledger_mysql_link_close(link);
     return status;
@@ -304,7 +304,7 @@ enum status ledger_mysql_link_connect(struct ledger_mysql_link *link,
         enum status status = ledger_mysql_refuses_us(mysql_errno(mysql), mysql_error(mysql))
                                  ? STATUS_FAILED
                                  : STATUS_UNAVAILABLE;
-        (void)error_set(error, status, "cannot connect to %s: %s (%u); %s", target->words,
+        (void)error_set(error, status, "cannot connect to %s: %s (%u); %s", target->text,
                         mysql_error(mysql), mysql_errno(mysql), LEDGER_CONNECT_ADVICE);
         mysql_close(mysql);
         return status;
@@ -312,7 +312,7 @@ enum status ledger_mysql_link_connect(struct ledger_mysql_link *link,
     if (target->tls >= LEDGER_MYSQL_TLS_REQUIRED && mysql_get_ssl_cipher(mysql) == NULL) {
         mysql_close(mysql);
         return error_set(error, STATUS_FAILED,
-                         "%s offers no TLS, which the URL's ssl_mode requires", target->words);
+                         "%s offers no TLS, which the URL's ssl_mode requires", target->text);
     }
     link_keep_alive(mysql);
     link->mysql = mysql;

@@ -56,7 +56,7 @@ struct ledger_mysql_target {
     const char *tls_ca;
     const char *tls_certificate;
     const char *tls_key;
-    char words[160]; /* "db.example.com:3306/shop", for people */
+    char text[160]; /* "db.example.com:3306/shop", for people */
     int64_t timeout_ms;
 };
 
@@ -127,7 +127,7 @@ size_t ledger_mysql_take_numbers(struct buffer *text, const char *numbered, uint
 #define LEDGER_MYSQL_NO_CONNECTION 1094 /* there is no such connection to end */
 
 /* BUSY, UNAVAILABLE or FAILED, as driver.h has them. `words` are the server's own. */
-enum status ledger_mysql_status(unsigned code, const char *words);
+enum status ledger_mysql_status(unsigned code, const char *message);
 
 /* The connection is gone, or no good any more: it must be closed and made again. */
 bool ledger_mysql_is_lost(unsigned code);

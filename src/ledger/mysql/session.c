@@ -134,7 +134,7 @@ static enum status session_check_version(struct ledger_session *session, struct 
     if (mysql_get_server_version(mysql) >= (is_mariadb ? MARIADB_VERSION_MIN : MYSQL_VERSION_MIN))
         return STATUS_OK;
     return error_set(error, STATUS_FAILED, "%s is %s %s; dibs needs MySQL 8.0 or MariaDB 10.6",
-                     session->store->target.words, is_mariadb ? "MariaDB" : "MySQL",
+                     session->store->target.text, is_mariadb ? "MariaDB" : "MySQL",
                      mysql_get_server_info(mysql));
 }
 
@@ -142,7 +142,7 @@ static void session_warn(const struct ledger_session *session, const char *setti
                          const char *value)
 {
     log_event(LOG_WARN, "ledger_may_lose_commits",
-              LOG_FIELD("ledger", LOG_TEXT(session->store->target.words)),
+              LOG_FIELD("ledger", LOG_TEXT(session->store->target.text)),
               LOG_FIELD("setting", LOG_TEXT(setting)), LOG_FIELD("value", LOG_TEXT(value)),
               LOG_FIELD("why", LOG_TEXT("commits are not on disk when they are answered: a crash "
                                         "of the database server can lose coupons that were "
@@ -151,7 +151,7 @@ static void session_warn(const struct ledger_session *session, const char *setti
 
 static enum status session_check_server(struct ledger_session *session, struct error *error)
 {
-    const char *words = session->store->target.words;
+    const char *text = session->store->target.text;
     struct server_settings settings = {0};
     enum status status = session_check_version(session, error);
 
@@ -164,21 +164,21 @@ static enum status session_check_server(struct ledger_session *session, struct e
     bool has_binlog = strcmp(settings.log_bin, "ON") == 0;
     if (strcmp(settings.read_only, "OFF") != 0)
         return error_set(error, STATUS_UNAVAILABLE, "%s is a read-only replica; name the primary",
-                         words);
+                         text);
     if (settings.flush_log[0] == '\0')
         return error_set(error, STATUS_FAILED,
                          "%s has no InnoDB; enable it, because no other engine commits safely",
-                         words);
+                         text);
     if (has_binlog && strcmp(settings.binlog_format, "STATEMENT") == 0)
         return error_set(error, STATUS_FAILED,
                          "%s has binlog_format=STATEMENT, which cannot follow concurrent "
                          "transactions; set it to ROW or MIXED",
-                         words);
+                         text);
     if (strtoll(settings.packet_bytes, NULL, 10) < PACKET_BYTES_MIN)
         return error_set(error, STATUS_FAILED,
                          "%s has max_allowed_packet=%s, into which no full batch of claims fits; "
                          "set it to %d or more",
-                         words, settings.packet_bytes, PACKET_BYTES_MIN);
+                         text, settings.packet_bytes, PACKET_BYTES_MIN);
     if (strcmp(settings.flush_log, "1") != 0)
         session_warn(session, "innodb_flush_log_at_trx_commit", settings.flush_log);
     if (has_binlog && strcmp(settings.sync_binlog, "1") != 0)
@@ -279,7 +279,7 @@ static enum status session_take_own_lock(struct ledger_session *session, bool is
     if (status == STATUS_OK && !taken)
         return error_set(error, STATUS_UNAVAILABLE,
                          "our former connection to %s is still finishing its work",
-                         session->store->target.words);
+                         session->store->target.text);
     return status;
 }
 
@@ -311,12 +311,12 @@ static enum status session_take_ownership(struct ledger_session *session, struct
     if (holder.connection == 0)
         return error_set(error, STATUS_UNAVAILABLE,
                          "the ledger at %s was in use until just now; try again",
-                         session->store->target.words);
+                         session->store->target.text);
     return error_set(
         error, STATUS_CONFLICT,
         "another process owns the ledger at %s: connection %lld of user %s from %s; stop "
         "it first (if its machine is gone, end the connection: KILL %lld)",
-        session->store->target.words, (long long)holder.connection, holder.user, holder.host,
+        session->store->target.text, (long long)holder.connection, holder.user, holder.host,
         (long long)holder.connection);
 }
 
@@ -343,7 +343,7 @@ static enum status session_in_use(const struct ledger_session *session,
         "the ledger at %s is in use: connection %lld of user %s from %s; a dibs with a "
         "gate of its own and those that share a gate in Redis cannot run on one "
         "ledger: stop the others, or give this one another --ledger",
-        session->store->target.words, (long long)holder->connection, holder->user, holder->host);
+        session->store->target.text, (long long)holder->connection, holder->user, holder->host);
 }
 
 static enum status session_take_share(struct ledger_session *session, struct error *error)
@@ -450,6 +450,6 @@ enum status ledger_mysql_schema_lock_take(struct ledger_session *session, struct
         return status;
     return error_set(error, STATUS_UNAVAILABLE,
                      "the schema of %s is being changed by connection %lld of user %s from %s",
-                     session->store->target.words, (long long)holder.connection, holder.user,
+                     session->store->target.text, (long long)holder.connection, holder.user,
                      holder.host);
 }

@@ -88,13 +88,13 @@ static enum status target_read_url(struct ledger_mysql_target *target, struct er
     for (size_t i = 0; i < url->parameter_count && status == STATUS_OK; i++)
         status = target_read_parameter(target, &url->parameters[i], error);
     if (target->socket != NULL)
-        snprintf(target->words, sizeof(target->words), "%s, database %s", target->socket,
+        snprintf(target->text, sizeof(target->text), "%s, database %s", target->socket,
                  target->database);
     else if (is_local)
-        snprintf(target->words, sizeof(target->words), "the local socket, database %s",
+        snprintf(target->text, sizeof(target->text), "the local socket, database %s",
                  target->database);
     else
-        snprintf(target->words, sizeof(target->words), "%s:%u/%s", target->host, target->port,
+        snprintf(target->text, sizeof(target->text), "%s:%u/%s", target->host, target->port,
                  target->database);
     return status == STATUS_OK ? target_check(target, error) : status;
 }

@@ -17,14 +17,14 @@
 /* --- words --- */
 
 /* libpq writes paragraphs; ours are one line. */
-static void postgres_link_flatten(const char *words, char *line, size_t size)
+static void postgres_link_flatten(const char *text, char *line, size_t size)
 {
     size_t length = 0;
 
-    for (; *words != '\0' && length + 1 < size; words++) {
-        bool is_space = *words == '\n' || *words == '\t' || *words == ' ';
+    for (; *text != '\0' && length + 1 < size; text++) {
+        bool is_space = *text == '\n' || *text == '\t' || *text == ' ';
         if (!is_space)
-            line[length++] = *words;
+            line[length++] = *text;
         else if (length > 0 && line[length - 1] != ' ')
             line[length++] = ' ';
     }
@@ -41,12 +41,12 @@ static const char *postgres_link_setting(const char *word)
 /* The connection is of no use any more: says why, and closes it. */
 static enum status postgres_link_lose(struct postgres_link *link, struct error *error)
 {
-    struct error words;
+    struct error failure;
 
-    postgres_link_flatten(PQerrorMessage(link->connection), words.text, sizeof(words.text));
+    postgres_link_flatten(PQerrorMessage(link->connection), failure.text, sizeof(failure.text));
     enum status status =
         error_set(error, STATUS_UNAVAILABLE, "the connection to PostgreSQL at %s is lost: %s",
-                  postgres_link_setting(PQhost(link->connection)), words.text);
+                  postgres_link_setting(PQhost(link->connection)), failure.text);
     postgres_link_close(link);
     return status;
 }
@@ -64,35 +64,35 @@ static enum status postgres_link_time_out(struct postgres_link *link, struct err
 static void postgres_link_notice(void *context, const PGresult *result)
 {
     const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
-    const char *words = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+    const char *text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
     bool is_small = severity == NULL || strcmp(severity, "NOTICE") == 0 ||
                     strcmp(severity, "INFO") == 0 || strcmp(severity, "DEBUG") == 0 ||
                     strcmp(severity, "LOG") == 0;
 
     log_event(is_small ? LOG_DEBUG : LOG_WARN, "postgres_says",
               LOG_FIELD("severity", LOG_TEXT(postgres_link_setting(severity))),
-              LOG_FIELD("words", LOG_TEXT(postgres_link_setting(words))));
+              LOG_FIELD("words", LOG_TEXT(postgres_link_setting(text))));
 }
 
 /* --- connecting --- */
 
 enum status postgres_target_check(const char *url, struct error *error)
 {
-    char *words = NULL;
-    PQconninfoOption *options = PQconninfoParse(url, &words);
+    char *text = NULL;
+    PQconninfoOption *options = PQconninfoParse(url, &text);
 
     if (options != NULL) {
         PQconninfoFree(options);
         return STATUS_OK;
     }
     /* What is quoted may be a password, except for the name of an option. */
-    bool is_option = words != NULL && strncmp(words, "invalid URI query parameter", 27) == 0;
-    int length = words == NULL ? 0 : (int)strcspn(words, is_option ? "\n" : "\"\n:");
+    bool is_option = text != NULL && strncmp(text, "invalid URI query parameter", 27) == 0;
+    int length = text == NULL ? 0 : (int)strcspn(text, is_option ? "\n" : "\"\n:");
     enum status status = error_set(error, STATUS_INVALID,
                                    "the ledger's URL cannot be read (%.*s); it looks like "
                                    "postgres://user@host:5432/database?sslmode=verify-full",
-                                   length, words == NULL ? "" : words);
-    PQfreemem(words);
+                                   length, text == NULL ? "" : text);
+    PQfreemem(text);
     return status;
 }
 
@@ -116,11 +116,11 @@ static void postgres_target_timeout(const struct postgres_target *target, char *
 }
 
 /* What does not pass by itself: no login, no such database, no right to it. */
-static bool postgres_link_refuses_us(const char *words)
+static bool postgres_link_refuses_us(const char *text)
 {
     static const char *const states[] = {"28", "3D000", "42501"};
 
-    for (const char *at = strstr(words, ":  "); at != NULL; at = strstr(at + 3, ":  ")) {
+    for (const char *at = strstr(text, ":  "); at != NULL; at = strstr(at + 3, ":  ")) {
         if (strspn(at + 3, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") != SQLSTATE_LENGTH)
             continue;
         for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
@@ -134,10 +134,10 @@ static bool postgres_link_refuses_us(const char *words)
  * SQLSTATE, unless the first try has taken long: then nobody has refused anything. */
 static bool postgres_link_is_refused(PGconn *connection, int64_t took_ms)
 {
-    const char *words = PQerrorMessage(connection);
+    const char *text = PQerrorMessage(connection);
 
-    if (PQconnectionNeedsPassword(connection) || strstr(words, "certificate") != NULL ||
-        strstr(words, "does not support SSL") != NULL)
+    if (PQconnectionNeedsPassword(connection) || strstr(text, "certificate") != NULL ||
+        strstr(text, "does not support SSL") != NULL)
         return true;
     if (took_ms > REFUSAL_MS)
         return false;
@@ -151,13 +151,13 @@ static enum status postgres_link_fail_to_open(struct postgres_link *link,
                                               const struct postgres_target *target, int64_t took_ms,
                                               struct error *error)
 {
-    struct error words;
+    struct error failure;
 
-    postgres_link_flatten(PQerrorMessage(link->connection), words.text, sizeof(words.text));
+    postgres_link_flatten(PQerrorMessage(link->connection), failure.text, sizeof(failure.text));
     bool is_refused = target->is_first && postgres_link_is_refused(link->connection, took_ms);
     postgres_link_close(link);
     return error_set(error, is_refused ? STATUS_FAILED : STATUS_UNAVAILABLE,
-                     "cannot connect to PostgreSQL: %s; %s", words.text, LEDGER_CONNECT_ADVICE);
+                     "cannot connect to PostgreSQL: %s; %s", failure.text, LEDGER_CONNECT_ADVICE);
 }
 
 /* libpq's own connecting waits at most connect_timeout for each host and then tries the next;
@@ -245,7 +245,7 @@ static enum status postgres_link_fail(const PGresult *result, struct postgres_an
 {
     const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
-    const char *words = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+    const char *text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
     const char *hint = PQresultErrorField(result, PG_DIAG_MESSAGE_HINT);
     enum status status = STATUS_FAILED;
     struct error line;
@@ -263,7 +263,7 @@ static enum status postgres_link_fail(const PGresult *result, struct postgres_an
         *ends_link = *ends_link || postgres_link_errors[i].ends_link;
         break;
     }
-    postgres_link_flatten(words != NULL ? words : PQresultErrorMessage(result), line.text,
+    postgres_link_flatten(text != NULL ? text : PQresultErrorMessage(result), line.text,
                           sizeof(line.text));
     return error_set(error, status, "PostgreSQL: %s%s%s%s%s", line.text, hint != NULL ? "; " : "",
                      hint != NULL ? hint : "", state != NULL ? " " : "",

@@ -145,9 +145,9 @@ static void postgres_session_warn(struct ledger_session *session,
 static enum status postgres_session_read_text(void *context, const struct sql_value *columns,
                                               struct error *error)
 {
-    struct error *words = context;
+    struct error *failure = context;
 
-    rows_read_text(&columns[0], words->text, sizeof(words->text));
+    rows_read_text(&columns[0], failure->text, sizeof(failure->text));
     return STATUS_OK;
 }
 

@@ -152,9 +152,9 @@ void owner_lock_release(struct owner_lock *lock)
 /* After a failed fsync the kernel may have dropped the pages it could not write and report success
  * the next time. Nothing this process believes about the file can be trusted any more; a restart
  * reads what is really there. */
-static void ledger_sqlite_die(const char *words)
+static void ledger_sqlite_die(const char *text)
 {
-    log_event(LOG_ERROR, "fsync_failed", LOG_FIELD("error", LOG_TEXT(words)),
+    log_event(LOG_ERROR, "fsync_failed", LOG_FIELD("error", LOG_TEXT(text)),
               LOG_FIELD("next", LOG_TEXT("the process ends; check the disk, then start again")));
     log_flush();
     _exit(1);
@@ -162,12 +162,12 @@ static void ledger_sqlite_die(const char *words)
 
 enum status ledger_sqlite_error(sqlite3 *database, int code, const char *what, struct error *error)
 {
-    const char *words = database != NULL ? sqlite3_errmsg(database) : sqlite3_errstr(code);
+    const char *text = database != NULL ? sqlite3_errmsg(database) : sqlite3_errstr(code);
 
     switch (code) {
     case SQLITE_IOERR_FSYNC:
     case SQLITE_IOERR_DIR_FSYNC:
-        ledger_sqlite_die(words);
+        ledger_sqlite_die(text);
         break;
     default:
         break;
@@ -182,9 +182,9 @@ enum status ledger_sqlite_error(sqlite3 *database, int code, const char *what, s
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:
     case SQLITE_INTERRUPT:
-        return error_set(error, STATUS_UNAVAILABLE, "%s: %s (%d)", what, words, code);
+        return error_set(error, STATUS_UNAVAILABLE, "%s: %s (%d)", what, text, code);
     default:
-        return error_set(error, STATUS_FAILED, "%s: %s (%d)", what, words, code);
+        return error_set(error, STATUS_FAILED, "%s: %s (%d)", what, text, code);
     }
 }
 

@@ -313,7 +313,7 @@ static void test_json__ids_are_printable_text(void **state)
         "{\"total\":1,\"user\":\"a\\u0000\"}",
     };
     for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++)
-        assert_refused(bodies[i], "user", "user: " JSON_ID_WORDS);
+        assert_refused(bodies[i], "user", "user: " JSON_ID_RULE);
 }
 
 /* A list beside a field of the body, as an order has it. */

@@ -32,7 +32,7 @@ static void test_notices__tells_of_a_policy_and_of_the_server(void **state)
     notices_add(notices, 2000, 43, "paused", "another's");
     notices_add(notices, 3000, 0, "dead_letters", "everybody's");
     assert_int_equal(notices_read(notices, 42, 0, UINT64_MAX, out, 10), 2);
-    assert_string_equal(out[0].words, "by hand");
+    assert_string_equal(out[0].text, "by hand");
     assert_int_equal(out[0].at_ms, 1000);
     assert_string_equal(out[1].event, "dead_letters");
     assert_int_equal(notices_latest(notices), 3);
@@ -77,7 +77,7 @@ static void test_notices__cuts_long_words(void **state)
     words[sizeof(words) - 1] = '\0';
     notices_add(notices, 1, 42, "changed", "%s", words);
     assert_int_equal(notices_read(notices, 42, 0, UINT64_MAX, out, 1), 1);
-    assert_int_equal(strlen(out[0].words), NOTICE_WORDS_SIZE - 1);
+    assert_int_equal(strlen(out[0].text), NOTICE_TEXT_SIZE - 1);
 }
 
 int main(void)

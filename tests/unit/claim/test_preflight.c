@@ -13,12 +13,12 @@
 #define MB     (INT64_C(1024) * 1024)
 
 static void assert_check(struct preflight_check check, const char *name, enum preflight_state state,
-                         const char *words)
+                         const char *text)
 {
     assert_string_equal(check.name, name);
     assert_int_equal(check.state, state);
-    if (strstr(check.words, words) == NULL) {
-        print_error("\"%s\" is not in \"%s\"\n", words, check.words);
+    if (strstr(check.text, text) == NULL) {
+        print_error("\"%s\" is not in \"%s\"\n", text, check.text);
         fail();
     }
 }
@@ -31,7 +31,7 @@ static void test_preflight__window(void **state)
         int64_t opens_in_ms;
         int64_t closes_in_ms; /* 0: never */
         enum preflight_state verdict;
-        const char *words;
+        const char *text;
     } cases[] = {
         {POLICY_SCHEDULED, 1, 0, PREFLIGHT_OK, "Opens in 1 s."},
         {POLICY_SCHEDULED, 59000, 0, PREFLIGHT_OK, "Opens in 59 s."},
@@ -50,7 +50,7 @@ static void test_preflight__window(void **state)
             .closes_at_ms = cases[i].closes_in_ms == 0 ? 0 : NOW_MS + cases[i].closes_in_ms,
         };
         assert_check(preflight_judge_window(&numbers, NOW_MS), "window", cases[i].verdict,
-                     cases[i].words);
+                     cases[i].text);
     }
 }
 

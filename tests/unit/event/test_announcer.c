@@ -291,7 +291,7 @@ static void await_state(struct bench *bench, enum announcer_state state)
     for (int waited_ms = 0; announcer_count(bench->announcer, &numbers), numbers.state != state;
          waited_ms += 2) {
         if (waited_ms > NEVER_MS)
-            fail_msg("%s", numbers.words);
+            fail_msg("%s", numbers.text);
         usleep(2000);
     }
 }
@@ -347,7 +347,7 @@ static void test_announcer__tells_everything_in_order_and_forgets_it(void **stat
     assert_int_equal(bench->post.count, 2301);
     struct announcer_numbers numbers = await_numbers(bench, 2301, 0);
     assert_int_equal(numbers.failed, 0);
-    assert_string_equal(numbers.words, "ok");
+    assert_string_equal(numbers.text, "ok");
 }
 
 /* The poll is slow here: only a wake can bring it in time. */
@@ -375,7 +375,7 @@ static void test_announcer__what_is_not_taken_waits(void **state)
     open_announcer(bench);
     await_state(bench, ANNOUNCER_HELD_UP);
     struct announcer_numbers numbers = await_numbers(bench, 0, 700);
-    assert_string_equal(numbers.words, "nobody is there");
+    assert_string_equal(numbers.text, "nobody is there");
     assert_true(numbers.oldest_at_ms > 0);
     issue(bench, 701, 10); /* Nothing else waits for it. */
     assert_int_equal(database_number(&bench->database, "SELECT COUNT(*) FROM outbox"), 710);
@@ -474,7 +474,7 @@ static void test_announcer__a_sink_that_fails_for_long_is_tried_now_and_then(voi
 {
     struct bench *bench = *state;
     struct announcer_numbers numbers;
-    struct ledger_sink_state was = {.failing_since_ms = 1000, .words = "for long"};
+    struct ledger_sink_state was = {.failing_since_ms = 1000, .text = "for long"};
 
     check(bench, ledger_sink_state_put(bench->ledger, LEDGER_SINK_WEBHOOK, &was, &bench->error));
     post_set(&bench->second, true, false, 0);

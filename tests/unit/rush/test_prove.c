@@ -100,7 +100,7 @@ static void test_prove__a_clean_storm_is_exact(void **state)
     struct rush_proof proof = prove(&scene);
     for (size_t i = 0; i < RUSH_CHECKS; i++)
         if (proof.checks[i].verdict != RUSH_HOLDS)
-            fail_msg("%s: %s", proof.checks[i].name, proof.checks[i].words);
+            fail_msg("%s: %s", proof.checks[i].name, proof.checks[i].text);
     assert_true(proof.is_exact);
     assert_false(proof.is_broken);
     assert_int_equal(proof.winner_count, STOCK);

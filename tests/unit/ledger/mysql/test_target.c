@@ -43,7 +43,7 @@ static void test_mysql_target__all_that_a_url_says(void **state)
     assert_string_equal(target.tls_certificate, "/c.pem");
     assert_string_equal(target.tls_key, "/k.pem");
     assert_int_equal(target.timeout_ms, 5000);
-    assert_string_equal(target.words, "db.example.com:3307/ledger");
+    assert_string_equal(target.text, "db.example.com:3307/ledger");
     ledger_mysql_target_release(&target);
 }
 
@@ -79,7 +79,7 @@ static void test_mysql_target__a_password_given_apart_wins(void **state)
     (void)state;
     assert_int_equal(ledger_mysql_target_init(&target, &options, &error), STATUS_OK);
     assert_string_equal(target.password, "new");
-    assert_null(strstr(target.words, "new"));
+    assert_null(strstr(target.text, "new"));
     ledger_mysql_target_release(&target);
 }
 
