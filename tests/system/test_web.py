@@ -14,7 +14,7 @@ CSP = {
     "img-src": "'self' data:", "connect-src": "'self'", "form-action": "'self'",
     "base-uri": "'none'", "frame-ancestors": "'none'",
 }
-SHELLS = ["/", "/drop/1"]
+SHELLS = ["/", "/docs", "/drop/1"]
 WIRE_BYTES_MAX = 200_000
 ASSET_NAME = re.compile(r"[\w.-]+-[A-Z0-9]{8}\.(?:js|css|svg|png|woff2)")
 

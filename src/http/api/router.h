@@ -93,6 +93,7 @@ enum {
     X(GET, "/openapi.json", ANYONE, QUERY | LARGE, BODY, pages_openapi)                            \
     X(GET, "/problems/{code}", ANYONE, QUERY | LARGE, BODY, pages_problem)                         \
     X(GET, "/", ANYONE, QUERY | LARGE, BODY, web_board)                                            \
+    X(GET, "/docs", ANYONE, QUERY | LARGE, BODY, web_docs)                                         \
     X(GET, "/drop/{drop}", ANYONE, QUERY | LARGE, BODY, web_drop)                                  \
     X(GET, "/assets/{name}", ANYONE, QUERY | LARGE, BODY, web_asset)
 

@@ -270,9 +270,10 @@ static void send_shell(struct ask *ask, const struct asset *shell)
     send_form(ask, shell, SHELL_CACHE, SPAN(SHELL_LINES));
 }
 
-void web_board(struct ask *ask)
+/* Without its pages dibs says so where one would be. */
+static void send_page(struct ask *ask, struct span name)
 {
-    const struct asset *shell = assets_find(&ask->loop->api->assets, SPAN("index.html"));
+    const struct asset *shell = assets_find(&ask->loop->api->assets, name);
     if (shell != NULL) {
         send_shell(ask, shell);
         return;
@@ -280,6 +281,16 @@ void web_board(struct ask *ask)
     reply_begin_cached(ask->loop, ask->exchange, 200, SPAN("text/plain; charset=utf-8"),
                        SHELL_CACHE);
     http_answer_end(ask->exchange, span_of(web_absent));
+}
+
+void web_board(struct ask *ask)
+{
+    send_page(ask, SPAN("index.html"));
+}
+
+void web_docs(struct ask *ask)
+{
+    send_page(ask, SPAN("docs.html"));
 }
 
 void web_drop(struct ask *ask)
