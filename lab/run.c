@@ -14,14 +14,15 @@
 #include "lab/broker.h"
 #include "lab/session.h"
 
-#define SETTLE_MS      30000
-#define QUIET_LATE_MS  12000 /* Kafka and dibs may take a while to begin, or to begin again */
-#define QUIET_MS       4000 /* without a new row for so long, and two of its pauses, a worker is done */
-#define FRONTS_MAX     2
-#define BROKER_AWAY_MS 5000 /* longer than a message is kept for it */
-#define START_MS       20000
-#define ARGUMENTS_MAX  48
-#define FAKETIME       "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
+#define SETTLE_MS       90000
+#define QUIET_LATE_MS   12000 /* Kafka and dibs may take a while to begin, or to begin again */
+#define QUIET_BROKER_MS 30000 /* consumers come back to a broker in their own time */
+#define QUIET_MS        4000 /* without a new row for so long, and two of its pauses, a worker is done */
+#define FRONTS_MAX      2
+#define BROKER_AWAY_MS  5000 /* longer than a message is kept for it */
+#define START_MS        20000
+#define ARGUMENTS_MAX   48
+#define FAKETIME        "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 
 const char *const lab_fault_names[LAB_FAULTS] = {
     [LAB_NO_FAULT] = "none",      [LAB_WORKER_KILLED] = "worker", [LAB_SERVER_KILLED] = "server",
@@ -333,6 +334,8 @@ static enum status run_count(const struct run *run, const struct lab_storm *stor
 static int64_t run_quiet_ms(const struct run *run)
 {
     const struct lab_strategy *strategy = run->contestant->strategy;
+    if (run->setting->fault == LAB_BROKER_AWAY && lab_has_kafka(run->contestant))
+        return QUIET_BROKER_MS;
     if (strategy == NULL || strategy->topic != NULL)
         return QUIET_LATE_MS;
     int pause_ms = run->knobs.worker_pause_ms > 0 ? run->knobs.worker_pause_ms : strategy->pause_ms;
