@@ -76,6 +76,10 @@ class Root:
             self._mount(ends, CACHE / f"{self.release}-apt", self.path / "var/cache/apt/archives",
                         "--bind")
             shutil.copy("/etc/resolv.conf", self.path / "etc/resolv.conf")
+            # Whom this machine trusts besides, as a proxy's authority: ca-certificates takes it up.
+            trusted = pathlib.Path("usr/local/share/ca-certificates")
+            if (pathlib.Path("/") / trusted).is_dir():
+                shutil.copytree(pathlib.Path("/") / trusted, self.path / trusted, dirs_exist_ok=True)
             # minbase's hook empties the cache that the next root is filled from.
             (self.path / "etc/apt/apt.conf.d/docker-clean").unlink(missing_ok=True)
             self._ends = ends.pop_all()
