@@ -5,6 +5,7 @@ import { left, milliseconds } from "../../web/src/format.js";
 import { policySentence } from "../../web/src/preview.js";
 import { changesOf, mistakesIn, policyOf } from "../../web/src/rules.js";
 import { parser } from "../../web/src/stream.js";
+import { inKorean } from "../../web/src/told.js";
 import { instantOf, wallOf, whenWords } from "../../web/src/zones.js";
 
 const iso = (ms) => new Date(ms).toISOString();
@@ -132,6 +133,33 @@ test("every sentence of the operators' pages has its Korean", async () => {
     assert.ok(korean[said], `“${said}” has no Korean`);
     assert.equal(holes(korean[said]), holes(said), said);
   }
+});
+
+test("what the server says of a drop's checks has its Korean", async () => {
+  const { readFile } = await import("node:fs/promises");
+  const source = await readFile(new URL("../../src/claim/preflight.c", import.meta.url), "utf8");
+  const whole = (literals) =>
+    [...literals.matchAll(/"((?:[^"\\]|\\.)*)"/g)].map(([, text]) => text).join("");
+  const LITERALS = String.raw`((?:"(?:[^"\\]|\\.)*"\s*)+)`;
+  const said = [
+    ...source.matchAll(new RegExp(String.raw`check_of\(\s*"\w+",[^";]*?,\s*${LITERALS}`, "g")),
+    ...source.matchAll(new RegExp(String.raw`"%lld? of %lld[^"]*"|[?:]\s*${LITERALS}[;:)]`, "g")),
+    ...source.matchAll(new RegExp(String.raw`PREFLIGHT_OK,\s*${LITERALS}`, "g")),
+  ]
+    .map(([, literals]) => whole(literals ?? ""))
+    .filter((text) => text.replace(/%(lld|\.?\d*s|d)/, "").length > 10)
+    .filter((text) => !["in process", "processes"].includes(text));
+  assert.ok(new Set(said).size > 22, said.join("\n"));
+  for (const format of said) {
+    const filled = format.replaceAll(/%(lld|\.?\d*s|d)/g, "7");
+    assert.notEqual(inKorean(filled), filled, `“${format}” has no Korean`);
+    assert.match(inKorean(filled), /[가-힣]/);
+    assert.doesNotMatch(inKorean(filled), /[{}]|undefined/);
+  }
+  assert.equal(inKorean("Opens in 2 d 3 h."), "2일 3시간 뒤에 시작합니다.");
+  assert.equal(inKorean("5 of 10 coupons can be claimed."), "쿠폰 10장 중 5장을 받을 수 있습니다.");
+  assert.equal(inKorean("Not known: the gate is away"), "알 수 없음: 게이트에 연결할 수 없습니다");
+  assert.equal(inKorean("a disk that nobody has words for"), "a disk that nobody has words for");
 });
 
 test("pages speak of drops, not of policies", async () => {

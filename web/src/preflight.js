@@ -2,6 +2,7 @@
 import { get } from "./api.js";
 import { h, put } from "./dom.js";
 import { clockTime } from "./format.js";
+import { told } from "./told.js";
 import { t } from "./words.js";
 
 const NAMES = {
@@ -14,6 +15,9 @@ const NAMES = {
   relay: t("Relay"),
   stock: t("Stock"),
   workers: t("Workers"),
+  reserve: t("Reserve"),
+  steward: t("Steward"),
+  webhook: t("Webhook"),
 };
 const STATES = { fail: t("not ready"), warn: t("look at this"), ok: t("fine") };
 
@@ -46,7 +50,7 @@ export function preflight(id) {
               {},
               h("b", {}, NAMES[check.name] ?? check.name),
               h("span", { class: "sr" }, ` ${STATES[check.state] ?? check.state}: `),
-              h("p", {}, check.words),
+              h("p", {}, told(check.words)),
             ),
           ),
         ),

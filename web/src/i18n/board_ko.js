@@ -178,6 +178,7 @@ export default {
   Stock: "재고",
   "Stock and the totals since the opening are of all servers together; rates, times and the feed are of the server that this page came from.":
     "재고와 시작 이후 합계는 모든 서버를 합친 값이고, 속도와 시간과 최근 요청은 이 화면을 보낸 서버의 값입니다.",
+  Steward: "재고 관리",
   Storefront: "고객 화면",
   "That is not the admin token.": "관리자 토큰이 아닙니다.",
   "The drop could not be read: {why}": "이벤트를 읽지 못했습니다: {why}",
