@@ -135,9 +135,13 @@ test("every sentence of the operators' pages has its Korean", async () => {
   }
 });
 
-test("what the server says of a drop's checks has its Korean", async () => {
+test("what the server says of a drop's checks and in its log has its Korean", async () => {
   const { readFile } = await import("node:fs/promises");
-  const source = await readFile(new URL("../../src/claim/preflight.c", import.meta.url), "utf8");
+  const sourceOf = (name) => readFile(new URL(`../../src/${name}.c`, import.meta.url), "utf8");
+  const source = await sourceOf("claim/preflight");
+  const noticed = (
+    await Promise.all(["http/live/live", "claim/shared/sync", "claim/shared/fallback"].map(sourceOf))
+  ).join("\n");
   const whole = (literals) =>
     [...literals.matchAll(/"((?:[^"\\]|\\.)*)"/g)].map(([, text]) => text).join("");
   const LITERALS = String.raw`((?:"(?:[^"\\]|\\.)*"\s*)+)`;
@@ -145,11 +149,14 @@ test("what the server says of a drop's checks has its Korean", async () => {
     ...source.matchAll(new RegExp(String.raw`check_of\(\s*"\w+",[^";]*?,\s*${LITERALS}`, "g")),
     ...source.matchAll(new RegExp(String.raw`"%lld? of %lld[^"]*"|[?:]\s*${LITERALS}[;:)]`, "g")),
     ...source.matchAll(new RegExp(String.raw`PREFLIGHT_OK,\s*${LITERALS}`, "g")),
+    ...noticed.matchAll(new RegExp(String.raw`notices_add\([^;"]*"\w+",\s*${LITERALS}`, "g")),
+    ...noticed.matchAll(/("(?:Claiming|Closed)[^"]*")/g),
+    ...noticed.matchAll(/("The gate[^"]*\.")/g),
   ]
     .map(([, literals]) => whole(literals ?? ""))
     .filter((text) => text.replace(/%(lld|\.?\d*s|d)/, "").length > 10)
-    .filter((text) => !["in process", "processes"].includes(text));
-  assert.ok(new Set(said).size > 22, said.join("\n"));
+    .filter((text) => !["in process", "processes", "%s%s"].includes(text));
+  assert.ok(new Set(said).size > 36, said.join("\n"));
   for (const format of said) {
     const filled = format.replaceAll(/%(lld|\.?\d*s|d)/g, "7");
     assert.notEqual(inKorean(filled), filled, `“${format}” has no Korean`);

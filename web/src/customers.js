@@ -4,6 +4,7 @@ import { serverNow } from "./clock.js";
 import { ask } from "./dialog.js";
 import { h } from "./dom.js";
 import { moment } from "./format.js";
+import { told } from "./told.js";
 import { t } from "./words.js";
 
 const CODE = /^[1-9]\d*-[1-9]\d*(-[0-9a-z]+)?$/i;
@@ -44,7 +45,7 @@ export function customersPage(root, { query }) {
       const { items } = await get(`/v1/users/${encodeURIComponent(user)}/coupons?limit=1000`);
       show(user, items, coupon);
     } catch (problem) {
-      found.replaceChildren(h("p", { class: "field-error", role: "alert" }, problem.message));
+      found.replaceChildren(h("p", { class: "field-error", role: "alert" }, told(problem.message)));
     }
   }
 

@@ -3,6 +3,7 @@ import { get, post, remove } from "./api.js";
 import { h, mark, put } from "./dom.js";
 import { moment } from "./format.js";
 import { serverNow } from "./clock.js";
+import { told } from "./told.js";
 import { t } from "./words.js";
 
 const SHOWN = 20;
@@ -36,7 +37,7 @@ export function deadLetters() {
         await act();
         await read();
       } catch (problem) {
-        put(answer, problem.message);
+        put(answer, told(problem.message));
       }
     };
     return h(

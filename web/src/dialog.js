@@ -1,5 +1,6 @@
 // dialog.js: asks before something is done, and stays open when it could not be done.
 import { h, put } from "./dom.js";
+import { told } from "./told.js";
 import { t } from "./words.js";
 
 let count = 0;
@@ -22,7 +23,7 @@ export function ask({ title, words, verb, isDanger = false, fields = [], act }) 
       isDone = true;
       dialog.close();
     } catch (problem) {
-      put(error, problem.message);
+      put(error, told(problem.message));
     } finally {
       go.disabled = false;
     }

@@ -3,6 +3,7 @@
 // The rows stay where they are and only their words change: nothing jumps while a crowd goes by.
 import { h, mark, put } from "./dom.js";
 import { clockTime } from "./format.js";
+import { told } from "./told.js";
 import { t } from "./words.js";
 
 const KEPT = 50;
@@ -89,7 +90,7 @@ export function eventLog() {
       node: h("li", { hidden: true }, at, words),
       show(entry) {
         put(at, clockTime(entry.at));
-        put(words, entry.words);
+        put(words, told(entry.words));
       },
     };
   });

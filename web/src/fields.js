@@ -6,6 +6,7 @@ import { language, t } from "./words.js";
 export function field(name, label, input, hint) {
   const id = `field-${name.replace(".", "-")}`;
   const error = h("p", { class: "field-error", id: `${id}-error` });
+  const hinted = h("p", { class: "hint", id: `${id}-hint` }, hint ?? "");
   input.id = id;
   input.name = name;
   input.setAttribute("aria-describedby", `${id}-error ${id}-hint`);
@@ -17,9 +18,10 @@ export function field(name, label, input, hint) {
       { class: "field" },
       h("label", { for: id }, label),
       input,
-      h("p", { class: "hint", id: `${id}-hint` }, hint ?? ""),
+      hinted,
       error,
     ),
+    hint: (words) => put(hinted, words),
     say(words) {
       put(error, words ?? "");
       mark(input, "aria-invalid", words ? "true" : null);

@@ -7,6 +7,7 @@ import { policyFields } from "./policy_fields.js";
 import { previewCard } from "./preview_card.js";
 import { changesOf, mistakesIn, policyOf } from "./rules.js";
 import { keep, recall } from "./storage.js";
+import { told } from "./told.js";
 import { t } from "./words.js";
 
 const CHECK_MS = 5000;
@@ -85,10 +86,10 @@ export function formPage(root, { id, query }) {
   function refuse(problem) {
     const errors = problem.body.errors ?? [{ field: problem.field, message: problem.message }];
     const places = errors.map(({ field }) => placeOf(field));
-    places.forEach((place, i) => place?.say(errors[i].message.replace(`${problem.field}: `, "")));
+    places.forEach((place, i) => place?.say(told(errors[i].message).replace(`${problem.field}: `, "")));
     const first = places.find(Boolean);
     if (first) reveal(first);
-    if (places.includes(undefined)) put(refusal, problem.message);
+    if (places.includes(undefined)) put(refusal, told(problem.message));
   }
 
   const placeOf = (field) =>
@@ -157,7 +158,7 @@ export function formPage(root, { id, query }) {
   const from = id ?? query.get("from") ?? "";
   if (/^\d+$/.test(from)) {
     get(`/v1/policies/${from}`).then(take, (problem) => {
-      put(refusal, t("The drop could not be read: {why}", { why: problem.message }));
+      put(refusal, t("The drop could not be read: {why}", { why: told(problem.message) }));
       root.append(refusal);
     });
   } else {

@@ -1,4 +1,5 @@
 // format.js: numbers, times and discounts as people read them.
+import { chosenLanguage } from "./language.js";
 
 const WHOLE = new Intl.NumberFormat("en");
 const SHARE = new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 1 });
@@ -34,20 +35,24 @@ export function parts(ms) {
   };
 }
 
+const UNITS = { en: { s: " s", min: " min", h: " h", d: " d" }, ko: { s: "초", min: "분", h: "시간", d: "일" } };
+const units = () => UNITS[chosenLanguage()];
+
 /* 2 d 03:04:05, 03:04:05 or 04:05. */
 export function left(ms) {
   const { days, hours, minutes, seconds } = parts(ms);
   const clock = `${two(minutes)}:${two(seconds)}`;
-  if (days > 0) return `${days} d ${two(hours)}:${clock}`;
+  if (days > 0) return `${days}${units().d} ${two(hours)}:${clock}`;
   return hours > 0 ? `${two(hours)}:${clock}` : clock;
 }
 
 /* 3 s, 4 min, 5 h, 6 d: how long something has lasted, roughly. */
 export function lasted(ms) {
   const seconds = Math.max(0, Math.floor(ms / 1000));
-  if (seconds < 60) return `${seconds} s`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
-  return seconds < 86400 ? `${Math.floor(seconds / 3600)} h` : `${Math.floor(seconds / 86400)} d`;
+  const { s, min, h, d } = units();
+  if (seconds < 60) return `${seconds}${s}`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)}${min}`;
+  return seconds < 86400 ? `${Math.floor(seconds / 3600)}${h}` : `${Math.floor(seconds / 86400)}${d}`;
 }
 
 /* The time of day with seconds, of this browser's zone. */
@@ -64,6 +69,6 @@ export function moment(when, now) {
   const day =
     date.toDateString() === new Date(now).toDateString()
       ? ""
-      : `${date.toLocaleDateString("en", { month: "short", day: "numeric" })}, `;
+      : `${date.toLocaleDateString(chosenLanguage(), { month: "short", day: "numeric" })}, `;
   return `${day}${clockTime(when)}`;
 }

@@ -1,5 +1,6 @@
 // health.js: a light for each part of the server, with its words.
 import { h, mark, put } from "./dom.js";
+import { told } from "./told.js";
 import { t } from "./words.js";
 
 const NAMES = ["gate", "ledger", "relay", "reconciliation"];
@@ -72,8 +73,8 @@ function light(title) {
     show(part) {
       mark(node, "data-state", part.state);
       put(state, STATES[part.state] ?? part.state);
-      put(words, part.words);
-      mark(node, "title", part.words);
+      put(words, told(part.words));
+      mark(node, "title", told(part.words));
     },
   };
 }

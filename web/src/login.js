@@ -1,6 +1,7 @@
 // login.js: trades the admin token for a session, which the browser keeps and no script can read.
 import { post } from "./api.js";
 import { h, mark, put } from "./dom.js";
+import { told } from "./told.js";
 import { t } from "./words.js";
 
 export function loginPage(root, { query }) {
@@ -34,7 +35,7 @@ export function loginPage(root, { query }) {
             ? t("A token is needed.")
             : problem.status === 429
               ? t("Too many tries. Wait a moment.")
-              : problem.message,
+              : told(problem.message),
       );
       mark(token, "aria-invalid", "true");
       token.select();

@@ -32,7 +32,7 @@ function makeFields() {
   });
   return [
     field("name", t("Name"), name, t("People see it on the storefront.")),
-    field("discount.value", t("How much off"), numberInput({ value: "10" }), t("In the currency's smallest unit: won, cents.")),
+    field("discount.value", t("How much off"), numberInput({ value: "10" })),
     field("currency", t("Currency"), currencyInput(), t("Empty: a plain number.")),
     ...Object.entries(NUMBERS).map(([number, { label, hint, start }]) =>
       field(number, label, numberInput({ value: start ?? "" }), hint),
@@ -50,7 +50,15 @@ export function policyFields(changed) {
   const node = (name) => byName.get(name).node;
   const row = (...nodes) => h("div", { class: "field-pair" }, ...nodes);
   const wide = (...nodes) => h("div", { class: "field-pair is-wide" }, ...nodes);
-  const kind = choice("discount.type", t("Discount"), KINDS, changed);
+  const kind = choice("discount.type", t("Discount"), KINDS, () => {
+    sayUnit();
+    changed();
+  });
+  const sayUnit = () =>
+    byName
+      .get("discount.value")
+      .hint(kind.value === "percent" ? t("From 1 to 100.") : t("In the currency's smallest unit: won, cents."));
+  sayUnit();
   const zone = field("zone", t("Time zone"), zoneInput(ownZone()), t("Of all times."));
   const timing = choice("timing", t("Opens"), TIMINGS, () => {
     mark(opens, "hidden", timing.value !== "at");
@@ -64,6 +72,7 @@ export function policyFields(changed) {
   };
   function fillCommon(policy) {
     kind.value = policy.discount.type;
+    sayUnit();
     set("discount.value", policy.discount.value);
     for (const name of CLONED) set(name, policy[name]);
   }
@@ -121,6 +130,7 @@ export function policyFields(changed) {
     restore(typed) {
       for (const { name, input } of all) if (typeof typed[name] === "string") input.value = typed[name];
       kind.value = typed["discount.type"];
+      sayUnit();
       timing.value = typed.timing;
       zone.input.value = typed.zone;
       mark(opens, "hidden", timing.value === "at" ? null : "");

@@ -56,7 +56,7 @@ export function preflight(id) {
         ),
       );
     } catch (problem) {
-      put(verdict, problem.message);
+      put(verdict, told(problem.message));
       verdict.dataset.state = "fail";
     } finally {
       button.disabled = false;

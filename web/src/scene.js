@@ -36,6 +36,7 @@ export function scene(root, { press, spoken }) {
     },
     nothing() {
       goods.nothing();
+      mark(card, "data-nothing", "");
       mark(card, "data-known", "");
     },
     who: (user) => put(you, user ? speech.words.you(user) : "\u00a0"),

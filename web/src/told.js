@@ -1,5 +1,5 @@
 // told.js: what the server says in sentences of its own, in the language of whoever reads it.
-import ko, { values } from "./i18n/preflight_ko.js";
+import ko, { values } from "./i18n/server_ko.js";
 import { language } from "./words.js";
 
 const PLACE = /\{(\d?)\}/g;

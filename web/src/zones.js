@@ -40,11 +40,13 @@ export function instantOf(wall, zone) {
 
 export const ownZone = () => Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
 
-/* "Seoul time", "UTC". */
-export const zoneWords = (zone) =>
-  /^(Etc\/)?(UTC|GMT|Zulu)$/.test(zone)
-    ? "UTC"
-    : t("{city} time", { city: zone.split("/").at(-1).replaceAll("_", " ") });
+/* "Seoul time", "UTC"; in Korean "(대한민국 시간)", which stands behind a time. */
+export function zoneWords(zone) {
+  if (/^(Etc\/)?(UTC|GMT|Zulu)$/.test(zone)) return "UTC";
+  if (language !== "ko") return `${zone.split("/").at(-1).replaceAll("_", " ")} time`;
+  const format = new Intl.DateTimeFormat("ko", { timeZone: zone, timeZoneName: "longGeneric" });
+  return `(${format.formatToParts(0).find(({ type }) => type === "timeZoneName").value})`;
+}
 
 /* "today 12:00", "Friday 12:00", "20 November 12:00", as seen from `now_ms`. */
 export function whenWords(ms, zone, now_ms) {

@@ -95,6 +95,7 @@ export default {
   "How far back": "표시 기간",
   "How much off": "할인 크기",
   Id: "번호",
+  "From 1 to 100.": "1부터 100까지.",
   "In the currency's smallest unit: won, cents.": "통화의 가장 작은 단위로: 원, 센트.",
   Issued: "발급",
   "It can be claimed the moment you press, by everybody who has its address.":
@@ -278,7 +279,6 @@ export default {
   "won by somebody": "당첨됨",
   "won {when}": "{when} 당첨",
   "{amount} off": "{amount} 할인",
-  "{city} time": "{city} 시각",
   "{issued} issued · {pending} pending": "발급 {issued} · 대기 {pending}",
   "{issued} issued, {pending} pending, {left} left of {total}":
     "발급 {issued}, 대기 {pending}, {total} 중 {left} 남음",

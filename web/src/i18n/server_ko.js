@@ -1,5 +1,6 @@
-// preflight_ko.js: what the server says of a drop's checks, in Korean. {} stands for what changes in
-// it; what is not here is said as the server says it.
+// server_ko.js: what the server says in sentences of its own, in Korean: of a drop's checks, in the
+// log of events, when it refuses something. {} stands for what changes in it; what is not here is said
+// as the server says it.
 export default {
   "The {} gate knows the policy and decides.": "{} 게이트가 이 이벤트를 알고 있으며 판정합니다.",
   "the gate does not know policy {} yet": "게이트가 아직 {}번 이벤트를 모릅니다",
@@ -47,6 +48,43 @@ export default {
     "작동하는 워커가 없습니다. 요청은 받지만 쿠폰이 되지 않습니다. `dibs worker`를 시작하십시오",
   "the gate waits to hear what the ledger made of a change":
     "게이트가 변경의 결과를 원장에서 듣기를 기다립니다",
+
+  "The opening time was changed.": "시작 시각을 바꿨습니다.",
+  "The closing time was changed.": "종료 시각을 바꿨습니다.",
+  "The total was changed from {} to {}.": "총수량을 {}에서 {}(으)로 바꿨습니다.",
+  "Claiming has begun.": "쿠폰을 받을 수 있게 되었습니다.",
+  "The last of {} went.": "{}장 중 마지막 한 장이 나갔습니다.",
+  "There is stock again: {}.": "다시 재고가 생겼습니다: {}.",
+  "Claiming is paused.": "일시 중지했습니다.",
+  "Claiming goes on.": "다시 시작했습니다.",
+  "Closed by hand.": "직접 종료했습니다.",
+  "Closed: its time is over.": "시간이 다 되어 종료되었습니다.",
+  "Created with a total of {}.": "총수량 {}(으)로 만들었습니다.",
+  "Dead letters: {}, {} more than before.": "처리되지 못한 요청: {}건, 전보다 {}건 많습니다.",
+  "No worker is alive: claims wait for their coupons.": "작동하는 워커가 없어 요청이 쿠폰을 기다립니다.",
+  "A worker is alive again.": "워커가 다시 작동합니다.",
+  "The gate answers again.": "게이트가 다시 응답합니다.",
+  "The gate is tried again.": "게이트에 다시 시도합니다.",
+  "The gate is away: claims are served from the reserve.":
+    "게이트에 연결할 수 없어 예비 수량으로 응답합니다.",
+  "The gate is away: claims are refused with 503.": "게이트에 연결할 수 없어 요청에 503으로 답합니다.",
+
+  "The server did not answer.": "서버가 응답하지 않았습니다.",
+  "the coupon is REDEEMED": "이미 사용한 쿠폰입니다",
+  "the coupon is CANCELLED": "취소된 쿠폰입니다",
+  "the coupon is EXPIRED": "기간이 지난 쿠폰입니다",
+  "the coupon is VOID": "무효인 쿠폰입니다",
+  "the user is blocked": "차단된 고객입니다",
+  "the policy is closed; create a new one": "종료된 이벤트입니다. 새로 만들어 주세요",
+  "policy {} exists already": "{}번 이벤트가 이미 있습니다",
+  "total: {} coupons are issued or pending; it cannot be {}":
+    "쿠폰 {}장이 발급되었거나 대기 중이라 {}(으)로 줄일 수 없습니다",
+  "total: {} coupons are issued, pending or lent; it cannot be {}":
+    "쿠폰 {}장이 발급되었거나 대기 중이라 {}(으)로 줄일 수 없습니다",
+  "reserve: {} of {} coupons are issued or pending; it cannot be {}":
+    "쿠폰 {1}장 중 {0}장이 발급되었거나 대기 중이라 예비 수량을 {2}(으)로 할 수 없습니다",
+  "{}: can be changed until {} seconds before the opening": "{}: 시작 {}초 전까지만 바꿀 수 있습니다",
+  "{}: {} coupons are issued or pending": "{}: 쿠폰 {}장이 발급되었거나 대기 중입니다",
 };
 
 /* What stands in the places. */
