@@ -255,3 +255,19 @@ browsing("the board speaks Korean, and English by the switch", async (visit) => 
   await board.page.getByRole("button", { name: "English" }).click();
   await board.reads("h1", "New drop");
 });
+
+browsing("while a board or a drop's page is read, nothing is said of it", async (visit) => {
+  const { id } = await server.policy({ total: 3 });
+  const page = await visit({ url: `${server.url}/#/customers`, routes: { "**/live": () => {} } });
+  for (const [where, bar] of [
+    ["/#/", ".now .stock"],
+    [`/#/policies/${id}`, ".kpis .stock"],
+  ]) {
+    await page.page.goto(server.url + where);
+    await page.page.locator(bar).first().waitFor({ state: "attached" });
+    const widths = await page.page
+      .locator(`${bar} i`)
+      .evaluateAll((parts) => parts.map((part) => part.getBoundingClientRect().width));
+    assert.deepEqual(widths, [0, 0], "a bar of what nobody knows yet");
+  }
+});

@@ -446,3 +446,32 @@ browsing("a shop's own storefront: name, links, colour, and what becomes of the 
     await own.stop();
   }
 });
+
+browsing("those who lost hear when to look again, where the shop says so, and nothing else", async (visit) => {
+  const told = async (more, locale = "en-US") => {
+    const own = await Server.start({
+      secrets: { shop_file: JSON.stringify({ name: "Shop", ...more }) },
+    });
+    try {
+      const { id } = await own.policy({ total: 1 });
+      await own.claim(id, "quick");
+      const shop = await shopper(visit, id, { at: own, locale });
+      await shop.reads(".view-message p:nth-child(2)", locale === "ko-KR" ? /나갔습니다\.$/ : /^The last one went at/);
+      shop.troubles.length = 0;
+      return shop.page.locator(".view-message p").allTextContents();
+    } finally {
+      await own.stop();
+    }
+  };
+  const look_again_at = "2031-01-02T03:00:00Z";
+  const [plain, again, korean, past] = await Promise.all([
+    told({}),
+    told({ coupons_come_back: true, look_again_at }),
+    told({ coupons_come_back: true, look_again_at }, "ko-KR"),
+    told({ coupons_come_back: true, look_again_at: "2020-01-02T03:00:00Z" }),
+  ]);
+  assert.equal(plain.length, 2, "cancelled ones are spoken of though the shop does not allow it");
+  assert.match(again[2], /^Cancelled coupons come back: look again Thu, January 2 at 12:00 PM GMT\+9\.$/);
+  assert.match(korean[2], /1월 2일.*12:00 GMT\+9/);
+  assert.equal(past[2], en.comesBack);
+});

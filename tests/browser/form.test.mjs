@@ -151,3 +151,56 @@ browsing("everything may be edited before the opening, and promises stay after i
   await visitor.reads("h1", "Right name");
   assert.equal((await server.get(`/v1/policies/${id}`)).reserve, 4);
 });
+
+browsing("the keyboard alone makes, watches, edits and closes a drop", async (visit) => {
+  const visitor = await visit({ url: `${server.url}/` });
+  const { page } = visitor;
+  await visitor.reads("#connection", "Live");
+  /* Goes on with Tab until the element that has the focus is called that. */
+  const go = async (name) => {
+    const names = [];
+    for (let presses = 0; presses < 90; presses++) {
+      await page.keyboard.press("Tab");
+      const here = await page.evaluate(() => {
+        const { labels, textContent } = document.activeElement;
+        return (labels?.[0]?.textContent ?? textContent).trim();
+      });
+      if (here === name) return;
+      names.push(here.slice(0, 30));
+    }
+    assert.fail(`Tab never comes to ${name}: ${names}`);
+  };
+  const type = async (name, text) => {
+    await go(name);
+    await page.keyboard.press("Control+A");
+    await page.keyboard.type(text);
+  };
+  await go("New drop");
+  await page.keyboard.press("Enter");
+  await visitor.reads("h1", "New drop");
+  await type("Name", "By hand");
+  await type("Coupons", "7");
+  await page.keyboard.press("Enter");
+  await visitor.shows("dialog");
+  await page.keyboard.press("Enter");
+  await visitor.reads("h1", "By hand");
+  const { id } = (await server.get("/v1/policies")).items.find(({ name }) => name === "By hand");
+  await server.claim(id, "somebody");
+  await visitor.reads(".kpis .is-remaining dd", "6");
+  await visitor.reads(".feed li .feed-result", "issued");
+
+  await go("Edit");
+  await page.keyboard.press("Enter");
+  await visitor.reads("h1", "Edit “By hand”");
+  await type("Coupons", "9");
+  await page.keyboard.press("Enter");
+  await visitor.reads(".kpis .is-remaining .soft", "of 9");
+
+  await go("Close");
+  await page.keyboard.press("Enter");
+  await visitor.reads("dialog h2", /^Close/);
+  await go("Close it");
+  await page.keyboard.press("Enter");
+  await visitor.reads(".policy-name .pill", "Closed");
+  assert.equal((await server.get(`/v1/policies/${id}`)).state, "CLOSED");
+});

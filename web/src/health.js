@@ -22,7 +22,7 @@ export function partsOf(readiness) {
   return readiness.parts.map(({ name, kind, ready, detail }) => ({
     name: name === "steward" ? "reconciliation" : name,
     state: ready ? "ok" : WITHOUT.has(name) ? "degraded" : "down",
-    words: detail === "ok" ? kind : detail,
+    words: detail !== "ok" ? detail : name === "steward" ? t("in order") : kind,
   }));
 }
 

@@ -4,7 +4,7 @@ import { h, mark, put, vary } from "./dom.js";
 /* The top of the card and its bar; nothing is shown of it until it is known. */
 export function offer(speech) {
   const pill = h("span", { class: "pill" }, h("i", { class: "dot" }), h("span", {}, "\u00a0"));
-  const title = h("h1", {}, "\u00a0");
+  const title = h("h1", {}, "dibs");
   const off = h("b"),
     offWord = h("span");
   const facts = h("p", { class: "facts" }, "\u00a0");

@@ -11,6 +11,9 @@ export function stockBar(label) {
     h("i", { class: "stock-issued" }),
     h("i", { class: "stock-pending" }),
   );
+  // Nothing yet; the second is also the name of a colour.
+  vary(node, "--issued", 0);
+  vary(node, "--pending", 0);
   return {
     node,
     show({ total, issued, pending, remaining }) {

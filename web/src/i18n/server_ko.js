@@ -41,6 +41,8 @@ export default {
   "{} answered in {} ms, and commits.": "{}가 {} ms 만에 응답했고 기록합니다.",
   "Not known: {}": "알 수 없음: {}",
   ok: "정상",
+  "in process": "이 프로세스",
+  processes: "별도 프로세스",
   "ok, lag {}": "정상, 밀린 메시지 {}건",
   "disabled, as it fails for a day; `dibs webhook enable` tries again":
     "하루 동안 실패하여 꺼졌습니다. `dibs webhook enable`로 다시 켤 수 있습니다",
