@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree
@@ -195,6 +196,7 @@ def test_lab__a_promise_that_is_not_kept_is_said(database, tmp_path):
     assert broken.returncode == 3, broken.stderr
     assert "broken: dibs-redis-ledger, --scenario poison --seed 1: " in broken.stderr
     assert "a promise is BROKEN" in broken.stderr
+    shutil.rmtree(re.search(r"what the servers wrote is in (\S+)", broken.stderr)[1])
 
 
 def test_lab__references_keep_what_their_settings_promise(database):
