@@ -1,4 +1,4 @@
-"""What one decision of the local gate costs, in instructions: the same on every machine."""
+"""What one decision of the local gate costs, in instructions: the same however busy the machine is."""
 
 import re
 import subprocess
@@ -8,10 +8,11 @@ import pytest
 from harness import BUILD_DIR
 
 DECISIONS = 12800
-# Mode of bench/gate, claims held before, instructions a decision may take. Of 1,000 claims the table
-# of users grows to fourteen times as many, and who wins pays for that.
-LIMITS = [("win", 100_000, 250), ("repeat", 100_000, 250), ("sold_out", 100_000, 250),
-          ("win", 1000, 310)]
+# Mode of bench/gate, claims held before, instructions a decision may take: an eighth more than it
+# does, as compilers and the C library of another machine differ by so much. Of 1,000 claims the
+# table of users grows to fourteen times as many, and who wins pays for that.
+LIMITS = [("win", 100_000, 280), ("repeat", 100_000, 250), ("sold_out", 100_000, 150),
+          ("win", 1000, 340)]
 
 
 @pytest.fixture(scope="module", name="program")
