@@ -7,9 +7,11 @@ from harness import Server, run_serve, wait_until
 from ledger import ServedDatabase
 from proxy import LOSE_REQUEST
 
-# Requests of a start, in the order in which they are made: the schema, the mark of the writer, the
-# key of the codes, what the gate is restored from.
-STEPS = [b"schema_migration", b"writer", b"secret", b"coupon"]
+# Requests of a start, in the order in which they are made, and what is logged when they fail: the
+# schema, the mark of the writer, the key of the codes, what the gate is restored from. While that
+# waits, the server listens.
+STEPS = [(b"schema_migration", "start_waits"), (b"writer", "start_waits"),
+         (b"secret", "start_waits"), (b"coupon", "restore_waits")]
 
 
 @pytest.fixture
@@ -35,8 +37,8 @@ def test_database_start__waits_for_one_that_is_not_there_yet(starting, proxy):
     starting.stop()
 
 
-@pytest.mark.parametrize("step", STEPS)
-def test_database_start__one_that_goes_away_in_between(starting, proxy, step):
+@pytest.mark.parametrize("step, event", STEPS)
+def test_database_start__one_that_goes_away_in_between(starting, proxy, step, event):
     """A connection that breaks at any request of the start, and cannot be made again for a while."""
     starting.start()
     policy = starting.create(total=3)["id"]
@@ -46,7 +48,7 @@ def test_database_start__one_that_goes_away_in_between(starting, proxy, step):
     at = len(starting.log)
     starting.spawn()
     trap.wait()
-    starting.await_log("start_waits", since=at)
+    starting.await_log(event, since=at)
     proxy.admit()
     starting.await_start()
     assert starting.claim(policy, "u1").json["code"] == first["code"]

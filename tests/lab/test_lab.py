@@ -244,9 +244,9 @@ def test_lab__a_database_that_is_far_away(database):
 def test_lab__a_broker_that_is_away(database):
     """What was handed to it is forgotten where errors are only logged; dibs sends it again."""
     found = lab(database, "--scenario", "broker", "--total", "100", "--users", "200", "--burst", "20",
-                "--every", "50", only=["decr-kafka", "dibs-kafka"])
-    decr = found["decr-kafka"]
-    assert decr["yes_without_row"] > 0 and decr["rows"] > 0, "what the broker had taken is issued"
+                "--every", "250", only=["decr-kafka", "dibs-kafka"])
+    # How much the broker had taken before it was killed, the machine decides.
+    assert found["decr-kafka"]["yes_without_row"] > 0, found
     assert_right(found, "dibs-kafka")
     assert found["dibs-kafka"]["rows"] == 100, found
 
