@@ -76,7 +76,7 @@ enum status gate_adopt(struct gate *gate, struct gate *other, struct error *erro
     pthread_rwlock_wrlock(&local->policies_lock);
     bool has_room = array_grow(&local->policies, local->policy_count + from->policy_count,
                                &local->policy_capacity, sizeof(struct local_policy *));
-    if (has_room)
+    if (has_room && from->policy_count > 0)
         gate_local_merge(local, from);
     pthread_rwlock_unlock(&local->policies_lock);
     return has_room ? STATUS_OK
