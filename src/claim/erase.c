@@ -5,6 +5,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "claim/parts.h"
 #include "ledger/erase.h"
 
@@ -63,50 +64,124 @@ static enum status erase_count(struct service *service, const struct id *user, i
 
 /* --- refusing --- */
 
-/* A claim that the ledger does not have yet would come to nothing while its user is blocked. */
+/* The first policy above that one of which the user has a claim that the ledger does not have yet;
+ * 0: none. */
+static enum status erase_find_pending(struct service *service, const struct id *user,
+                                      int64_t *policy_id, struct error *error)
+{
+    struct gate_claim claims[CLAIMS_OF_USER_MAX];
+    size_t count;
+
+    while (gate_list(service->gate, *policy_id, policy_id, 1) == 1) {
+        enum status status =
+            gate_find(service->gate, *policy_id, user, claims, CLAIMS_OF_USER_MAX, &count, error);
+        if (status == STATUS_NOT_FOUND)
+            continue;
+        if (status != STATUS_OK)
+            return status;
+        for (size_t i = 0; i < count && i < CLAIMS_OF_USER_MAX; i++)
+            if (claims[i].pending)
+                return STATUS_OK;
+    }
+    *policy_id = 0;
+    return STATUS_OK;
+}
+
+/* It would come to nothing while its user is blocked. */
 static enum status erase_check_pending(struct service *service, const struct id *user,
                                        struct error *error)
 {
-    struct gate_claim newest;
     int64_t policy_id = 0;
-    size_t count;
-    enum status status = STATUS_OK;
+    enum status status = erase_find_pending(service, user, &policy_id, error);
 
-    while (status == STATUS_OK && gate_list(service->gate, policy_id, &policy_id, 1) == 1) {
-        status = gate_find(service->gate, policy_id, user, &newest, 1, &count, error);
-        if (status == STATUS_OK && count > 0 && newest.pending)
-            return error_set(error, STATUS_CONFLICT,
-                             "a claim of theirs on policy %" PRId64
-                             " is not in the ledger yet: ask again, or erase them anyway",
-                             policy_id);
-        if (status == STATUS_NOT_FOUND)
-            status = STATUS_OK;
-    }
-    return status;
+    return status == STATUS_OK && policy_id != 0
+               ? error_set(error, STATUS_CONFLICT,
+                           "a claim of theirs on policy %" PRId64
+                           " is not in the ledger yet: ask again, or erase them anyway",
+                           policy_id)
+               : status;
 }
 
-static enum status erase_check(struct service *service, const struct id *user, int erased_count,
-                               struct erasure_report *report, struct error *error)
+static enum status erase_check_open(struct service *service, const struct id *user,
+                                    struct erasure_report *report, struct error *error)
 {
-    bool is_blocked = false;
     enum status status =
         ledger_erase_open(service->ledger, user, clock_wall_ms(), report->policy_ids,
                           ERASURE_POLICIES_MAX, &report->policy_count, error);
 
-    if (status == STATUS_OK && report->policy_count > 0)
-        return error_set(error, STATUS_CONFLICT,
-                         "the user has a coupon of policy %" PRId64 "%s: " WORDS_OF_OPEN,
-                         report->policy_ids[0], report->policy_count > 1 ? " and of others" : "");
+    return status == STATUS_OK && report->policy_count > 0
+               ? error_set(error, STATUS_CONFLICT,
+                           "the user has a coupon of policy %" PRId64 "%s: " WORDS_OF_OPEN,
+                           report->policy_ids[0], report->policy_count > 1 ? " and of others" : "")
+               : status;
+}
+
+/* An erasure that was cut short has left them blocked, and their first pseudonym, too. */
+static enum status erase_check_blocked(struct service *service, const struct id *user,
+                                       struct error *error)
+{
+    struct id mark = erase_pseudonym(service, user, 1);
+    bool is_blocked = false;
+    bool is_begun = false;
+    enum status status = ledger_user_blocked(service->ledger, user, &is_blocked, error);
+
+    if (status == STATUS_OK && is_blocked)
+        status = ledger_user_blocked(service->ledger, &mark, &is_begun, error);
+    return status == STATUS_OK && is_blocked && !is_begun
+               ? error_set(error, STATUS_CONFLICT,
+                           "the user is blocked, and could claim again when they are erased; "
+                           "unblock them, or erase them anyway")
+               : status;
+}
+
+static enum status erase_check(struct service *service, const struct id *user,
+                               struct erasure_report *report, struct error *error)
+{
+    enum status status = erase_check_open(service, user, report, error);
+
     if (status == STATUS_OK)
         status = erase_check_pending(service, user, error);
-    /* An erasure that was cut short has left them blocked. */
-    if (status == STATUS_OK && erased_count == 0)
-        status = ledger_user_blocked(service->ledger, user, &is_blocked, error);
-    if (status == STATUS_OK && is_blocked)
-        return error_set(error, STATUS_CONFLICT,
-                         "the user is blocked, and could claim again when they are erased; unblock "
-                         "them, or erase them anyway");
-    return status;
+    return status == STATUS_OK ? erase_check_blocked(service, user, error) : status;
+}
+
+/* --- blocking --- */
+
+/* What they won before comes to the ledger, or to nothing there, before their id goes. */
+static enum status erase_await_pending(struct service *service, const struct id *user,
+                                       struct error *error)
+{
+    int64_t policy_id = 0;
+
+    for (int i = 0; i < TRIES; i++) {
+        enum status status = erase_find_pending(service, user, &policy_id, error);
+        if (status != STATUS_OK || policy_id == 0)
+            return status;
+        service_pause(TRY_PAUSE_MS);
+        policy_id--;
+    }
+    return error_set(error, STATUS_CONFLICT,
+                     "a claim of theirs on policy %" PRId64
+                     " is not in the ledger yet: ask again; they are blocked until then",
+                     policy_id + 1);
+}
+
+/* The mark of an erasure is there before the block, and goes after it. */
+static enum status erase_block(struct service *service, const struct id *user, struct error *error)
+{
+    struct id mark = erase_pseudonym(service, user, 1);
+    enum status status = service_user_block(service, &mark, true, error);
+
+    return status == STATUS_OK ? service_user_block(service, user, true, error) : status;
+}
+
+static enum status erase_unblock(struct service *service, const struct id *user,
+                                 struct error *error)
+{
+    struct id mark = erase_pseudonym(service, user, 1);
+    enum status status = service_user_block(service, user, false, error);
+
+    FAULT_POINT("erase.after_unblock");
+    return status == STATUS_OK ? service_user_block(service, &mark, false, error) : status;
 }
 
 /* --- the gate --- */
@@ -210,6 +285,7 @@ static enum status erase_everywhere(struct service *service, const struct id *us
         report->pseudonym = erase_pseudonym(service, user, last);
         if (status == STATUS_OK)
             status = ledger_erase(service->ledger, user, &report->pseudonym, error);
+        FAULT_POINT("erase.after_ledger");
         report->coupon_count = 0;
         for (int nth = last; nth > 0 && status == STATUS_OK; nth--) {
             struct id pseudonym = erase_pseudonym(service, user, nth);
@@ -217,6 +293,19 @@ static enum status erase_everywhere(struct service *service, const struct id *us
         }
     }
     return status;
+}
+
+/* A coupon that they won between the first look and the block is one that they hold. */
+static enum status erase_look_again(struct service *service, const struct id *user,
+                                    struct erasure_report *report, struct error *error)
+{
+    enum status status = erase_check_open(service, user, report, error);
+
+    if (status != STATUS_CONFLICT)
+        return status;
+    struct error ignored;
+    enum status unblocked = erase_unblock(service, user, &ignored);
+    return unblocked == STATUS_OK ? status : error_set(error, unblocked, "%s", ignored.text);
 }
 
 enum status service_user_erase(struct service *service, const struct id *user, enum erase_care care,
@@ -235,10 +324,17 @@ enum status service_user_erase(struct service *service, const struct id *user, e
     if (status == STATUS_OK && erased_count == ERASURES_MAX)
         return error_set(error, STATUS_CONFLICT, "they were erased %d times", ERASURES_MAX);
     if (status == STATUS_OK && care == ERASE_SAFELY)
-        status = erase_check(service, user, erased_count, report, error);
+        status = erase_check(service, user, report, error);
+    FAULT_POINT("erase.before_block");
     if (status == STATUS_OK)
-        status = service_user_block(service, user, true, error);
+        status = erase_block(service, user, error);
+    FAULT_POINT("erase.after_block");
+    if (status == STATUS_OK)
+        status = erase_await_pending(service, user, error);
+    if (status == STATUS_OK && care == ERASE_SAFELY)
+        status = erase_look_again(service, user, report, error);
     if (status == STATUS_OK)
         status = erase_everywhere(service, user, erased_count, report, error);
-    return status == STATUS_OK ? service_user_block(service, user, false, error) : status;
+    FAULT_POINT("erase.after_gate");
+    return status == STATUS_OK ? erase_unblock(service, user, error) : status;
 }

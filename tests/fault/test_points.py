@@ -16,13 +16,14 @@ from wire import Closed
 
 # Those in the drivers of other databases are never passed, nor are a worker's and Kafka's with
 # nothing configured; those of sales and the board are in test_sales.py and test_redis_board.py,
-# Kafka's in test_kafka_points.py, those of a start in test_restore.py.
+# Kafka's in test_kafka_points.py, those of a start in test_restore.py, of an erasure in
+# test_erase_points.py.
 OTHERS = {"sqlite", "postgres", "mysql"} - {KIND}
 POINTS = sorted({name for path in (ROOT / "src").rglob("*.c")
                  if path.parent.name not in OTHERS
                  for name in re.findall(r'FAULT_POINT\("([a-z_.]+)"\)', path.read_text())
                  if not name.startswith(("worker.", "kafka.", "announcer.", "orders.", "sales.",
-                                          "board.", "restore."))})
+                                          "board.", "restore.", "erase."))})
 # Passed when the log is moved into the database.
 FILLED = ("ledger.before_checkpoint", "ledger.before_main_sync", "ledger.after_main_sync")
 # Servers take their time, and what happens at a point is the same: fewer of them but in a soak.

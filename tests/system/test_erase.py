@@ -175,3 +175,25 @@ def test_erase__redis_forgets_the_id(tmp_path):
         # They are new, and the sums count both.
         assert server.claim(policy, user).json["nth"] == 1
         shop.await_drained(policy)
+
+
+@pytest.mark.refused("brings a Redis and a ledger of its own")
+def test_erase__what_is_not_in_the_ledger_yet_is_waited_for(tmp_path):
+    """Also anyway, and of a policy of which the ledger has nothing: else its row would have the id."""
+    user = "person-of-interest-20"
+    with Redis() as redis, Sharing(tmp_path, redis) as shop:
+        server = shop.serve()
+        policy, other = (server.create(total=1)["id"] for _ in range(2))
+        assert server.claim(policy, user).status == 202
+        problem = expect_problem(erase(server, user, {"anyway": True}), 409, "CONFLICT")
+        assert f"policy {policy}" in problem["detail"] and "blocked" in problem["detail"]
+        expect_problem(server.claim(other, user), 403, "BLOCKED")
+        shop.work()
+        shop.await_drained(policy)
+        expect(erase(server, user, {"anyway": True}), 200)
+        assert user not in redis_text(redis) and user not in everything(server)
+        # It came to nothing, and the next one has the unit.
+        wait_until(lambda: server.claim(policy, "next-one").status in (200, 201, 202), "it is back")
+        shop.await_drained(policy)
+        assert server.claim(other, user).status in (201, 202)
+        audit_is_fine(server, policy)

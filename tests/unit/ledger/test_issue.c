@@ -424,6 +424,31 @@ static void test_issue__a_refused_claim_that_comes_again_stays_void(void **state
     }
 }
 
+/* Kafka hands a claim over once more after its user was erased, and has come anew since. */
+static void test_issue__a_claim_comes_again_after_its_user_was_erased(void **state)
+{
+    struct fixture *fixture = *state;
+    enum coupon_state states[3];
+
+    create(fixture, 5, 0);
+    struct claim claims[] = {claim_of(fixture, 1, "a", 1), claim_of(fixture, 2, "b", 1),
+                             claim_of(fixture, 3, "a", 1)};
+    issue(fixture, claims, 2, states);
+    database_execute(&fixture->database,
+                     "UPDATE coupon SET user_id = 'erased-0123456789abcdef0123456789abcdef' "
+                     "WHERE user_id = 'a'");
+    issue(fixture, claims + 2, 1, states);
+    int64_t left = unleased(fixture);
+    issue(fixture, claims, 3, states);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(states[i], COUPON_ISSUED);
+    struct coupon erased = coupon_at(fixture, 1);
+    assert_true(
+        span_equal(id_span(&erased.claim.user), SPAN("erased-0123456789abcdef0123456789abcdef")));
+    assert_int_equal(unleased(fixture), left);
+    assert_int_equal(database_imbalance(&fixture->database), 0);
+}
+
 /* A trigger that refuses nothing changes nothing either, though SQLite then reads rows ahead. */
 static void test_issue__conflicts_beside_a_trigger(void **state)
 {
@@ -520,6 +545,7 @@ int main(void)
         ISSUE_TEST(bad_row_leaves_its_unit_to_the_next),
         ISSUE_TEST(bad_rows_that_are_no_plain_wins),
         ISSUE_TEST(a_refused_claim_that_comes_again_stays_void),
+        ISSUE_TEST(a_claim_comes_again_after_its_user_was_erased),
         ISSUE_TEST(conflicts_beside_a_trigger),
         ISSUE_TEST(blocked_users_are_found_by_one_statement),
     };
