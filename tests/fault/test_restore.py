@@ -107,6 +107,7 @@ def test_restore__the_newest_open_first(held):
     assert server.win(held.newest, "new")["seq"] == 3
     is_unavailable(server.claim(held.old, "new"))
     is_unavailable(server.get("/v1/policies"))
+    is_unavailable(server.get("/v1/audit"))
     detail = server.get("/readyz").json["parts"][0]["detail"]
     assert f"2 are open, those below {held.large} follow" in detail
     held.let_go()

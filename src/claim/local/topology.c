@@ -138,7 +138,7 @@ static enum status local_survey(struct service *service, int64_t policy_id,
     return STATUS_OK;
 }
 
-/* The gate has all policies. */
+/* The gate has all policies, as soon as it is restored. */
 static enum status local_policies(struct service *service, int64_t **ids, size_t *count,
                                   struct error *error)
 {
@@ -147,6 +147,8 @@ static enum status local_policies(struct service *service, int64_t **ids, size_t
 
     *ids = NULL;
     *count = 0;
+    if (!restore_has_all(service->restore))
+        return error_set(error, STATUS_UNAVAILABLE, "the gate is being restored");
     do {
         int64_t *grown = reallocarray(*ids, *count + PAGE, sizeof(*grown));
         if (grown == NULL)
