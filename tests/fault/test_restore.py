@@ -1,10 +1,11 @@
 """A start that listens while it restores its policies: what is told and done meanwhile, at each step."""
 
 import signal
+import time
 
 import pytest
 
-from harness import START_TIMEOUT_S, Server, expect, expect_problem, run_dibs, wait_until
+from harness import START_TIMEOUT_S, Server, claim_bytes, expect, expect_problem, run_dibs, wait_until
 from ledger import audit, coupons
 
 # Has so many seqs that it is a stretch of its own, with all newer ones.
@@ -131,6 +132,32 @@ def test_restore__what_is_written_meanwhile_is_not_lost(held):
     assert server.win(made, "v")["seq"] == 2
     assert server.policy(made)["issued"] == 2
     assert len(expect(server.get("/v1/policies"), 200)["items"]) == 4
+    audit(server.database)
+    server.stop()
+
+
+def test_restore__what_waits_for_it_does_not_hold_up_the_rest(held):
+    """A coupon of a policy that is still to come is redeemed; stock of the open ones returns as before."""
+    pause_s = 0.2  # of the steward, after what it could not do
+    policies = [held.server.create(total=1)["id"] for _ in range(40)]
+    for policy in policies:
+        held.server.win(policy, "first")
+    server = held.start("restore.before_stretch", 2)
+    wait_until(lambda: server.claim(held.newest, "winner").status == 200, "the newest is open")
+    took_s = []
+    for seq in (1, 2):
+        for policy in policies:
+            expect(server.cancel(f"{policy}-{seq}"), 200)
+        if seq == 2:
+            expect(server.post(f"/v1/coupons/{held.old}-1/redeem", {"order_id": "o"}), 200)
+        started = time.monotonic()
+        outcomes = server.storm([claim_bytes(policy, f"user-{seq}") for policy in policies])
+        assert [outcome.answer.status for outcome in outcomes] == [201] * len(policies)
+        took_s.append(time.monotonic() - started)
+    assert took_s[1] < took_s[0] + len(policies) * pause_s / 2, took_s
+    held.let_go()
+    wait_until(lambda: expect(server.claim(held.old, "winner"), 200)["coupon_state"] == "REDEEMED",
+               "the gate hears of it")
     audit(server.database)
     server.stop()
 

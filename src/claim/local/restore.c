@@ -238,8 +238,10 @@ static enum status restore_all(struct restore *restore, struct error *error)
         else if (!restore_waits(restore, status, error))
             return status;
         service_stock_changed(restore->service);
+        steward_look(&restore->service->steward);
     }
     gate_fill(restore->service->gate, GATE_IS_FULL);
+    steward_look(&restore->service->steward);
     return STATUS_OK;
 }
 

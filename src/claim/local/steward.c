@@ -40,6 +40,13 @@ static void steward_wake(struct steward *steward)
         periodic_wake(&steward->periodic);
 }
 
+void steward_look(struct steward *steward)
+{
+    pthread_mutex_lock(&steward->lock);
+    steward_wake(steward);
+    pthread_mutex_unlock(&steward->lock);
+}
+
 void steward_call(struct steward *steward, int64_t policy_id, enum steward_task task)
 {
     size_t at = 0;
@@ -275,16 +282,18 @@ static size_t steward_place(const struct steward *steward, int64_t policy_id)
 }
 
 /* The policy of the next doubt, from that place of the list on, which is not at a server where an
- * earlier one could not be settled: each try there takes as long as its time-out. */
+ * earlier one could not be settled: each try there takes as long as its time-out. Those of a policy
+ * that is still to come hold nobody up. */
 static bool steward_next_doubt(struct steward *steward, size_t *at, int64_t *policy_id,
                                const bool is_stuck[GATE_PLACES_MAX])
 {
+    const struct restore *restore = steward->service->restore;
     bool found = false;
 
     pthread_mutex_lock(&steward->lock);
     while (!found && *at < steward->writes.count && steward->is_running) {
         *policy_id = steward->writes.items[(*at)++].policy_id;
-        found = !is_stuck[steward_place(steward, *policy_id)];
+        found = !is_stuck[steward_place(steward, *policy_id)] && restore_has(restore, *policy_id);
     }
     pthread_mutex_unlock(&steward->lock);
     return found;

@@ -98,6 +98,10 @@ bool steward_is_sure(struct steward *steward, int64_t policy_id);
  */
 bool steward_is_settled(struct steward *steward, int64_t policy_id);
 
+/* The gate has more policies than before: what is in doubt of them can be settled. From any thread.
+ */
+void steward_look(struct steward *steward);
+
 /* Whether there is anything to settle, without trying. From any thread. */
 bool steward_has_doubts(struct steward *steward);
 
