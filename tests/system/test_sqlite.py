@@ -79,7 +79,10 @@ def test_ledger__a_large_file_is_checked_while_it_works(tmp_path):
             SELECT 'p' || i, printf('%0200d', i), 0 FROM n""")
     server.start()
     assert server.await_log("database_checked")["words"] == "ok"
+    server.create()
     server.stop()
+    wal = server.folder / "dibs.db-wal"
+    assert not wal.exists() or wal.stat().st_size == 0
     size = path.stat().st_size
     assert size > 16 * 2 ** 20
     with open(path, "r+b") as file:

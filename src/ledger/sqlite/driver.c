@@ -162,6 +162,9 @@ static void ledger_sqlite_session_close(struct ledger_session *session)
 {
     if (session == NULL)
         return;
+    /* The writer's connection is the last one: that folds the log in. */
+    if (session->kind == SESSION_WRITER)
+        sqlite_check_stop(&session->store->check);
     ledger_sqlite_session_disconnect(session);
     if (session->kind == SESSION_WRITER)
         session->store->has_writer = false;
