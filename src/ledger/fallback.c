@@ -269,6 +269,40 @@ struct entered {
     size_t *left_count;
 };
 
+struct entering_left {
+    bool is_other; /* the coupon is not as it was told */
+    bool is_marked;
+};
+
+static enum status entering_read_left(void *context, const struct sql_value *columns,
+                                      struct error *error)
+{
+    (void)error;
+    *(struct entering_left *)context = (struct entering_left){
+        .is_other = columns[0].number != 0,
+        .is_marked = columns[1].number != 0,
+    };
+    return STATUS_OK;
+}
+
+/* The mark that was told of is gone, or the coupon has changed. One that is as it was told is left
+ * to whoever took the mark away, or set another: tellers who marked it anew would set each other
+ * back again and again. Of one that is not, what was told just now may have come behind what
+ * somebody else has told: it hears once more how it is now. */
+static enum status entering_look_again(struct sql *sql, const struct coupon *coupon, bool *is_left,
+                                       struct error *error)
+{
+    struct entering_left left = {false};
+    enum status status = SQL_RUN(sql, STATEMENT_entering_left, entering_read_left, &left, error,
+                                 sql_i64(coupon->claim.policy_id), sql_i64(coupon->claim.seq),
+                                 sql_text(span_of(coupon_state_name(coupon->state))));
+
+    *is_left = left.is_other || left.is_marked;
+    return status == STATUS_OK && left.is_other
+               ? entering_mark(sql, coupon->claim.policy_id, coupon->claim.seq, error)
+               : status;
+}
+
 static enum status entering_unmark(struct sql *sql, void *argument, struct error *error)
 {
     const struct entered *entered = argument;
@@ -278,16 +312,14 @@ static enum status entering_unmark(struct sql *sql, void *argument, struct error
     for (size_t i = 0; i < entered->count && status == STATUS_OK; i++) {
         const struct coupon *coupon = &entered->coupons[i].coupon;
         int64_t changed = 0;
+        bool is_left = false;
         status = SQL_CHANGE(sql, STATEMENT_entering_delete, &changed, error,
                             sql_i64(coupon->claim.policy_id), sql_i64(coupon->claim.seq),
                             sql_i64(entered->coupons[i].changes),
                             sql_text(span_of(coupon_state_name(coupon->state))));
-        if (status != STATUS_OK || changed > 0)
-            continue;
-        /* What the gate was told is not all any more, or somebody else has told it more meanwhile:
-         * it hears once more how it is now. */
-        (*entered->left_count)++;
-        status = entering_mark(sql, coupon->claim.policy_id, coupon->claim.seq, error);
+        if (status == STATUS_OK && changed == 0)
+            status = entering_look_again(sql, coupon, &is_left, error);
+        *entered->left_count += is_left;
     }
     return status;
 }

@@ -135,8 +135,8 @@ enum status ledger_entering(struct ledger *ledger, int64_t policy_id,
                                                struct error *error),
                             void *context, struct error *error) MUST_CHECK;
 
-/* The gate has heard of these, as they were then; one that has changed since is marked anew.
- * *left_count is how many do. */
+/* The gate has heard of these, as they were then; one that is not so any more is marked anew.
+ * *left_count is how many are marked. */
 enum status ledger_entered(struct ledger *ledger, const struct entering_coupon *coupons,
                            size_t count, size_t *left_count, struct error *error) MUST_CHECK;
 

@@ -318,6 +318,12 @@ WHERE e.policy_id = $1 AND e.seq <= $2;
 DELETE FROM entering_coupon WHERE policy_id = $1 AND seq = $2 AND changes = $3
   AND EXISTS (SELECT 1 FROM coupon c WHERE c.policy_id = $1 AND c.seq = $2 AND c.state = $4);
 
+-- name: entering_left
+-- Of a coupon whose mark was not taken away: has it become something else, and is it marked?
+SELECT (c.state <> $3)::integer,
+    (EXISTS (SELECT 1 FROM entering_coupon e WHERE e.policy_id = $1 AND e.seq = $2))::integer
+FROM coupon c WHERE c.policy_id = $1 AND c.seq = $2;
+
 -- name: entering_forget
 DELETE FROM entering_coupon WHERE policy_id = $1;
 

@@ -449,6 +449,30 @@ static void test_issuing__a_slow_teller_hides_nothing(void **state)
     assert_int_equal(unmark(fixture, &fast), 0);
 }
 
+/* Two tell the gate the same: the slower one finds it told, and leaves nothing to be told again. */
+static void test_issuing__two_tellers_do_not_set_each_other_back(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lease lease;
+    int64_t id = create_with(fixture, 5, 5, 1, &lease).id;
+
+    claim_from_reserve(fixture, id, "a", 1);
+    claim_from_reserve(fixture, id, "b", 2);
+    struct heard fast = hear(fixture, id);
+    struct heard slow = hear(fixture, id);
+    assert_int_equal(unmark(fixture, &fast), 0);
+    assert_int_equal(unmark(fixture, &slow), 0);
+    assert_int_equal(hear(fixture, id).count, 0);
+
+    /* Nor does one who finds another mark put its own there. */
+    claim_from_reserve(fixture, id, "a", 3);
+    fast = hear(fixture, id);
+    assert_int_equal(fast.count, 1);
+    assert_int_equal(unmark(fixture, &slow), 1);
+    assert_int_equal(unmark(fixture, &fast), 0);
+    assert_int_equal(hear(fixture, id).count, 0);
+}
+
 int ledger_suite_run_issuing(void)
 {
 #define ISSUING_TEST(name) cmocka_unit_test_setup_teardown(test_issuing__##name, set_up, tear_down)
@@ -468,6 +492,7 @@ int ledger_suite_run_issuing(void)
         ISSUING_TEST(a_key_that_the_reserve_answered_is_merged_too),
         ISSUING_TEST(what_the_gate_has_not_heard_of),
         ISSUING_TEST(a_slow_teller_hides_nothing),
+        ISSUING_TEST(two_tellers_do_not_set_each_other_back),
     };
     return cmocka_run_group_tests_name("ledger: issuing", tests, NULL, NULL);
 }

@@ -48,6 +48,7 @@ ARGUMENTS = {
     "entering_list": "3, 100",
     "entering_keys": "3, 900",
     "entering_delete": "3, 17, 1, 'ISSUED'",
+    "entering_left": "3, 17, 'ISSUED'",
     "reserve_among": "3, '[\"user-17\"]'",
     "erase_open": "'user-17', 1, 5",
     "erase_keys": "'user-17', 3",
