@@ -49,7 +49,7 @@ def await_committed(broker, prefix, count):
 
 
 def test_kafka_orders__count_once(broker, topic):
-    with Server(config={"relay": url_of(broker, topic)}) as server:
+    with Server(config={"relay": url_of(broker, topic), "orders_keep_days": "20000"}) as server:
         name = topic + "order-completed"
         wait_until(lambda: broker.topics.partition_count(name) == 3, "the topic is there", 30)
         for number in range(12):
@@ -66,18 +66,21 @@ def test_kafka_orders__count_once(broker, topic):
         broker.topics.produce(name, order(4, quantity=9))
         broker.topics.produce(name, order(5, quantity=0))
         tomorrow = order(6, paid_at=now_rfc3339(86400))
+        old = order(21, paid_at="1971-01-01T00:00:00Z")
         broker.topics.produce(name, tomorrow)
+        broker.topics.produce(name, old)
         broker.topics.produce(name, order(20))
-        await_committed(broker, topic, 19)
+        await_committed(broker, topic, 20)
         assert sold(server.database)["p2"] == 5
         dead = broker.topics.messages(topic + "order-completed-dlq")
         assert sorted(message.value for message in dead) == sorted(
-            [b"{]", order(4, quantity=9), order(5, quantity=0), tomorrow])
+            [b"{]", order(4, quantity=9), order(5, quantity=0), tomorrow, old])
         for message in dead:
             assert message.headers["dibs_topic"] == name
             assert message.headers["dibs_reason"] and message.headers["dibs_offset"].isdigit()
         assert next(m for m in dead if m.key == b"poison").headers["mine"] == "kept"
-        wait_until(lambda: consumed(server, "dead") == 4, "they are counted")
+        assert "orders_keep_days" in next(m for m in dead if m.value == old).headers["dibs_reason"]
+        wait_until(lambda: consumed(server, "dead") == 5, "they are counted")
         server.stop()
         server.check_log()
 

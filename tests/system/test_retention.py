@@ -5,7 +5,7 @@ import datetime
 import pytest
 
 from harness import expect, expect_problem, run_serve, wait_until
-from ledger import rows
+from ledger import KIND, rows
 
 
 def ago(days):
@@ -50,6 +50,30 @@ def test_retention__orders_go_and_what_was_sold_stays(serve):
     assert sold(server) == before
     expect_problem(server.post("/v1/orders/o0/refund"), 404, "NOT_FOUND")
     assert expect(server.get("/v1/audit"), 200)["items"] == []
+
+
+def test_retention__what_was_sold_outlives_its_last_order(serve):
+    """A board that is built anew counts it, and its days stay in their zone."""
+    server = serve(config={"timezone": "Asia/Seoul"})
+    for number in range(3):
+        expect(server.post("/v1/orders", order(number, 90)), 201)
+    before = sold(server)
+    top = expect(server.get("/v1/products/top?days=30&fresh=true"), 200)
+    server.stop()
+    server.config["orders_keep_days"] = "31"
+    server.start()
+    wait_until(lambda: not ids_of(server, "sale_order"), "all are gone")
+    server.stop()
+    if KIND == "sqlite":
+        ended = run_serve(server.database.url, "--timezone", "UTC")
+        assert ended.returncode == 1 and "set timezone to Asia/Seoul" in ended.stderr, ended
+    server.start()
+    assert sold(server) == before
+    again = expect(server.get("/v1/products/top?days=30&fresh=true"), 200)
+    assert again["items"] == top["items"] == []
+    expect(server.post("/v1/orders", order(7, 1)), 201)
+    (first,) = expect(server.get("/v1/products/top?days=30&fresh=true"), 200)["items"]
+    assert first["product_id"] == "sku-7"
 
 
 @pytest.mark.refused("the settings are")
