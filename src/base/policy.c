@@ -1,8 +1,9 @@
-/* policy.c: numbers in and out of a policy, by column; currencies. */
+/* policy.c: a policy cut to size; numbers in and out of it, by column; currencies. */
 #include "base/policy.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
@@ -23,6 +24,23 @@ const struct policy_column_rule policy_columns[POLICY_COLUMN_COUNT] = {
     POLICY_COLUMNS(POLICY_COLUMN_RULE)
 #undef POLICY_COLUMN_RULE
 };
+
+static size_t policy_size(const struct policy *policy)
+{
+    return offsetof(struct policy, name) + strlen(policy->name) + 1;
+}
+
+struct policy *policy_keep(const struct policy *policy)
+{
+    struct policy *kept = malloc(policy_size(policy));
+    return kept != NULL ? memcpy(kept, policy, policy_size(policy)) : NULL;
+}
+
+void policy_copy(struct policy *to, const struct policy *kept)
+{
+    *to = (struct policy){0};
+    memcpy(to, kept, policy_size(kept));
+}
 
 int64_t policy_number(const struct policy *policy, enum policy_column column)
 {

@@ -31,8 +31,8 @@ enum discount_type { DISCOUNT_PERCENT, DISCOUNT_FIXED };
 /* What is handed out, as the ledger's row has it. */
 struct policy {
     int64_t id;
-    char name[POLICY_NAME_SIZE];
     enum discount_type discount_type;
+    int32_t currency; /* of a fixed discount; CURRENCY_NONE: not said */
     int64_t discount_value;
     int64_t total;
     int32_t per_user_limit;
@@ -40,17 +40,23 @@ struct policy {
     int64_t opens_at_ms;          /* 0: open from the start */
     int64_t closes_at_ms;         /* 0: never by itself */
     int64_t coupon_expires_at_ms; /* 0: none */
-    int32_t currency;             /* of a fixed discount; CURRENCY_NONE: not said */
     int64_t reserve;
-    bool paused;
     int64_t closed_at_ms; /* 0: not closed by hand */
     int64_t created_at_ms;
     int64_t version;  /* rises with every change */
     int64_t unleased; /* stock the ledger has not lent to a gate */
     int64_t next_seq; /* the first seq no lease has had yet */
+    bool paused;
     /* Its row, or one of a lease of it, has a number that cannot be: nothing else is known. */
     bool is_damaged;
+    char name[POLICY_NAME_SIZE]; /* last: what is kept is cut behind it */
 };
+
+/* The policy without the room that its name does not need, for who keeps many: NULL, there is no
+ * memory. It is read in place, changed but for its name, copied by policy_copy() only, and
+ * free()d. */
+struct policy *policy_keep(const struct policy *policy);
+void policy_copy(struct policy *to, const struct policy *kept);
 
 /* By hand, or because its time is over. */
 static inline bool policy_is_closed(const struct policy *policy, int64_t now_ms)

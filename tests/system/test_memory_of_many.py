@@ -13,9 +13,8 @@ POLICIES = 20_000
 UNITS = 10
 
 
-# Of a policy of ten coupons. Eight hundred of these bytes are the room for a long name: without it
-# those that are sold would stay below 2048, too.
-@pytest.mark.parametrize("sold,bytes_max", [(0, 1600), (UNITS, 2750)])
+# Of a policy of ten coupons.
+@pytest.mark.parametrize("sold,bytes_max", [(0, 1024), (UNITS, 2048)])
 def test_memory__of_many_small_policies(tmp_path, sold, bytes_max):
     with Server(tmp_path) as server:
         empty = server.memory_bytes()

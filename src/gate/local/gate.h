@@ -23,8 +23,8 @@ struct stock {
 /* Everything is under its lock but what says otherwise. */
 struct local_policy {
     pthread_mutex_t lock;
-    int64_t id;           /* constant */
-    struct policy policy; /* as last set; its stock columns only tell what is unleased */
+    int64_t id;         /* constant */
+    struct policy *row; /* kept, as last set; its stock columns only tell what is unleased */
     struct holdings holdings;
     bool has_room;       /* of the go under way: for all that it may win */
     struct stock *stock; /* leases that still have units, oldest first */
@@ -44,7 +44,7 @@ struct local_policy {
 
 static inline bool local_policy_is_sold_out(const struct local_policy *policy)
 {
-    return policy->remaining == 0 && policy->policy.unleased == 0;
+    return policy->remaining == 0 && policy->row->unleased == 0;
 }
 
 struct gate_local {

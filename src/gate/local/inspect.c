@@ -54,11 +54,11 @@ enum status gate_local_find(struct gate *gate, int64_t policy_id, const struct i
 
 static enum policy_state local_policy_state(const struct local_policy *policy, int64_t now_ms)
 {
-    if (policy_is_closed(&policy->policy, now_ms))
+    if (policy_is_closed(policy->row, now_ms))
         return POLICY_CLOSED;
-    if (policy->policy.paused)
+    if (policy->row->paused)
         return POLICY_PAUSED;
-    if (now_ms < policy->policy.opens_at_ms)
+    if (now_ms < policy->row->opens_at_ms)
         return POLICY_SCHEDULED;
     if (local_policy_is_sold_out(policy))
         return POLICY_SOLD_OUT;
@@ -73,20 +73,20 @@ enum status gate_local_count(struct gate *gate, int64_t policy_id, int64_t now_m
 
     if (policy == NULL)
         return status;
-    if (policy->policy.is_damaged)
+    if (policy->row->is_damaged)
         status = STATUS_UNAVAILABLE;
     *numbers = (struct gate_numbers){
         .policy_id = policy_id,
-        .total = policy->policy.total,
-        .remaining = policy->policy.total - policy->active_count,
+        .total = policy->row->total,
+        .remaining = policy->row->total - policy->active_count,
         .pending = policy->pending_count,
         .issued = policy->active_count - policy->pending_count,
         .sold_out_at_ms = local_policy_is_sold_out(policy) ? policy->last_win_ms : 0,
-        .opens_at_ms = policy->policy.opens_at_ms,
-        .closes_at_ms = policy->policy.closes_at_ms,
-        .version = policy->policy.version,
-        .paused = policy->policy.paused,
-        .closed_by_hand = policy->policy.closed_at_ms != 0,
+        .opens_at_ms = policy->row->opens_at_ms,
+        .closes_at_ms = policy->row->closes_at_ms,
+        .version = policy->row->version,
+        .paused = policy->row->paused,
+        .closed_by_hand = policy->row->closed_at_ms != 0,
         .state = local_policy_state(policy, now_ms),
     };
     pthread_mutex_unlock(&policy->lock);
@@ -102,12 +102,12 @@ enum status gate_local_inspect(struct gate *gate, int64_t policy_id, struct gate
     if (policy == NULL)
         return status == STATUS_NOT_FOUND ? STATUS_OK : status; /* is_known tells */
     state->is_known = true;
-    state->is_armed = !policy->policy.is_damaged;
+    state->is_armed = !policy->row->is_damaged;
     state->remaining = policy->remaining;
     state->pending_count = policy->pending_count;
     state->issued = policy->active_count - policy->pending_count;
-    state->unleased = policy->policy.unleased;
-    state->version = policy->policy.version;
+    state->unleased = policy->row->unleased;
+    state->version = policy->row->version;
     state->seq_top = policy->seq_top;
     state->lease_top = policy->lease_id_top;
     for (size_t i = 0; i < policy->stock_count; i++) {
@@ -128,7 +128,8 @@ static enum status local_policy_tell_row(struct local_policy *policy,
                                          const struct claim_visitor *visitor, struct error *error)
 {
     pthread_mutex_lock(&policy->lock);
-    struct policy row = policy->policy;
+    struct policy row;
+    policy_copy(&row, policy->row);
     if (row.next_seq <= policy->seq_top)
         row.next_seq = policy->seq_top + 1;
     pthread_mutex_unlock(&policy->lock);

@@ -90,7 +90,7 @@ struct local_line {
 static enum coupon_state local_policy_coupon_state(const struct local_policy *policy,
                                                    const struct holding *holding, int64_t now_ms)
 {
-    int64_t ends_at_ms = policy_coupon_ends_ms(&policy->policy, holding->requested_at_ms);
+    int64_t ends_at_ms = policy_coupon_ends_ms(policy->row, holding->requested_at_ms);
     return coupon_state_at((enum coupon_state)holding->state, ends_at_ms, now_ms);
 }
 
@@ -149,7 +149,7 @@ static bool local_policy_find_held(struct local_policy *policy, struct wish *wis
         local_policy_rest_on_key(policy, wish, holdings_at(&policy->holdings, index), go);
         return true;
     }
-    if (newest == HOLDINGS_NONE || policy->policy.per_user_limit > 1)
+    if (newest == HOLDINGS_NONE || policy->row->per_user_limit > 1)
         return false;
     local_policy_hold(policy, wish, newest, go);
     if (keyed)
@@ -206,8 +206,7 @@ static enum verdict local_policy_refusal(const struct local_policy *policy,
     if (newest == HOLDINGS_NONE)
         return is_blocked ? VERDICT_BLOCKED : go->to_strangers;
     const struct holding *held = holdings_at(&policy->holdings, newest);
-    enum verdict verdict =
-        policy_refusal(&policy->policy, is_blocked, held->held_count, go->now_ms);
+    enum verdict verdict = policy_refusal(policy->row, is_blocked, held->held_count, go->now_ms);
     if (verdict == VERDICT_LIMIT_REACHED && held->seq > policy->acknowledged_seq)
         wish->ticket = TICKET_OF_THIS_GO;
     return verdict;
@@ -221,7 +220,7 @@ static void local_policy_decide(struct local_policy *policy, struct blocklist *b
 
     wish->ticket = 0;
     wish->void_count = atomic_load_explicit(&policy->void_count, memory_order_relaxed);
-    if (policy->policy.is_damaged) {
+    if (policy->row->is_damaged) {
         wish->verdict = VERDICT_UNAVAILABLE;
         return;
     }
@@ -229,12 +228,12 @@ static void local_policy_decide(struct local_policy *policy, struct blocklist *b
         return;
     wish->verdict = local_policy_refusal(policy, blocklist, wish, place.newest, go);
     if (wish->verdict != VERDICT_UNDECIDED) {
-        wish->opens_at_ms = policy->policy.opens_at_ms;
+        wish->opens_at_ms = policy->row->opens_at_ms;
     } else if (policy->stock_count > 0 && !policy->has_room) {
         wish->verdict = VERDICT_UNAVAILABLE;
     } else if (policy->stock_count > 0) {
         local_policy_win(policy, wish, place, hash, go);
-    } else if (policy->policy.unleased > 0) {
+    } else if (policy->row->unleased > 0) {
         wish->verdict = VERDICT_LEASE_WANTED;
     } else {
         wish->verdict = VERDICT_SOLD_OUT;
@@ -272,7 +271,7 @@ static void local_policy_go(struct local_policy *policy, struct local_line *line
 
     pthread_mutex_lock(&policy->lock);
     policy->has_room = local_policy_make_room_for(policy, count, names_length);
-    go->to_strangers = policy_refusal(&policy->policy, false, 0, now_ms);
+    go->to_strangers = policy_refusal(policy->row, false, 0, now_ms);
     for (size_t i = 0; i < count; i++)
         holdings_prefetch(&policy->holdings, hashes[i]);
     for (size_t i = 0; i < count; i++)
@@ -353,7 +352,7 @@ static void gate_local_acknowledge(struct gate *gate, const struct claim *claims
                 atomic_fetch_add(&policy->void_count, 1);
                 /* Its unit is in the ledger again; until the steward brings the row, nobody may be
                  * told that there is none. */
-                policy->policy.unleased++;
+                policy->row->unleased++;
             }
             end++;
         }

@@ -9,6 +9,7 @@ void local_policy_free(struct local_policy *policy)
     pthread_mutex_destroy(&policy->lock);
     holdings_release(&policy->holdings);
     free(policy->stock);
+    free(policy->row);
     free(policy);
 }
 
@@ -30,11 +31,11 @@ static struct local_policy *gate_local_add(struct gate_local *local, const struc
         return NULL;
     pthread_mutex_init(&policy->lock, NULL);
     policy->id = row->id;
-    policy->policy = *row;
+    policy->row = policy_keep(row);
     holdings_init(&policy->holdings);
     policy->stock = malloc(sizeof(*policy->stock)); /* most have one lease */
     policy->stock_capacity = policy->stock != NULL;
-    if (!local_policy_make_room(policy, row->next_seq - 1)) {
+    if (policy->row == NULL || !local_policy_make_room(policy, row->next_seq - 1)) {
         local_policy_free(policy);
         return NULL;
     }
@@ -59,15 +60,20 @@ enum status gate_local_policy_set(struct gate *gate, const struct policy *row, s
     pthread_mutex_lock(&policy->lock);
     /* Every seq ever leased may come back as a claim when the gate is being restored. Without room
      * for them nothing changes: that the ledger has nothing left would be SOLD_OUT. */
-    bool is_damaged = row->is_damaged || policy->policy.is_damaged;
-    if (row->version >= policy->policy.version) {
-        if (holdings_reserve(&policy->holdings, (uint64_t)(row->next_seq - 1)))
-            policy->policy = *row;
-        else
+    bool is_damaged = row->is_damaged || policy->row->is_damaged;
+    if (row->version >= policy->row->version) {
+        struct policy *next = policy_keep(row);
+        struct policy *replaced = next;
+        if (next != NULL && holdings_reserve(&policy->holdings, (uint64_t)(row->next_seq - 1))) {
+            replaced = policy->row;
+            policy->row = next;
+        } else {
             status = error_set(error, STATUS_UNAVAILABLE, "no memory for %lld claims",
                                (long long)(row->next_seq - 1));
+        }
+        free(replaced);
     }
-    policy->policy.is_damaged = is_damaged;
+    policy->row->is_damaged = is_damaged;
     return local_policy_unlock(policy, status);
 }
 
