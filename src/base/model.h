@@ -158,12 +158,12 @@ static inline bool coupon_state_is_active(enum coupon_state state)
 /* The ledger's row for a claim. */
 struct coupon {
     struct claim claim;
-    enum coupon_state state;
     int64_t issued_at_ms;
     int64_t expires_at_ms; /* coupon_expires_at_ms(); 0: never */
     int64_t redeemed_at_ms;
     int64_t cancelled_at_ms;
-    int64_t merged_into_seq;  /* of a MERGED claim: the seq the user holds instead */
+    int64_t merged_into_seq; /* of a MERGED claim: the seq the user holds instead */
+    enum coupon_state state;
     struct id order_id;       /* length 0: none */
     char reason[REASON_SIZE]; /* why it is VOID; "" otherwise */
 };
