@@ -73,6 +73,8 @@ enum status gate_adopt(struct gate *gate, struct gate *other, struct error *erro
     struct gate_local *local = gate_local_of(gate);
     struct gate_local *from = gate_local_of(other);
 
+    if (from->policy_count == 0)
+        return STATUS_OK;
     pthread_rwlock_wrlock(&local->policies_lock);
     bool has_room = array_grow(&local->policies, local->policy_count + from->policy_count,
                                &local->policy_capacity, sizeof(struct local_policy *));
