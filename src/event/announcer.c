@@ -28,12 +28,6 @@
 #define REFUSED_MS       3000             /* without a refusal, until all is well again */
 #define GIVEN_UP_MS      INT64_C(3600000) /* between tries of what fails for too long */
 
-/* Of each outbox: what its duty is called. */
-static const char *const announcer_duties[LEDGER_SINKS] = {
-    [LEDGER_SINK_KAFKA] = "announcer",
-    [LEDGER_SINK_WEBHOOK] = "announcer.webhook",
-};
-
 /* What was read and is not forgotten yet. Its memory is the sink's from sending until the report.
  */
 struct announcer_batch {
@@ -256,7 +250,7 @@ static void announcer_hold(struct announcer *announcer)
     if (now_ms < announcer->hold_at_ms)
         return;
     announcer->hold_at_ms = now_ms + term_ms / 3;
-    if (ledger_duty_hold(announcer->options.ledger, announcer_duties[announcer_outbox(announcer)],
+    if (ledger_duty_hold(announcer->options.ledger, announcer->options.sink->ops->duty,
                          announcer->holder, term_ms, &announcer->has_duty, &error) != STATUS_OK) {
         announcer->has_duty = had_duty;
         return;
@@ -571,9 +565,8 @@ void announcer_stop(struct announcer *announcer, int64_t timeout_ms)
     pthread_mutex_unlock(&announcer->lock);
     periodic_stop(&announcer->thread);
     if (announcer->has_duty)
-        (void)!ledger_duty_release(announcer->options.ledger,
-                                   announcer_duties[announcer_outbox(announcer)], announcer->holder,
-                                   NULL);
+        (void)!ledger_duty_release(announcer->options.ledger, announcer->options.sink->ops->duty,
+                                   announcer->holder, NULL);
 }
 
 void announcer_close(struct announcer *announcer)

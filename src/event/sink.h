@@ -47,6 +47,7 @@ struct event_sink_ops {
     /* What people call it: "kafka". */
     const char *name;
     enum ledger_sink outbox; /* whose events it delivers */
+    const char *duty;        /* by this name in the ledger one process at a time delivers them */
     size_t batch_max;        /* messages that it takes at once; 0: any number */
     int64_t patience_ms; /* what fails for longer is tried only now and then; 0: any time is fine */
     /* Takes a batch of `count` messages, at least one, as a whole, and delivers each at least once,

@@ -346,6 +346,7 @@ enum status kafka_sink_open(struct event_sink **sink, const struct event_sink_op
 {
     static const struct event_sink_ops ops = {.name = "kafka",
                                               .outbox = LEDGER_SINK_KAFKA,
+                                              .duty = "announcer",
                                               .send = kafka_sink_send,
                                               .metrics = kafka_sink_metrics,
                                               .close = kafka_sink_close};

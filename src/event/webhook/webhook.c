@@ -434,6 +434,7 @@ enum status webhook_sink_open(struct event_sink **sink, const struct event_sink_
 {
     static const struct event_sink_ops ops = {.name = "webhook",
                                               .outbox = LEDGER_SINK_WEBHOOK,
+                                              .duty = "announcer.webhook",
                                               .patience_ms = PATIENCE_MS,
                                               .batch_max = 200,
                                               .send = webhook_send,

@@ -143,9 +143,14 @@ static void post_close(struct event_sink *sink)
 static void post_open(struct post *post, enum ledger_sink outbox)
 {
     static const struct event_sink_ops ops[LEDGER_SINKS] = {
-        {.name = "post", .send = post_send, .metrics = post_metrics, .close = post_close},
+        {.name = "post",
+         .duty = "announcer",
+         .send = post_send,
+         .metrics = post_metrics,
+         .close = post_close},
         {.name = "second",
          .outbox = 1,
+         .duty = "announcer.second",
          .patience_ms = 86400000,
          .send = post_send,
          .metrics = post_metrics,
