@@ -271,3 +271,40 @@ browsing("while a board or a drop's page is read, nothing is said of it", async 
     assert.deepEqual(widths, [0, 0], "a bar of what nobody knows yet");
   }
 });
+
+/* Whatever a page asks for comes after it was drawn without it, as on a slow line. */
+browsing("what is read late moves nothing that is there already", async (visit) => {
+  const untilDrawn = () =>
+    new Promise((resolve) => {
+      requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+    });
+  const late = async (route) => {
+    await route.request().frame().evaluate(untilDrawn);
+    await route.continue();
+  };
+  const name = "A name of more words than one line of a phone has room for, and then some";
+  const { id } = await server.policy({ name, total: 3 });
+  await server.claim(id, "early");
+  const { id: over } = await server.policy({ name, total: 3 });
+  await server.call("DELETE", `/v1/policies/${over}`);
+  const { id: short } = await server.policy({ total: 3 });
+  const items = [{ product_id: "jar", quantity: 2 }];
+  await server.call("POST", "/v1/orders", { order_id: "late", items });
+  const read = ".opening[data-read]";
+  for (const [where, wanted] of [
+    ["#/", ".sellers li"],
+    [`#/policies/${id}`, read],
+    [`#/policies/${over}`, read],
+    [`drop/${short}`, ".press:not([aria-disabled])"],
+  ]) {
+    const { page } = await visit({
+      url: `${server.url}/${where}`,
+      size: { ...PHONE, height: 3200 },
+      routes: { "**/v1/**": late },
+      allowed: ["404 /v1/policies/*/claims/*"],
+    });
+    await page.locator(wanted).first().waitFor();
+    await page.evaluate(untilDrawn);
+    await page.unrouteAll({ behavior: "ignoreErrors" });
+  }
+});

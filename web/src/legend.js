@@ -6,7 +6,7 @@ import { OUTCOMES } from "./plot.js";
 /* A legend; `show(numbers, words)` puts one number to each outcome and says of when they are. */
 export function legend(outcomes = OUTCOMES) {
   const numbers = outcomes.map(() => h("b", {}, "0"));
-  const when = h("span", { class: "legend-when" });
+  const when = h("span", { class: "legend-when" }, "\u00a0");
   const node = h(
     "div",
     { class: "legend" },

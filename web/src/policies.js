@@ -99,6 +99,11 @@ export function policyList() {
     put(more, isWhole ? t("Show fewer") : t("Show all {n}", { n }));
   }
 
+  function isKnown() {
+    mark(node, "data-known", "");
+    mark(empty, "hidden", known.length > 0);
+  }
+
   const node = h(
     "section",
     { class: "card list", "aria-labelledby": "policies-title" },
@@ -114,7 +119,7 @@ export function policyList() {
     list,
     more,
   );
-  return { node, show, isKnown: () => mark(empty, "hidden", known.length > 0) };
+  return { node, show, isKnown };
 }
 
 function row(id) {

@@ -1,7 +1,7 @@
 // policy.js: one policy's page: its numbers, what becomes of the claims, and what to do with it.
 import { get } from "./api.js";
 import { heardTime, ticking } from "./clock.js";
-import { h } from "./dom.js";
+import { h, mark } from "./dom.js";
 import { claimFeed, eventLog } from "./feed.js";
 import { firstFigure } from "./first.js";
 import { funnel, latencies } from "./flow.js";
@@ -92,6 +92,7 @@ export function policyPage(root, { id, connection, refused }) {
     if (message.funnel) parts.funnel.show(message.funnel, message.pending_age_ms);
     if ("latency_ms" in message) parts.latency.show(message.latency_ms);
     head.show(policy);
+    mark(root, "data-read", "");
   }
   function heardHistory(message) {
     const isFirst = policy === null;
@@ -131,6 +132,7 @@ export function policyPage(root, { id, connection, refused }) {
     },
   });
   return () => {
+    mark(root, "data-read", null);
     stopStream();
     stopTicking();
     stopAsking();
