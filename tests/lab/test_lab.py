@@ -142,7 +142,7 @@ def test_lab__clocks_apart_make_winners_too_many(database):
 def test_lab__a_sync_sells_what_is_pending_again(database):
     """It comes while winners are pending, as it may; without it there is nothing to say."""
     found = lab(database, "--scenario", "sync", *SMALL, "--users", "200", "--burst", "20",
-                "--worker-pause", "3000", only=["decr-zset+sync"])
+                "--every", "300", "--worker-pause", "10000", only=["decr-zset+sync"])
     assert found["decr-zset+sync"]["overtold"] > 0
     (figures,) = runs(database, "--fault", "none", *SMALL, "--duplicates", "0", "--connections", "1",
                       only=["decr-zset"])
