@@ -142,8 +142,7 @@ class Checks:
             if wish.key is None and self.specs[wish.policy]["limit"] > 1:
                 continue
             if wish.key is None:  # One who cancelled may win again.
-                final -= {seq for seq in seqs
-                          if self.book.wins[wish.policy, seq].tried & {"cancel"}}
+                final -= {seq for seq in final if self.may_be_cancelled(wish.policy, seq)}
             if len(final) > 1:
                 wrong.append((wish, seqs))
         self.violations("one wish, several claims", wrong)
@@ -151,6 +150,10 @@ class Checks:
     def final(self, policy, seq):
         row = self.rows[policy].get(seq)
         return row["merged_into"] if row is not None and row["state"] == "MERGED" else seq
+
+    def may_be_cancelled(self, policy, seq):
+        win = self.book.wins.get((policy, seq))
+        return win is not None and "cancel" in win.tried
 
     def order(self):
         """Guarantee 3: who was answered before another asked has the smaller seq."""
@@ -207,10 +210,11 @@ class Checks:
             server = chance.choice(self.rig.servers)
             answer = caller.claim(wish, server)
             win = self.book.wins[wish.policy, seq]
-            if wish.key is None and "cancel" in win.tried:
+            final = self.final(wish.policy, seq)
+            if wish.key is None and self.may_be_cancelled(wish.policy, final):
                 continue  # They may have won another one.
             if answer is None or answer.status != 200 \
-                    or answer.json["seq"] not in (seq, self.final(wish.policy, seq)):
+                    or answer.json["seq"] not in (seq, final):
                 wrong.append((wish, seq, server.name, answer))
                 continue
             row = self.rows[wish.policy].get(answer.json["seq"])
