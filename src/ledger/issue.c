@@ -306,7 +306,8 @@ static enum status issue_without_conflict(struct coupon_row *row, enum issue_car
     return status;
 }
 
-/* The key of a merged claim answers with the coupon that the user has instead. */
+/* The keys of a merged claim, its own and those bound to it, answer with the coupon that the user
+ * has instead. */
 static enum status issue_bind_merged(struct sql *sql, const struct coupon_row *row,
                                      struct error *error)
 {
@@ -314,11 +315,16 @@ static enum status issue_bind_merged(struct sql *sql, const struct coupon_row *r
     struct key_binding key = {.policy_id = claim->policy_id,
                               .seq = row->merged_into_seq,
                               .request_id = claim->request_id};
+    bool is_bound = row->is_other_wish && request_id_is_keyed(&claim->request_id);
+    int64_t moved = 0;
+    enum status status = SQL_CHANGE(sql, STATEMENT_key_move, &moved, error, sql_i64(key.policy_id),
+                                    sql_i64(claim->seq), sql_i64(key.seq));
 
-    if (!row->is_other_wish || !request_id_is_keyed(&claim->request_id))
-        return STATUS_OK;
-    enum status status = issue_bindings(sql, &key, 1, error);
-    return status == STATUS_OK ? entering_mark(sql, key.policy_id, key.seq, error) : status;
+    if (status == STATUS_OK && is_bound)
+        status = issue_bindings(sql, &key, 1, error);
+    return status == STATUS_OK && (is_bound || moved > 0)
+               ? entering_mark(sql, key.policy_id, key.seq, error)
+               : status;
 }
 
 /* The user holds a coupon in that slot already. The claim gets another slot where there is room,

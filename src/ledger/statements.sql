@@ -281,6 +281,10 @@ FROM refused_claim WHERE policy_id = $1 ORDER BY seq;
 INSERT INTO claim_key (policy_id, request_id, seq) VALUES ($1, $2, $3)
 ON CONFLICT (policy_id, request_id) DO NOTHING;
 
+-- name: key_move
+-- The keys of a claim that was merged are those of the coupon it was merged into.
+UPDATE claim_key SET seq = $3 WHERE policy_id = $1 AND seq = $2;
+
 -- name: key_by_id
 SELECT seq FROM claim_key WHERE policy_id = $1 AND request_id = $2;
 
@@ -535,9 +539,10 @@ SELECT policy_id, seq, user_id, nth, state, request_id, requested_at
 FROM coupon WHERE policy_id = $1 ORDER BY seq;
 
 -- name: key_scan_of_policy
+-- A claim that came to nothing binds no key: another coupon may have that key for its own.
 SELECT k.policy_id, k.request_id, k.seq, c.user_id, c.nth
 FROM claim_key k JOIN coupon c ON c.policy_id = k.policy_id AND c.seq = k.seq
-WHERE k.policy_id = $1;
+WHERE k.policy_id = $1 AND c.state NOT IN ('VOID', 'MERGED');
 
 -- name: event_take
 INSERT INTO outbox_counter (policy_id, last_number) VALUES ($1, $2)

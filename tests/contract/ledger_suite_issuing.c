@@ -369,6 +369,54 @@ static size_t unmark(struct fixture *fixture, const struct heard *heard)
     return left_count;
 }
 
+static enum status pass_over(void *context, const struct claim *claim, enum coupon_state state,
+                             struct error *error)
+{
+    (void)context;
+    (void)claim;
+    (void)state;
+    (void)error;
+    return STATUS_OK;
+}
+
+/* The reserve has served the key of a pending claim, to which the gate had bound another one. That
+ * one answers with the coupon, too, which the gate hears of, and a gate that is built anew. A key
+ * that comes behind is bound to nothing there. */
+static void test_issuing__the_keys_of_a_merged_claim_are_its_coupons(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lease lease;
+    int64_t id = create_with(fixture, 20, 8, 1, &lease).id;
+    struct claim claim = claim_of(&lease, 1, "a", 1);
+    struct key_binding bound = {.policy_id = id, .request_id = {{0x80, 2}}, .seq = 1};
+    struct key_binding late = {.policy_id = id, .request_id = {{0x80, 3}}, .seq = 1};
+    struct coupon cancelled;
+    struct policy policy;
+
+    claim.request_id = (struct request_id){{0x80, 1}};
+    int64_t kept = claim_from_reserve(fixture, id, "a", 1).coupon.claim.seq;
+    struct heard heard = hear(fixture, id);
+    assert_int_equal(unmark(fixture, &heard), 0);
+    wait_for(fixture, ledger_issue(fixture->ledger, &claim, 1, &bound, 1));
+    assert_int_equal(coupon_of(fixture, id, 1).merged_into_seq, kept);
+    heard = hear(fixture, id);
+    assert_int_equal(heard.count, 1);
+    assert_int_equal(heard.key_count, 1);
+    assert_int_equal(heard.keys[0].seq, kept);
+    assert_memory_equal(&heard.keys[0].request_id, &bound.request_id, sizeof(bound.request_id));
+
+    check(fixture, ledger_coupon_cancel(fixture->ledger, id, kept, NOW, NULL, &cancelled, &policy,
+                                        &fixture->error));
+    assert_int_equal(claim_from_reserve(fixture, id, "a", 2).coupon.claim.seq, kept);
+    wait_for(fixture, ledger_issue(fixture->ledger, NULL, 0, &late, 1));
+    struct heard built = {.count = 0};
+    struct ledger_visitor visitor = {.claim = pass_over, .key = hear_key, .context = &built};
+    check(fixture, ledger_visit_policy(fixture->ledger, id, &visitor, &fixture->error));
+    assert_int_equal(built.key_count, 1);
+    assert_int_equal(built.keys[0].seq, kept);
+    assert_memory_equal(&built.keys[0].request_id, &bound.request_id, sizeof(bound.request_id));
+}
+
 /* What the fallback gave is marked until the gate has heard of all of it, as it is by then. */
 static void test_issuing__what_the_gate_has_not_heard_of(void **state)
 {
@@ -490,6 +538,7 @@ int ledger_suite_run_issuing(void)
         ISSUING_TEST(bad_rows_are_refused_alone),
         ISSUING_TEST(a_wish_that_the_reserve_served_is_merged_into_its_coupon),
         ISSUING_TEST(a_key_that_the_reserve_answered_is_merged_too),
+        ISSUING_TEST(the_keys_of_a_merged_claim_are_its_coupons),
         ISSUING_TEST(what_the_gate_has_not_heard_of),
         ISSUING_TEST(a_slow_teller_hides_nothing),
         ISSUING_TEST(two_tellers_do_not_set_each_other_back),

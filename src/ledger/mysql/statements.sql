@@ -130,7 +130,7 @@ FROM coupon FORCE INDEX (PRIMARY) WHERE policy_id = ?1 ORDER BY seq;
 -- name: key_scan_of_policy
 SELECT k.policy_id, k.request_id, k.seq, c.user_id, c.nth
 FROM claim_key k STRAIGHT_JOIN coupon c ON c.policy_id = k.policy_id AND c.seq = k.seq
-WHERE k.policy_id = ?1;
+WHERE k.policy_id = ?1 AND c.state NOT IN ('VOID', 'MERGED');
 
 -- name: event_insert
 INSERT INTO outbox (policy_id, number, seq, user_id, nth, request_id, state, changed_at,
