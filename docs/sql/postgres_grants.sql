@@ -4,8 +4,8 @@
 GRANT SELECT ON schema_migration, short_code_policy TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON policy, lease, coupon, steward, outbox_counter, duty TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE ON repair, sink_state, claim_total TO dibs_serve;
-GRANT SELECT, INSERT, UPDATE ON action, refused_claim, reserve_coupon TO dibs_serve;
-GRANT SELECT, INSERT ON claim_key, secret TO dibs_serve;
+GRANT SELECT, INSERT, UPDATE ON action, refused_claim, reserve_coupon, claim_key TO dibs_serve;
+GRANT SELECT, INSERT ON secret TO dibs_serve;
 GRANT SELECT, INSERT, DELETE ON blocked_user TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dead_letter, outbox TO dibs_serve;
 GRANT SELECT, INSERT, UPDATE, DELETE ON writer, steward_holder, entering_coupon, claim_total_batch TO dibs_serve;
